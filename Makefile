@@ -1,0 +1,63 @@
+# Every target sets up what it needs. `make run` and `make test` are all a newcomer has to know.
+
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$name && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+FRAMES ?= 1000000
+SEED ?= 1
+SOURCES := $(wildcard src tests tools benchmarks conformance)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check static kcat conformance fuzz bench docs clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
+		awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# Made once, and again only when the list of dependencies changes.
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "zhumq needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make $(VENV): on Debian and Ubuntu, apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+	@echo "setting up $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@touch $@
+
+run: $(READY)  ## start a broker, send and read a sample, serve until Ctrl-C (ONCE=1: stop after the summary)
+	@$(BIN)/zhumq demo $(if $(ONCE),--once) $(if $(LISTEN),--listen $(LISTEN)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+
+check: static  ## format, lint, types, import rules, unit and property tests: under a minute
+	$(BIN)/pytest -q -n $(WORKERS) $(wildcard tests/test_tidy.py tests/unit tests/properties)
+
+test: static kcat  ## everything in check, and every other test: real sockets, real processes, kill -9
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests
+
+static: $(READY)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check --output-format concise $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# One of the clients that make test drives the broker with; its test says so and is skipped where it cannot be had.
+kcat:
+	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >/dev/null 2>&1; } || \
+		echo "kcat is not installed: its test is skipped (apt-get install kcat)"
+
+conformance: $(READY)  ## other people's clients and their own test suites, against a fresh broker each
+	conformance/run_all
+
+fuzz: $(READY)  ## broken frames against a live broker (FRAMES=1000000 SEED=1)
+	$(BIN)/python -m tests.fuzz.long --frames $(FRAMES) --seed $(SEED)
+
+bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look)
+	$(BIN)/python -m benchmarks.run
+
+docs: $(READY)  ## rewrite the generated parts of docs/ from the code
+	$(BIN)/python tools/docs.py
+
+clean:  ## remove build output and caches; keeps .venv and every data folder
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

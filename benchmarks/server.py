@@ -1,0 +1,112 @@
+"""A broker process under measurement: started, waited for, its CPU and memory read, and stopped."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+BUILD = REPOSITORY / "build"
+READY_WAIT_S = 60.0
+STOP_WAIT_S = 30.0
+POLL_INTERVAL_S = 0.005
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+# | size i32 | api key i16 = ApiVersions | version i16 = 0 | correlation id i32 | client id string = "b" |
+API_VERSIONS_V0 = struct.pack(">ihhihc", 11, 18, 0, 1, 1, b"b")
+
+
+class ServerFailed(Exception):
+    """The process ended, or did not serve in time; the message ends with its last log lines."""
+
+
+class Server:
+    """One running broker process; use it as a context manager."""
+
+    def __init__(
+        self, *, name: str, process: subprocess.Popen[bytes], bootstrap: str, data: Path, log: Path
+    ) -> None:
+        self.name = name
+        self.process = process
+        self.bootstrap = bootstrap
+        self.data = data
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def cpu_seconds(self) -> float:
+        """utime + stime of the process so far, all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+
+    def rss_bytes(self) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise ServerFailed(f"{self.name} has no resident memory: it ended\n{self.last_log_lines()}")
+
+    def last_log_lines(self, count: int = 15) -> str:
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+
+    def stop(self) -> int:
+        """Ask it to end, insist if it does not, and return its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_WAIT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return self.process.returncode
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def wait_until(fact: Callable[[], bool], server: Server, wait_s: float = READY_WAIT_S) -> None:
+    deadline = time.monotonic() + wait_s
+    while not fact():
+        if server.process.poll() is not None:
+            raise ServerFailed(
+                f"{server.name} ended with {server.process.returncode}\n{server.last_log_lines()}"
+            )
+        if time.monotonic() > deadline:
+            server.stop()
+            raise ServerFailed(
+                f"{server.name} did not serve in {wait_s} s\n{server.last_log_lines()}"
+            )
+        time.sleep(POLL_INTERVAL_S)
+
+
+def serves(bootstrap: str) -> bool:
+    """Does the address answer an ApiVersions request?"""
+    host, _, port = bootstrap.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1) as connection:
+            connection.sendall(API_VERSIONS_V0)
+            return len(connection.recv(4)) == 4
+    except OSError:
+        return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now; all are held at once, so they differ."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,24 @@
+"""Stands in for a helper module that kafka-python's source distribution leaves out: a broker somebody else runs."""
+
+
+class ExternalService:
+    """The broker under test: already running, so there is nothing to start or stop."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    def open(self) -> None:
+        """Nothing to do: it runs."""
+
+    def close(self) -> None:
+        """Nothing to do: it goes on running."""
+
+    stop = close
+
+
+class SpawnedService:
+    """Tests that start a broker of their own are excluded; reaching this is an error."""
+
+    def __init__(self, *_: object) -> None:
+        raise RuntimeError("this run tests an external broker and starts none")

@@ -1,0 +1,173 @@
+"""What a broker is told when it starts, read once from flags, `--set` and a TOML file."""
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from zhumq.broker.settings import BROKER_SETTINGS, COARSER_NAMES
+from zhumq.model.errors import SettingInvalid
+from zhumq.model.ids import BrokerId
+from zhumq.model.settings import Settings
+from zhumq.model.topic_config import topic_settings
+from zhumq.records.batch import TimestampType
+from zhumq.storage.log_config import CleanupPolicy, LogConfig
+
+DEFAULT_LISTEN = "127.0.0.1:9092"
+DEFAULT_HTTP = "127.0.0.1:9080"
+DEFAULT_DATA_DIR = Path("zhumq-data")
+PORT_MAX = 65_535
+_TIMESTAMP_TYPES = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port; port 0 picks a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str, flag: str) -> Self:
+        host, separator, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not separator or not host or not port.isdecimal() or int(port) > PORT_MAX:
+            raise SettingInvalid(f"{flag} {text!r} is not HOST:PORT")
+        return cls(host, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Everything the composition root needs. Parts receive plain values from it."""
+
+    listen: Address
+    http: Address
+    data_dir: Path
+    broker_id: BrokerId
+    rack: str | None
+    settings: Settings
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        config_file: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        listen: str = DEFAULT_LISTEN,
+        http: str = DEFAULT_HTTP,
+        data_dir: Path = DEFAULT_DATA_DIR,
+        broker_id: int = 0,
+        rack: str | None = None,
+        insecure: bool = False,
+    ) -> Self:
+        """Put the sources together; `--set` wins over the file. Raises SettingInvalid."""
+        texts = _read_file(config_file) if config_file is not None else {}
+        texts.update(settings or {})
+        if broker_id < 0:
+            raise SettingInvalid(f"--broker-id {broker_id} is negative")
+        kafka_address = Address.parse(listen, "--listen")
+        http_address = Address.parse(http, "--http")
+        for flag, address in (("--listen", kafka_address), ("--http", http_address)):
+            if not address.is_loopback and not insecure:
+                raise SettingInvalid(
+                    f"{flag} {address} can be reached from other machines, without encryption or"
+                    " passwords: say --insecure if that is what you want"
+                )
+        finer = _with_finer_names(texts)
+        BROKER_SETTINGS.check(finer)
+        loaded = Settings(BROKER_SETTINGS, finer)
+        if advertised := loaded.text("advertised.listeners"):
+            Address.parse(advertised, "advertised.listeners")
+        return cls(
+            listen=kafka_address,
+            http=http_address,
+            data_dir=data_dir,
+            broker_id=BrokerId(broker_id),
+            rack=rack,
+            settings=loaded,
+        )
+
+    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
+        """What storage needs to know of a topic's settings."""
+        topic = topic_settings(topic_overrides, self.settings)
+        return LogConfig(
+            segment_bytes=topic.integer("segment.bytes"),
+            segment_ms=topic.integer("segment.ms"),
+            index_interval_bytes=topic.integer("index.interval.bytes"),
+            retention_ms=topic.integer("retention.ms"),
+            retention_bytes=topic.integer("retention.bytes"),
+            max_message_bytes=topic.integer("max.message.bytes"),
+            message_timestamp_type=_TIMESTAMP_TYPES[topic.text("message.timestamp.type")],
+            message_timestamp_before_max_ms=topic.integer("message.timestamp.before.max.ms"),
+            message_timestamp_after_max_ms=topic.integer("message.timestamp.after.max.ms"),
+            cleanup_policy=frozenset(
+                CleanupPolicy(policy) for policy in topic.elements("cleanup.policy")
+            ),
+            delete_retention_ms=topic.integer("delete.retention.ms"),
+            min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
+            max_compaction_lag_ms=topic.integer("max.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
+            file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
+            producer_id_expiration_ms=self.settings.integer("producer.id.expiration.ms"),
+        )
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as reason:
+        raise SettingInvalid(f"cannot read {path}: {reason.strerror}") from None
+    except tomllib.TOMLDecodeError as reason:
+        raise SettingInvalid(f"{path} is not TOML: {reason}") from None
+    return dict(_flatten(content, ""))
+
+
+def _flatten(content: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
+    """`log.segment.bytes = 1` and `[log.segment] bytes = 1` are the same setting."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            pairs.extend(_flatten(value, f"{name}."))
+        elif isinstance(value, bool):
+            pairs.append((name, str(value).lower()))
+        elif isinstance(value, list):
+            pairs.append((name, ",".join(str(each) for each in value)))
+        else:
+            pairs.append((name, str(value)))
+    return pairs
+
+
+def _with_finer_names(texts: Mapping[str, str]) -> dict[str, str]:
+    finer: dict[str, str] = {}
+    for name, text in texts.items():
+        if name not in COARSER_NAMES:
+            finer[name] = text
+            continue
+        fine_name, factor = COARSER_NAMES[name]
+        if fine_name in texts:
+            continue
+        try:
+            value = int(text)
+        except ValueError:
+            raise SettingInvalid(f"{name}={text!r} is not a whole number") from None
+        finer[fine_name] = str(value * factor if value >= 0 else value)
+    return finer

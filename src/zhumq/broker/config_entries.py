@@ -1,0 +1,96 @@
+"""Settings as clients see them: value, where it comes from, and what it would be otherwise."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from zhumq.broker.settings import BROKER_SETTINGS
+from zhumq.metadata.image import Topic
+from zhumq.model.settings import Setting, Settings, SettingType
+from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
+
+
+class ConfigSource(IntEnum):
+    """Who said so, in DescribeConfigs' codes."""
+
+    DYNAMIC_TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A place a value is, or would be, taken from."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting in force. The synonyms begin with the one that decides."""
+
+    name: str
+    value: str
+    source: ConfigSource
+    type: SettingType
+    documentation: str
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+class ConfigEntries:
+    """Describes topics and the broker from the settings the broker was started with."""
+
+    def __init__(self, broker: Settings) -> None:
+        self._given = broker.given
+
+    def of_topic(self, topic: Topic, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+        """The topic's settings by name; with `names`, only those of them that exist."""
+        wanted = set(TOPIC_SETTINGS.by_name) if names is None else set(names)
+        return [
+            self._topic_entry(topic, setting)
+            for name, setting in TOPIC_SETTINGS.by_name.items()
+            if name in wanted
+        ]
+
+    def of_broker(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+        wanted = set(BROKER_SETTINGS.by_name) if names is None else set(names)
+        return [
+            _entry(setting, self._broker_synonyms(name), read_only=True)
+            for name, setting in BROKER_SETTINGS.by_name.items()
+            if name in wanted
+        ]
+
+    def _topic_entry(self, topic: Topic, setting: Setting) -> ConfigEntry:
+        synonyms = self._broker_synonyms(broker_setting_for(setting.name))
+        own = topic.settings.get(setting.name)
+        if own is not None:
+            synonyms = (ConfigSynonym(setting.name, own, ConfigSource.DYNAMIC_TOPIC), *synonyms)
+        return _entry(setting, synonyms, read_only=False)
+
+    def _broker_synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+        default = ConfigSynonym(name, BROKER_SETTINGS.by_name[name].default, ConfigSource.DEFAULT)
+        given = self._given.get(name)
+        if given is None:
+            return (default,)
+        return (ConfigSynonym(name, given, ConfigSource.STATIC_BROKER), default)
+
+
+def _entry(
+    setting: Setting, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=setting.name,
+        value=synonyms[0].value,
+        source=synonyms[0].source,
+        type=setting.type,
+        documentation=setting.documentation,
+        read_only=read_only,
+        synonyms=synonyms,
+    )

@@ -1,0 +1,142 @@
+"""From a frame to its answer: decodes, finds the handler, turns errors into responses."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zhumq.model.errors import BrokerError, ErrorCode, MalformedFrame
+from zhumq.net.connection import Answer, ConnectionInfo
+from zhumq.protocol.api import (
+    APIS,
+    ApiKey,
+    Part,
+    RequestHeader,
+    UnsupportedApiVersion,
+    decode_request,
+    encode_response,
+)
+
+logger = logging.getLogger(__name__)
+
+# A handler answers at once where it can, and by a future or a coroutine where it has to wait.
+# None: the request has no answer (acks=0).
+Handler = Callable[["RequestContext", Any], Any]
+
+_VERSION_ZERO: Final = 0
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Who asks, and in which version."""
+
+    header: RequestHeader
+    connection: ConnectionInfo
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+
+class Dispatcher:
+    """The service behind the Kafka listener."""
+
+    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
+        self._handlers = handlers
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.requests_handled = 0
+
+    def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
+        try:
+            request = decode_request(frame)
+        except UnsupportedApiVersion as unsupported:
+            return self._answer_unsupported(unsupported.header, connection)
+        header = request.header
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            raise MalformedFrame(f"{header.api_key.name} is not served here")
+        self.requests_handled += 1
+        try:
+            result = handler(RequestContext(header, connection), request.body)
+        except BrokerError as reason:
+            return encode_response(header, _error_response(header, reason.code))
+        except Exception:
+            logger.exception("%s v%d failed", header.api_key.name, header.api_version)
+            return encode_response(header, _error_response(header, ErrorCode.UNKNOWN_SERVER_ERROR))
+        if result is None:
+            return None
+        if isinstance(result, asyncio.Future) or asyncio.iscoroutine(result):
+            return self._answer_later(header, result)
+        return encode_response(header, result)
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        """Nothing is kept per connection; its parked requests were cancelled with their answers."""
+
+    def _answer_later(
+        self, header: RequestHeader, result: Awaitable[Any]
+    ) -> asyncio.Future[list[Part] | None]:
+        loop = asyncio.get_running_loop()
+        if isinstance(result, Coroutine):
+            task = loop.create_task(result)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            work: asyncio.Future[Any] = task
+        else:
+            assert isinstance(result, asyncio.Future)
+            work = result
+        answer: asyncio.Future[list[Part] | None] = loop.create_future()
+
+        def finish(done: asyncio.Future[Any]) -> None:
+            if answer.done():
+                if not done.cancelled():
+                    done.exception()  # Seen: nobody is left to be told.
+                return
+            if done.cancelled():
+                answer.cancel()
+                return
+            failure = done.exception()
+            if failure is None:
+                response = done.result()
+                answer.set_result(None if response is None else encode_response(header, response))
+            elif isinstance(failure, BrokerError):
+                answer.set_result(encode_response(header, _error_response(header, failure.code)))
+            else:
+                logger.error("%s failed", header.api_key.name, exc_info=failure)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                answer.set_result(encode_response(header, _error_response(header, code)))
+
+        def give_up(given_up: asyncio.Future[list[Part] | None]) -> None:
+            # The connection is gone: stop the work for it as well.
+            if given_up.cancelled() and not work.done():
+                work.cancel()
+
+        work.add_done_callback(finish)
+        answer.add_done_callback(give_up)
+        return answer
+
+    def _answer_unsupported(self, header: RequestHeader, connection: ConnectionInfo) -> Answer:
+        if header.api_key is not ApiKey.API_VERSIONS:
+            raise MalformedFrame(
+                f"{header.api_key.name} v{header.api_version} is not a version this broker speaks"
+            )
+        # KIP-511: the client learns the range from a version 0 body and asks again.
+        oldest = RequestHeader(
+            api_key=header.api_key,
+            api_version=_VERSION_ZERO,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id,
+        )
+        handler = self._handlers[ApiKey.API_VERSIONS]
+        response = handler(RequestContext(oldest, connection), None)
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return encode_response(oldest, response)
+
+
+def _error_response(header: RequestHeader, code: ErrorCode) -> Any:
+    """The API's response with a top-level error. Handlers answer per item where there is none."""
+    response = APIS[header.api_key].response()
+    if not hasattr(response, "error_code"):
+        raise MalformedFrame(f"{header.api_key.name} cannot be answered: {code.name}")
+    response.error_code = code
+    return response

@@ -1,0 +1,99 @@
+"""The group coordinator put together: its topic, its runtime, its service."""
+
+import asyncio
+import uuid
+
+from zhumq.broker.handlers.groups import StoreTopicNames
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.group_service import GroupService
+from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
+from zhumq.groups.settings import GroupSettings
+from zhumq.groups.shard import GroupShard
+from zhumq.host.clock import Clock
+from zhumq.metadata.controller import TopicWish
+from zhumq.metadata.image import ClusterImage
+from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
+from zhumq.model.settings import Settings
+from zhumq.replication.replica_manager import ReplicaManager
+
+_MINUTE_MS = 60_000
+
+
+class GroupCoordinator:
+    """Follows the cluster's picture: loads shards, and drops the offsets of deleted topics."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: MetadataStore,
+        controller: ControllerDriver,
+        replicas: ReplicaManager,
+        clock: Clock,
+    ) -> None:
+        group_settings = _group_settings(settings)
+        self._runtime: CoordinatorRuntime[GroupRequest, GroupResponse] = CoordinatorRuntime(
+            name="group",
+            make_shard=lambda: GroupShard(
+                group_settings, draw_member_suffix=lambda: str(uuid.uuid4())
+            ),
+            refuse=refusal,
+            clock=clock,
+            batch_bytes_max=settings.integer("message.max.bytes"),
+        )
+        existing = store.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+        # Groups are found by the number of partitions, so it never changes once the topic exists.
+        partition_count = (
+            len(existing.partitions)
+            if existing is not None
+            else settings.integer("offsets.topic.num.partitions")
+        )
+        self.service = GroupService(
+            self._runtime, partition_count=partition_count, topics=StoreTopicNames(store)
+        )
+        self.topic = InternalTopic(
+            TopicWish(
+                name=CONSUMER_OFFSETS_TOPIC,
+                partitions=partition_count,
+                replication_factor=settings.integer("offsets.topic.replication.factor"),
+                settings={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": settings.text("offsets.topic.segment.bytes"),
+                },
+            ),
+            store=store,
+            controller=controller,
+            replicas=replicas,
+            runtime=self._runtime,
+        )
+        self._topics = frozenset(store.image.topics)
+        self._forgetting: set[asyncio.Task[int]] = set()
+
+    def apply(self, image: ClusterImage) -> None:
+        """Called with every new picture, after the partitions are served."""
+        self.topic.apply(image)
+        gone = self._topics.difference(image.topics)
+        self._topics = frozenset(image.topics)
+        if gone:
+            task = asyncio.get_running_loop().create_task(self.service.topics_deleted(gone))
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._forgetting, return_exceptions=True)
+        await self.topic.close()
+
+
+def _group_settings(settings: Settings) -> GroupSettings:
+    return GroupSettings(
+        session_timeout_ms_min=settings.integer("group.min.session.timeout.ms"),
+        session_timeout_ms_max=settings.integer("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=settings.integer("group.initial.rebalance.delay.ms"),
+        members_max=settings.integer("group.max.size"),
+        offset_metadata_bytes_max=settings.integer("offset.metadata.max.bytes"),
+        offsets_retention_ms=settings.integer("offsets.retention.minutes") * _MINUTE_MS,
+        offsets_retention_check_interval_ms=settings.integer("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,253 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Final
+
+from zhumq.broker.config_entries import ConfigEntries, ConfigEntry
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.store import MetadataStore
+from zhumq.metadata.controller import (
+    append_to_list_setting,
+    check_topic_name,
+    existing_topic,
+    subtract_from_list_setting,
+)
+from zhumq.metadata.image import Topic
+from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest
+from zhumq.model.ids import BrokerId
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterConfigsAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+
+class ResourceType(IntEnum):
+    """What a setting belongs to, in the protocol's codes."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class AlterOperation(IntEnum):
+    """What IncrementalAlterConfigs does to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+NewSettings = Callable[[Topic | None], Mapping[str, str | None]]
+_NOT_DYNAMIC: Final = "broker settings are given at the start: --set NAME=VALUE or the TOML file"
+
+
+class ConfigsHandler:
+    """Topic settings can be changed while running; a broker's are those of its start."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        store: MetadataStore,
+        controller: ControllerDriver,
+        entries: ConfigEntries,
+    ) -> None:
+        self._broker_id = broker_id
+        self._store = store
+        self._controller = controller
+        self._entries = entries
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.ALTER_CONFIGS: self.alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: self.list_config_resources,
+        }
+
+    def describe_configs(
+        self, _context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        response = DescribeConfigsResponse()
+        for resource in request.resources:
+            result = DescribeConfigsResult(
+                resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            response.results.append(result)
+            try:
+                entries = self._describe(resource)
+            except BrokerError as reason:
+                result.error_code = reason.code
+                result.error_message = str(reason)
+                continue
+            result.configs = [
+                _described(
+                    entry,
+                    with_synonyms=request.include_synonyms,
+                    with_documentation=request.include_documentation,
+                )
+                for entry in entries
+            ]
+        return response
+
+    def _describe(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        names = resource.configuration_keys
+        if resource.resource_type == ResourceType.TOPIC:
+            check_topic_name(resource.resource_name)
+            topic = existing_topic(self._store.image, resource.resource_name)
+            return self._entries.of_topic(topic, names)
+        if resource.resource_type == ResourceType.BROKER:
+            # The empty name stands for the defaults of all brokers, and none is set that way.
+            if resource.resource_name == "":
+                return []
+            if resource.resource_name != str(self._broker_id):
+                raise InvalidRequest(
+                    f"this is broker {self._broker_id}, not {resource.resource_name!r}"
+                )
+            return self._entries.of_broker(names)
+        raise InvalidRequest(f"resource type {resource.resource_type} has no settings here")
+
+    async def alter_configs(
+        self, _context: RequestContext, request: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
+        """The old way: the given settings replace all that were set before."""
+        response = AlterConfigsResponse()
+        for resource in request.resources:
+            replacement = {config.name: config.value for config in resource.configs}
+
+            def replace_all(
+                _topic: Topic | None, replacement: Mapping[str, str | None] = replacement
+            ) -> Mapping[str, str | None]:
+                return replacement
+
+            response.responses.append(
+                await self._alter(
+                    resource.resource_type,
+                    resource.resource_name,
+                    replace_all,
+                    validate_only=request.validate_only,
+                )
+            )
+        return response
+
+    async def incremental_alter_configs(
+        self, _context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        response = IncrementalAlterConfigsResponse()
+        for resource in request.resources:
+            operations = resource.configs
+
+            def alter(
+                topic: Topic | None,
+                operations: list[IncrementalAlterConfigsAlterableConfig] = operations,
+            ) -> Mapping[str, str | None]:
+                return self._altered(topic, operations)
+
+            response.responses.append(
+                await self._alter(
+                    resource.resource_type,
+                    resource.resource_name,
+                    alter,
+                    validate_only=request.validate_only,
+                )
+            )
+        return response
+
+    def list_config_resources(
+        self, _context: RequestContext, request: ListConfigResourcesRequest
+    ) -> ListConfigResourcesResponse:
+        image = self._store.image
+        wanted = set(request.resource_types) or {ResourceType.TOPIC, ResourceType.BROKER}
+        resources: list[ConfigResource] = []
+        if ResourceType.TOPIC in wanted:
+            resources.extend(
+                ConfigResource(resource_name=name, resource_type=ResourceType.TOPIC)
+                for name in image.topics
+            )
+        if ResourceType.BROKER in wanted:
+            resources.extend(
+                ConfigResource(resource_name=str(broker), resource_type=ResourceType.BROKER)
+                for broker in image.brokers
+            )
+        return ListConfigResourcesResponse(config_resources=resources)
+
+    async def _alter(
+        self, resource_type: int, name: str, new_settings: NewSettings, *, validate_only: bool
+    ) -> AlterConfigsResourceResponse:
+        result = AlterConfigsResourceResponse(resource_type=resource_type, resource_name=name)
+        try:
+            if resource_type == ResourceType.BROKER:
+                raise InvalidConfig(_NOT_DYNAMIC)
+            if resource_type != ResourceType.TOPIC:
+                raise InvalidRequest(f"resource type {resource_type} has no settings here")
+            await self._controller.change_settings(name, new_settings, validate_only=validate_only)
+        except BrokerError as reason:
+            result.error_code = reason.code
+            result.error_message = str(reason)
+        return result
+
+    def _altered(
+        self, topic: Topic | None, operations: list[IncrementalAlterConfigsAlterableConfig]
+    ) -> Mapping[str, str | None]:
+        if topic is None:
+            return {}
+        if len({operation.name for operation in operations}) != len(operations):
+            raise InvalidRequest("a setting stands twice in the request")
+        settings: dict[str, str | None] = dict(topic.settings)
+        for operation in operations:
+            name, value = operation.name, operation.value
+            match operation.config_operation:
+                case AlterOperation.SET:
+                    if value is None:
+                        raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
+                    settings[name] = value
+                case AlterOperation.DELETE:
+                    # A name that does not exist is refused later, even to delete it.
+                    settings[name] = None
+                case AlterOperation.APPEND | AlterOperation.SUBTRACT:
+                    (present,) = self._entries.of_topic(topic, [name]) or (None,)
+                    before = settings.get(name) or (present.value if present else "")
+                    change = (
+                        append_to_list_setting
+                        if operation.config_operation == AlterOperation.APPEND
+                        else subtract_from_list_setting
+                    )
+                    settings[name] = change(name, before, value or "")
+                case unknown:
+                    raise InvalidRequest(f"there is no operation {unknown} on settings")
+        return settings
+
+
+def _described(
+    entry: ConfigEntry, *, with_synonyms: bool, with_documentation: bool
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in entry.synonyms
+        ]
+        if with_synonyms
+        else [],
+        config_type=entry.type,
+        documentation=entry.documentation if with_documentation else None,
+    )

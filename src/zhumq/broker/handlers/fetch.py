@@ -1,0 +1,214 @@
+"""Fetch: whole batches straight from the segments; waits for bytes when there are too few."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION_ID,
+    FetchedPartition,
+    FetchKey,
+    FetchSession,
+    FetchSessions,
+)
+from zhumq.cluster.store import MetadataStore
+from zhumq.host.clock import Clock
+from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicId, UnknownTopicOrPartition
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from zhumq.replication.partition import Partition
+from zhumq.replication.pending import ParkedFetch
+from zhumq.replication.replica_manager import ReplicaManager
+
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_READ_COMMITTED: Final = 1
+# Nobody needs to be kept waiting for longer, whatever the request says.
+WAIT_MS_MAX: Final = 300_000
+_UNKNOWN_OFFSET: Final = -1
+
+
+class _Attempt:
+    """One pass over the asked partitions: what it found and whether that is worth an answer."""
+
+    __slots__ = ("answers", "bytes_read", "must_answer", "readable")
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[FetchedPartition, PartitionData]] = []
+        self.bytes_read = 0
+        # An error is answered at once: waiting would not make it better.
+        self.must_answer = False
+        self.readable: list[Partition] = []
+
+
+class FetchHandler:
+    """The road out of the log, for consumers."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        store: MetadataStore,
+        sessions: FetchSessions,
+        clock: Clock,
+        *,
+        answer_bytes_max: int,
+    ) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._sessions = sessions
+        self._clock = clock
+        self._answer_bytes_max = answer_bytes_max
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {ApiKey.FETCH: self.fetch}
+
+    def fetch(self, context: RequestContext, request: FetchRequest) -> Any:
+        by_id = context.header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        now_ms = self._clock.monotonic_ms()
+        session: FetchSession | None = None
+        asked: Sequence[FetchedPartition]
+        incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        if incremental:
+            session = self._sessions.resume(request.session_id, request.session_epoch, now_ms)
+            session.update(_asked_partitions(request), _forgotten_partitions(request))
+            asked = list(session.partitions.values())
+        else:
+            asked = _asked_partitions(request)
+            if request.session_id != NO_SESSION_ID:
+                self._sessions.end(request.session_id)
+            if request.session_epoch == INITIAL_EPOCH and context.header.api_version >= 7:
+                session = self._sessions.open(asked, now_ms)
+        attempt = self._read(asked, request, by_id=by_id)
+        if (
+            attempt.bytes_read >= request.min_bytes
+            or attempt.must_answer
+            or request.max_wait_ms <= 0
+            or not attempt.readable
+        ):
+            return _respond(attempt, session, only_news=incremental)
+        return self._wait_and_fetch(asked, request, attempt, session, by_id, incremental)
+
+    async def _wait_and_fetch(
+        self,
+        asked: Sequence[FetchedPartition],
+        request: FetchRequest,
+        attempt: _Attempt,
+        session: FetchSession | None,
+        by_id: bool,
+        incremental: bool,
+    ) -> FetchResponse:
+        parked = ParkedFetch(
+            attempt.readable,
+            request.min_bytes - attempt.bytes_read,
+            min(request.max_wait_ms, WAIT_MS_MAX),
+            asyncio.get_running_loop(),
+        )
+        try:
+            await parked.done
+        finally:
+            parked.wake()
+        return _respond(self._read(asked, request, by_id=by_id), session, only_news=incremental)
+
+    def _read(
+        self, asked: Sequence[FetchedPartition], request: FetchRequest, *, by_id: bool
+    ) -> _Attempt:
+        attempt = _Attempt()
+        bytes_left = min(request.max_bytes, self._answer_bytes_max)
+        committed_only = request.isolation_level == _READ_COMMITTED
+        for wanted in asked:
+            answer = PartitionData(partition_index=wanted.key.partition)
+            attempt.answers.append((wanted, answer))
+            try:
+                partition = self._find(wanted.key, by_id=by_id)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                attempt.readable.append(partition)
+                answer.high_watermark = partition.high_watermark
+                answer.last_stable_offset = partition.last_stable_offset
+                answer.log_start_offset = partition.log_start_offset
+                answer.aborted_transactions = [] if committed_only else None
+                # KIP-74: the first batch of an answer goes out whole however large it is, so that
+                # a consumer always makes progress.
+                records = partition.read(
+                    wanted.fetch_offset,
+                    min(wanted.max_bytes, max(bytes_left, 0)),
+                    at_least_one=attempt.bytes_read == 0,
+                )
+            except BrokerError as reason:
+                answer.error_code = reason.code
+                answer.high_watermark = _UNKNOWN_OFFSET
+                answer.last_stable_offset = _UNKNOWN_OFFSET
+                answer.log_start_offset = _UNKNOWN_OFFSET
+                answer.records = b""
+                attempt.must_answer = True
+                continue
+            size = len(records)
+            answer.records = records.regions[0] if size else b""
+            attempt.bytes_read += size
+            bytes_left -= size
+        return attempt
+
+    def _find(self, key: FetchKey, *, by_id: bool) -> Partition:
+        name = key.topic
+        if by_id:
+            topic = self._store.image.topics_by_id.get(key.topic_id)
+            if topic is None:
+                raise UnknownTopicId(f"there is no topic with id {key.topic_id}")
+            name = topic.name
+        partition = self._replicas.find(name, key.partition)
+        if partition is None:
+            raise UnknownTopicOrPartition(f"there is no partition {name}-{key.partition} here")
+        return partition
+
+
+def _asked_partitions(request: FetchRequest) -> list[FetchedPartition]:
+    return [
+        FetchedPartition(
+            FetchKey(topic.topic_id, topic.topic, partition.partition),
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def _forgotten_partitions(request: FetchRequest) -> list[FetchKey]:
+    return [
+        FetchKey(topic.topic_id, topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _respond(attempt: _Attempt, session: FetchSession | None, *, only_news: bool) -> FetchResponse:
+    response = FetchResponse(session_id=session.session_id if session else NO_SESSION_ID)
+    topic: FetchableTopicResponse | None = None
+    for wanted, answer in attempt.answers:
+        if session is not None:
+            has_bytes = len(answer.records or b"") > 0
+            is_news = (
+                has_bytes
+                or answer.error_code != ErrorCode.NONE
+                or answer.high_watermark != wanted.high_watermark_told
+                or answer.log_start_offset != wanted.log_start_offset_told
+            )
+            if has_bytes:
+                session.served(wanted.key)
+            if only_news and not is_news:
+                continue
+            wanted.high_watermark_told = answer.high_watermark
+            wanted.log_start_offset_told = answer.log_start_offset
+        key = wanted.key
+        if topic is None or topic.topic != key.topic or topic.topic_id != key.topic_id:
+            topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id)
+            response.responses.append(topic)
+        topic.partitions.append(answer)
+    return response

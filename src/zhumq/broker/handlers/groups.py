@@ -1,0 +1,127 @@
+"""FindCoordinator and every request about groups and their offsets."""
+
+import uuid
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any, Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.group_service import GroupService
+from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.groups.requests import GroupMessage, GroupRequest, GroupResponse
+from zhumq.model.errors import BrokerError, CoordinatorNotAvailable, ErrorCode, InvalidRequest
+from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.groups import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+_FIRST_VERSION_WITH_KEYS: Final = 4
+_NOBODY: Final = -1
+
+
+class CoordinatorKind(IntEnum):
+    """What FindCoordinator looks for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class StoreTopicNames:
+    """Names and ids of topics from the newest picture of the cluster."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        topic = self._store.image.topics.get(name)
+        return topic.topic_id if topic else None
+
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        topic = self._store.image.topics_by_id.get(topic_id)
+        return topic.name if topic else None
+
+
+class GroupsHandler:
+    """The door to the group coordinator."""
+
+    def __init__(
+        self, service: GroupService, internal_topic: InternalTopic, store: MetadataStore
+    ) -> None:
+        self._service = service
+        self._internal_topic = internal_topic
+        self._store = store
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        handlers: dict[ApiKey, Handler] = {ApiKey.FIND_COORDINATOR: self.find_coordinator}
+        for key in (
+            ApiKey.JOIN_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.DELETE_GROUPS,
+        ):
+            handlers[key] = self.group_request
+        return handlers
+
+    def group_request(
+        self, context: RequestContext, request: GroupMessage
+    ) -> Coroutine[Any, Any, GroupResponse]:
+        return self._service.handle(
+            GroupRequest(
+                message=request,
+                version=context.version,
+                client_id=context.header.client_id or "",
+                client_host=f"/{context.connection.client_host}",
+            )
+        )
+
+    async def find_coordinator(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        if context.version >= _FIRST_VERSION_WITH_KEYS:
+            found = [await self._find(request.key_type, key) for key in request.coordinator_keys]
+            return FindCoordinatorResponse(coordinators=found)
+        coordinator = await self._find(request.key_type, request.key)
+        return FindCoordinatorResponse(
+            error_code=coordinator.error_code,
+            error_message=coordinator.error_message,
+            node_id=coordinator.node_id,
+            host=coordinator.host,
+            port=coordinator.port,
+        )
+
+    async def _find(self, kind: int, key: str) -> Coordinator:
+        try:
+            if kind != CoordinatorKind.GROUP:
+                raise InvalidRequest("only groups have a coordinator here")
+            await self._internal_topic.ensure()
+            image = self._store.image
+            index = self._service.partition_for(key)
+            state = image.partition(TopicPartition(CONSUMER_OFFSETS_TOPIC, index))
+            broker = image.brokers.get(state.leader) if state else None
+            if broker is None:
+                raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
+        except BrokerError as reason:
+            return Coordinator(
+                key=key,
+                node_id=_NOBODY,
+                port=_NOBODY,
+                error_code=reason.code,
+                error_message=str(reason),
+            )
+        return Coordinator(
+            key=key,
+            node_id=broker.broker_id,
+            host=broker.host,
+            port=broker.port,
+            error_code=ErrorCode.NONE,
+        )

@@ -1,0 +1,58 @@
+"""DescribeLogDirs: how much disk each partition takes, and how much there is."""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.configs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from zhumq.replication.replica_manager import ReplicaManager
+
+
+class LogDirsHandler:
+    """A broker has one data folder."""
+
+    def __init__(self, replicas: ReplicaManager, data_dir: Path) -> None:
+        self._replicas = replicas
+        self._data_dir = data_dir
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs}
+
+    def describe_log_dirs(
+        self, _context: RequestContext, request: DescribeLogDirsRequest
+    ) -> DescribeLogDirsResponse:
+        wanted = (
+            None
+            if request.topics is None
+            else {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        )
+        by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+        for partition in self._replicas:
+            if wanted is None or partition.topic_partition in wanted:
+                by_topic[partition.topic_partition.topic].append(
+                    DescribeLogDirsPartition(
+                        partition_index=partition.topic_partition.partition,
+                        partition_size=partition.log.size_bytes,
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                )
+        disk = os.statvfs(self._data_dir)
+        result = DescribeLogDirsResult(
+            log_dir=str(self._data_dir),
+            topics=[
+                DescribeLogDirsTopic(name=name, partitions=partitions)
+                for name, partitions in by_topic.items()
+            ],
+            total_bytes=disk.f_blocks * disk.f_frsize,
+            usable_bytes=disk.f_bavail * disk.f_frsize,
+        )
+        return DescribeLogDirsResponse(results=[result])

@@ -1,0 +1,280 @@
+"""ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions: who is where."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.store import MetadataStore
+from zhumq.metadata.controller import TopicWish, check_topic_name
+from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.model.errors import BrokerError, ErrorCode, TopicAlreadyExists
+from zhumq.model.ids import INTERNAL_TOPICS, ZERO_UUID
+from zhumq.protocol.api import APIS, ApiKey
+from zhumq.protocol.messages.metadata import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Cursor,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+# More topics than this are not created for one request: a typing error in a client's subscription
+# must not fill a broker with folders.
+AUTO_CREATED_TOPICS_MAX: Final = 1_000
+_DESCRIBED_PARTITIONS_MAX: Final = 2_000
+
+# Without access control everybody may do everything: the bits of the operations Kafka names.
+# READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
+TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+# CREATE 5, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11,
+# IDEMPOTENT_WRITE 12.
+CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+OPERATIONS_NOT_ASKED: Final = -(2**31)
+
+
+class MetadataHandler:
+    """Answers from the newest picture of the cluster; creates unknown topics where allowed."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        controller: ControllerDriver,
+        served_apis: Callable[[], Iterable[ApiKey]],
+        *,
+        auto_create_topics: bool,
+    ) -> None:
+        self._store = store
+        self._controller = controller
+        self._served_apis = served_apis
+        self._auto_create_topics = auto_create_topics
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.API_VERSIONS: self.api_versions,
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
+        }
+
+    def api_versions(
+        self, _context: RequestContext, _request: ApiVersionsRequest | None
+    ) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(
+                    api_key=key,
+                    min_version=APIS[key].advertised_min_version,
+                    max_version=APIS[key].max_version,
+                )
+                for key in sorted(self._served_apis())
+            ],
+            finalized_features_epoch=0,
+        )
+
+    def metadata(self, context: RequestContext, request: MetadataRequest) -> Any:
+        image = self._store.image
+        wanted = request.topics
+        # Version 0 cannot say null: an empty list asks for every topic.
+        if wanted is None or (context.version == 0 and not wanted):
+            return self._respond(context, request, [_describe(t) for t in image.topics.values()])
+        may_create = self._auto_create_topics and request.allow_auto_topic_creation
+        missing = [
+            topic.name
+            for topic in wanted
+            if topic.name is not None
+            and topic.topic_id == ZERO_UUID
+            and topic.name not in image.topics
+        ]
+        if missing and may_create:
+            return self._create_and_answer(context, request, missing)
+        return self._respond(context, request, self._describe_wanted(image, request))
+
+    async def _create_and_answer(
+        self, context: RequestContext, request: MetadataRequest, missing: list[str]
+    ) -> MetadataResponse:
+        names = list(dict.fromkeys(missing))[:AUTO_CREATED_TOPICS_MAX]
+        results = await self._controller.create_topics([TopicWish(name=name) for name in names])
+        refused = {
+            name: result
+            for name, result in zip(names, results, strict=True)
+            if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists)
+        }
+        described = self._describe_wanted(self._store.image, request)
+        for topic in described:
+            reason = refused.get(topic.name or "")
+            if reason is not None:
+                topic.error_code = reason.code
+            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in missing:
+                # Not this time; the client asks again and the next ones are created.
+                topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        return self._respond(context, request, described)
+
+    def _describe_wanted(
+        self, image: ClusterImage, request: MetadataRequest
+    ) -> list[MetadataResponseTopic]:
+        described: list[MetadataResponseTopic] = []
+        # A topic named twice is described once, however often a client repeats it.
+        for name, topic_id in dict.fromkeys((t.name, t.topic_id) for t in request.topics or ()):
+            if topic_id != ZERO_UUID:
+                topic = image.topics_by_id.get(topic_id)
+                if topic is None:
+                    described.append(
+                        MetadataResponseTopic(
+                            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+                        )
+                    )
+                    continue
+            else:
+                topic = image.topics.get(name or "")
+                if topic is None:
+                    described.append(
+                        MetadataResponseTopic(error_code=_why_unknown(name or ""), name=name)
+                    )
+                    continue
+            described.append(_describe(topic))
+        return described
+
+    def _respond(
+        self,
+        _context: RequestContext,
+        request: MetadataRequest,
+        topics: list[MetadataResponseTopic],
+    ) -> MetadataResponse:
+        image = self._store.image
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(
+                    node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                )
+                for broker in image.brokers.values()
+            ],
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response
+
+    def describe_cluster(
+        self, _context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        image = self._store.image
+        asked = request.include_cluster_authorized_operations
+        return DescribeClusterResponse(
+            endpoint_type=request.endpoint_type,
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            brokers=[
+                DescribeClusterBroker(
+                    broker_id=broker.broker_id,
+                    host=broker.host,
+                    port=broker.port,
+                    rack=broker.rack,
+                )
+                for broker in image.brokers.values()
+            ],
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
+        )
+
+    def describe_topic_partitions(
+        self, _context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """KIP-966: topics in the order of their names, a page of partitions at a time."""
+        image = self._store.image
+        cursor = request.cursor
+        names = sorted({topic.name for topic in request.topics} or set(image.topics))
+        room = min(max(request.response_partition_limit, 1), _DESCRIBED_PARTITIONS_MAX)
+        response = DescribeTopicPartitionsResponse()
+        for name in names:
+            first = 0
+            if cursor is not None:
+                if name < cursor.topic_name:
+                    continue
+                if name == cursor.topic_name:
+                    first = max(cursor.partition_index, 0)
+            if room == 0:
+                response.next_cursor = Cursor(topic_name=name, partition_index=first)
+                break
+            described, used = self._describe_page(image, name, first, room)
+            response.topics.append(described)
+            room -= used
+            topic = image.topics.get(name)
+            if topic is not None and first + used < len(topic.partitions):
+                response.next_cursor = Cursor(topic_name=name, partition_index=first + used)
+                break
+        return response
+
+    def _describe_page(
+        self, image: ClusterImage, name: str, first: int, room: int
+    ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
+        topic = image.topics.get(name)
+        if topic is None:
+            described = DescribeTopicPartitionsResponseTopic(
+                error_code=_why_unknown(name), name=name
+            )
+            return described, 0
+        page = topic.partitions[first : first + room]
+        described = DescribeTopicPartitionsResponseTopic(
+            name=name,
+            topic_id=topic.topic_id,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=TOPIC_OPERATIONS,
+            partitions=[
+                DescribeTopicPartitionsResponsePartition(
+                    partition_index=first + index,
+                    leader_id=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    replica_nodes=list(state.replicas),
+                    isr_nodes=list(state.in_sync),
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                )
+                for index, state in enumerate(page)
+            ],
+        )
+        return described, len(page)
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except BrokerError as reason:
+        return reason.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _describe(topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _describe_partition(index, state) for index, state in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _describe_partition(index: int, state: PartitionState) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.in_sync),
+    )

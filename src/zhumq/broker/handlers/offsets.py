@@ -1,0 +1,160 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and is cut."""
+
+from typing import Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.model.errors import BrokerError, OffsetOutOfRange
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.offsets import (
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from zhumq.protocol.messages.topics import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from zhumq.replication.partition import Partition
+from zhumq.replication.replica_manager import ReplicaManager
+
+# The timestamps that stand for something else than a time.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_UNKNOWN: Final = -1
+_READ_COMMITTED: Final = 1
+_TO_THE_HIGH_WATERMARK: Final = -1
+
+
+class OffsetsHandler:
+    """Questions about positions in a log."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.LIST_OFFSETS: self.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: self.delete_records,
+        }
+
+    def list_offsets(
+        self, _context: RequestContext, request: ListOffsetsRequest
+    ) -> ListOffsetsResponse:
+        committed_only = request.isolation_level == _READ_COMMITTED
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        self._list_offset(topic.name, partition, committed_only=committed_only)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _list_offset(
+        self, topic: str, asked: ListOffsetsPartition, *, committed_only: bool
+    ) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            timestamp=_UNKNOWN,
+            offset=_UNKNOWN,
+            leader_epoch=_UNKNOWN,
+        )
+        try:
+            partition = self._replicas.partition(topic, asked.partition_index)
+            partition.check_leader_epoch(asked.current_leader_epoch)
+            found = _locate(partition, asked.timestamp, committed_only=committed_only)
+        except BrokerError as reason:
+            answer.error_code = reason.code
+            return answer
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+        return answer
+
+    def offset_for_leader_epoch(
+        self, _context: RequestContext, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        response = OffsetForLeaderEpochResponse()
+        for topic in request.topics:
+            result = OffsetForLeaderTopicResult(topic=topic.topic)
+            response.topics.append(result)
+            for asked in topic.partitions:
+                answer = EpochEndOffset(
+                    partition=asked.partition, leader_epoch=_UNKNOWN, end_offset=_UNKNOWN
+                )
+                result.partitions.append(answer)
+                try:
+                    partition = self._replicas.partition(topic.topic, asked.partition)
+                    partition.check_leader_epoch(asked.current_leader_epoch)
+                except BrokerError as reason:
+                    answer.error_code = reason.code
+                    continue
+                epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                answer.leader_epoch, answer.end_offset = epoch, end_offset
+        return response
+
+    def delete_records(
+        self, _context: RequestContext, request: DeleteRecordsRequest
+    ) -> DeleteRecordsResponse:
+        response = DeleteRecordsResponse()
+        for topic in request.topics:
+            result = DeleteRecordsTopicResult(name=topic.name)
+            response.topics.append(result)
+            for asked in topic.partitions:
+                answer = DeleteRecordsPartitionResult(
+                    partition_index=asked.partition_index, low_watermark=_UNKNOWN
+                )
+                result.partitions.append(answer)
+                try:
+                    partition = self._replicas.partition(topic.name, asked.partition_index)
+                    answer.low_watermark = _delete_before(partition, asked.offset)
+                except BrokerError as reason:
+                    answer.error_code = reason.code
+        return response
+
+
+def _locate(
+    partition: Partition, timestamp: int, *, committed_only: bool
+) -> tuple[int, int, int] | None:
+    """Timestamp, offset and leader epoch of what was asked for; None: there is none."""
+    log = partition.log
+    if timestamp == LATEST:
+        end = partition.last_stable_offset if committed_only else partition.high_watermark
+        return _UNKNOWN, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = partition.log_start_offset
+        return _UNKNOWN, start, log.leader_epochs.epoch_of(start)
+    if timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp_offset()
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # Nothing is tiered here, which is what "no such offset" says.
+        return None
+    return log.offset_for_timestamp(timestamp)
+
+
+def _delete_before(partition: Partition, offset: int) -> int:
+    if offset == _TO_THE_HIGH_WATERMARK:
+        offset = partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise OffsetOutOfRange(
+            f"{partition.topic_partition}: cannot delete up to {offset},"
+            f" records end at {partition.high_watermark}"
+        )
+    partition.log.delete_records_before(offset)
+    return partition.log_start_offset

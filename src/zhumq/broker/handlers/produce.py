@@ -1,0 +1,146 @@
+"""Produce: appends whole batches, answers now, or once they are on the disk."""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.cluster.store import MetadataStore
+from zhumq.host.clock import Clock
+from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequiredAcks, MalformedFrame
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from zhumq.replication.partition import Partition
+from zhumq.replication.replica_manager import ReplicaManager
+
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_NO_ACKS: Final = 0
+_LEADER_ACKS: Final = 1
+_ALL_ACKS: Final = -1
+
+
+class ProduceHandler:
+    """The road into the log. Everything before the append works on whole requests."""
+
+    def __init__(self, replicas: ReplicaManager, store: MetadataStore, clock: Clock) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._clock = clock
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {ApiKey.PRODUCE: self.produce}
+
+    def produce(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+        acks = request.acks
+        if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
+            return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
+        now_ms = self._clock.now_ms()
+        response = ProduceResponse()
+        # What has to reach the disk before the answer: (partition, up to where, its response).
+        undurable: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        failed = False
+        for topic in request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            name = topic.name
+            if context.header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+                known = self._store.image.topics_by_id.get(topic.topic_id)
+                name = known.name if known is not None else ""
+            for data in topic.partition_data:
+                answer = PartitionProduceResponse(index=data.index)
+                answers.append(answer)
+                partition = self._replicas.find(name, data.index)
+                if partition is None:
+                    _set_unknown(answer, topic, by_id=not topic.name)
+                    failed = True
+                    continue
+                try:
+                    appended = partition.append(data.records or b"", now_ms)
+                except BrokerError as reason:
+                    _set_error(answer, reason)
+                    failed = True
+                    continue
+                answer.base_offset = appended.base_offset
+                answer.log_append_time_ms = appended.log_append_time_ms
+                answer.log_start_offset = appended.log_start_offset
+                if acks == _ALL_ACKS and not partition.is_durable(appended.last_offset + 1):
+                    undurable.append((partition, appended.last_offset + 1, answer))
+            response.responses.append(
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                )
+            )
+        if acks == _NO_ACKS:
+            if failed:
+                # The client waits for no answer; a closed connection is how it learns of trouble.
+                raise MalformedFrame("a produce request with acks=0 failed")
+            return None
+        if not undurable:
+            return response
+        return self._answer_when_durable(response, undurable)
+
+    def _answer_when_durable(
+        self,
+        response: ProduceResponse,
+        undurable: list[tuple[Partition, int, PartitionProduceResponse]],
+    ) -> asyncio.Future[ProduceResponse]:
+        done: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+        missing = len(undurable)
+
+        def reached(answer: PartitionProduceResponse, flushed: asyncio.Future[None]) -> None:
+            nonlocal missing
+            failure = None if flushed.cancelled() else flushed.exception()
+            if isinstance(failure, BrokerError):
+                _set_error(answer, failure)
+            elif failure is not None or flushed.cancelled():
+                answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            missing -= 1
+            if missing == 0 and not done.done():
+                done.set_result(response)
+
+        for partition, next_offset, answer in undurable:
+            partition.when_durable(next_offset).add_done_callback(partial(reached, answer))
+        return done
+
+
+def _set_error(answer: PartitionProduceResponse, reason: BrokerError) -> None:
+    answer.error_code = reason.code
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+    answer.error_message = str(reason) or None
+
+
+def _set_unknown(answer: PartitionProduceResponse, topic: TopicProduceData, by_id: bool) -> None:
+    answer.base_offset = -1
+    answer.error_code = (
+        ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    which = topic.topic_id if by_id else topic.name
+    answer.error_message = f"there is no partition {which}-{answer.index} here"
+
+
+def _refuse_all(request: ProduceRequest, reason: BrokerError) -> ProduceResponse:
+    def refuse(data: PartitionProduceData) -> PartitionProduceResponse:
+        answer = PartitionProduceResponse(index=data.index)
+        _set_error(answer, reason)
+        return answer
+
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[refuse(data) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )

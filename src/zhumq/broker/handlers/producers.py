@@ -1,0 +1,86 @@
+"""InitProducerId and DescribeProducers: ids for idempotent producers, and what they wrote last."""
+
+from typing import Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.model.ids import NO_PRODUCER_ID
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from zhumq.replication.replica_manager import ReplicaManager
+
+_FIRST_EPOCH: Final = 0
+_EPOCH_MAX: Final = 2**15 - 2
+
+
+class ProducersHandler:
+    """Producers without transactions: an id and an epoch is all they need."""
+
+    def __init__(self, controller: ControllerDriver, replicas: ReplicaManager) -> None:
+        self._controller = controller
+        self._replicas = replicas
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+            ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
+        }
+
+    async def init_producer_id(
+        self, _context: RequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
+        if request.transactional_id is not None:
+            # Not retriable, so that a transactional client stops with an error and not with a hang.
+            return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if request.producer_id != NO_PRODUCER_ID:
+            # KIP-360: a producer that lost its place goes on with the next epoch of its own id.
+            if not 0 <= request.producer_epoch <= _EPOCH_MAX:
+                return _refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return InitProducerIdResponse(
+                producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
+            )
+        return InitProducerIdResponse(
+            producer_id=await self._controller.next_producer_id(), producer_epoch=_FIRST_EPOCH
+        )
+
+    def describe_producers(
+        self, _context: RequestContext, request: DescribeProducersRequest
+    ) -> DescribeProducersResponse:
+        response = DescribeProducersResponse()
+        for topic in request.topics:
+            described = TopicResponse(name=topic.name)
+            response.topics.append(described)
+            for index in topic.partition_indexes:
+                answer = PartitionResponse(partition_index=index)
+                described.partitions.append(answer)
+                try:
+                    partition = self._replicas.partition(topic.name, index)
+                except BrokerError as reason:
+                    answer.error_code = reason.code
+                    answer.error_message = str(reason)
+                    continue
+                answer.active_producers = [
+                    ProducerState(
+                        producer_id=producer_id,
+                        producer_epoch=entry.epoch,
+                        last_sequence=entry.last_sequence,
+                        last_timestamp=entry.last_timestamp,
+                        coordinator_epoch=entry.coordinator_epoch,
+                        current_txn_start_offset=entry.transaction_first_offset,
+                    )
+                    for producer_id, entry in partition.log.producer_state.producers.items()
+                ]
+        return response
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=-1)

@@ -1,0 +1,63 @@
+"""What a broker tells about itself at a scrape: counted where it happens, read here."""
+
+from collections.abc import Iterable
+
+from zhumq.broker.dispatch import Dispatcher
+from zhumq.broker.http import Metric
+from zhumq.net.listener import Listener
+from zhumq.replication.replica_manager import ReplicaManager
+
+_NO_LABELS = ""
+
+
+def broker_metrics(
+    listener: Listener, dispatcher: Dispatcher, replicas: ReplicaManager
+) -> Iterable[Metric]:
+    """The figures of this moment. Costs are paid by the scrape, not by the hot path."""
+    counters = listener.counters
+    yield _counter("zhumq_requests_total", "Requests handled.", dispatcher.requests_handled)
+    yield _gauge(
+        "zhumq_requests_in_flight", "Requests being worked on.", counters.requests_in_flight
+    )
+    yield _gauge("zhumq_connections", "Open connections.", counters.connections_open)
+    yield _counter(
+        "zhumq_connections_refused_total", "Connections over a limit.", counters.connections_refused
+    )
+    yield _counter(
+        "zhumq_connections_malformed_total",
+        "Connections closed because of bytes that were not the protocol.",
+        counters.connections_malformed,
+    )
+    yield _counter("zhumq_received_bytes_total", "Bytes of requests.", counters.bytes_received)
+    yield _counter("zhumq_sent_bytes_total", "Bytes of answers.", counters.bytes_answered)
+    yield _gauge("zhumq_partitions", "Partitions served.", len(replicas))
+    sizes: list[tuple[str, float]] = []
+    ends: list[tuple[str, float]] = []
+    corrupt: list[tuple[str, float]] = []
+    for partition in replicas:
+        name = partition.topic_partition
+        labels = f'{{topic="{name.topic}",partition="{name.partition}"}}'
+        sizes.append((labels, partition.log.size_bytes))
+        ends.append((labels, partition.log.log_end_offset))
+        if partition.log.corrupt_ranges:
+            corrupt.append((labels, len(partition.log.corrupt_ranges)))
+    yield Metric(
+        name="zhumq_log_bytes", kind="gauge", help="Size of a partition on disk.", samples=sizes
+    )
+    yield Metric(
+        name="zhumq_log_end_offset", kind="gauge", help="Where a partition ends.", samples=ends
+    )
+    yield Metric(
+        name="zhumq_log_corrupt_ranges",
+        kind="gauge",
+        help="Ranges of a partition that fail their checksum.",
+        samples=corrupt,
+    )
+
+
+def _counter(name: str, help_text: str, value: float) -> Metric:
+    return Metric(name=name, kind="counter", help=help_text, samples=[(_NO_LABELS, value)])
+
+
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return Metric(name=name, kind="gauge", help=help_text, samples=[(_NO_LABELS, value)])

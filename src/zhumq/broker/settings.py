@@ -1,0 +1,167 @@
+"""The settings of a broker: Kafka's names where Kafka has them, with what each does."""
+
+from typing import Final
+
+from zhumq.model.settings import Setting, SettingsTable, SettingType
+from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
+
+_HOUR_MS = 3_600_000
+
+
+def _integer(
+    name: str, default: int, documentation: str, *, minimum: int = 0, maximum: int | None = None
+) -> Setting:
+    return Setting(
+        name=name,
+        type=SettingType.INT if abs(default) < 2**31 else SettingType.LONG,
+        default=str(default),
+        documentation=documentation,
+        minimum=minimum,
+        maximum=maximum,
+    )
+
+
+def _long(name: str, default: int, documentation: str, *, minimum: int = 0) -> Setting:
+    return Setting(
+        name=name,
+        type=SettingType.LONG,
+        default=str(default),
+        documentation=documentation,
+        minimum=minimum,
+    )
+
+
+def _boolean(name: str, default: bool, documentation: str) -> Setting:
+    return Setting(
+        name=name,
+        type=SettingType.BOOLEAN,
+        default=str(default).lower(),
+        documentation=documentation,
+    )
+
+
+_TOPIC_DEFAULTS = [
+    Setting(
+        name=broker_setting_for(setting.name),
+        type=setting.type,
+        default=setting.default,
+        documentation=f"Default of the topic setting {setting.name}. {setting.documentation}",
+        minimum=setting.minimum,
+        maximum=setting.maximum,
+        allowed=setting.allowed,
+    )
+    for setting in TOPIC_SETTINGS.by_name.values()
+]
+
+BROKER_SETTINGS: Final = SettingsTable(
+    *_TOPIC_DEFAULTS,
+    Setting(
+        name="advertised.listeners",
+        type=SettingType.STRING,
+        default="",
+        documentation="HOST:PORT that clients are told to connect to; empty: where it listens.",
+    ),
+    # Topics
+    _boolean(
+        "auto.create.topics.enable", True, "Whether an unknown topic is created on first use."
+    ),
+    _boolean("delete.topic.enable", True, "Whether topics can be deleted."),
+    _integer("num.partitions", 1, "Partitions of a topic that does not say.", minimum=1),
+    _integer("default.replication.factor", 1, "Replicas of a topic that does not say.", minimum=1),
+    _integer("topic.partitions.max", 10_000, "The most partitions one topic may have.", minimum=1),
+    _integer(
+        "cluster.partitions.max", 100_000, "The most partitions of all topics together.", minimum=1
+    ),
+    # The log
+    _long(
+        "log.retention.check.interval.ms",
+        10_000,
+        "How often expired segments are looked for.",
+        minimum=1,
+    ),
+    _long(
+        "log.flush.offset.checkpoint.interval.ms",
+        5_000,
+        "How often recovery points are written: what a crash leaves to be scanned.",
+        minimum=1,
+    ),
+    _boolean("log.cleaner.enable", True, "Whether compacted topics are compacted."),
+    _long("log.cleaner.backoff.ms", 15_000, "How often compaction looks for work.", minimum=1),
+    _integer(
+        "producer.id.expiration.ms",
+        24 * _HOUR_MS,
+        "How long an idempotent producer that is silent is remembered.",
+        minimum=1,
+    ),
+    # Groups
+    _integer(
+        "offsets.topic.num.partitions",
+        50,
+        "Partitions of __consumer_offsets, fixed when it is first created.",
+        minimum=1,
+    ),
+    _integer("offsets.topic.replication.factor", 1, "Replicas of __consumer_offsets.", minimum=1),
+    _integer(
+        "offsets.topic.segment.bytes",
+        100 << 20,
+        "The size of a segment of __consumer_offsets.",
+        minimum=1024,
+    ),
+    _integer(
+        "offsets.retention.minutes",
+        7 * 24 * 60,
+        "How long the offsets of an empty group are kept.",
+        minimum=1,
+    ),
+    _long(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often expired offsets are looked for.",
+        minimum=1,
+    ),
+    _integer("offset.metadata.max.bytes", 4096, "The longest metadata of a committed offset."),
+    _integer(
+        "group.initial.rebalance.delay.ms",
+        0,
+        "How long a new group waits for more members before its first assignment.",
+    ),
+    _integer("group.min.session.timeout.ms", 6_000, "The shortest session a member may ask for."),
+    _integer(
+        "group.max.session.timeout.ms", 1_800_000, "The longest session a member may ask for."
+    ),
+    _integer("group.max.size", 2**31 - 1, "The most members of a group.", minimum=1),
+    # Limits
+    _integer(
+        "socket.request.max.bytes", 100 << 20, "The largest request that is read.", minimum=1024
+    ),
+    _long(
+        "queued.max.request.bytes",
+        512 << 20,
+        "The most bytes of requests being worked on, of all connections together.",
+        minimum=1 << 20,
+    ),
+    _integer("max.connections", 20_000, "The most connections in all.", minimum=1),
+    _integer("max.connections.per.ip", 20_000, "The most connections of one address.", minimum=1),
+    _long(
+        "connections.max.idle.ms", 600_000, "After how long a silent connection ends.", minimum=1
+    ),
+    _integer(
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        "How many incremental fetch sessions are remembered.",
+    ),
+    _integer(
+        "fetch.max.bytes",
+        55 << 20,
+        "The largest answer to a fetch, whatever it asks.",
+        minimum=1024,
+    ),
+    _integer("transaction.max.timeout.ms", 900_000, "The longest transaction timeout.", minimum=1),
+)
+
+# Kafka's coarser spellings of one setting, each with the factor to the finer one.
+COARSER_NAMES: Final = {
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.retention.hours": ("log.retention.ms", _HOUR_MS),
+    "log.roll.hours": ("log.roll.ms", _HOUR_MS),
+}

@@ -1,0 +1,228 @@
+"""`zhumq consume`: print messages as they come, alone or as a member of a group."""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
+
+from zhumq.cli.client import client_settings, connect_admin, describe_topic, explain
+from zhumq.cli.messages import format_json_line
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed
+from zhumq.cli.output import print_note
+from zhumq.cli.positions import EARLIEST, LATEST, Position, parse_position, resolve_offsets
+
+POLL_SECONDS = 0.2  # how long a Ctrl-C or a deadline may go unnoticed
+BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
+SOLE_READER_GROUP = "zhumq-cli"  # librdkafka wants a name even where nothing is committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRules:
+    """When to stop; without any rule the command follows the topic until Ctrl-C."""
+
+    messages_max: int | None
+    timeout_seconds: float | None
+    idle_seconds: float | None
+    # Where each partition ended when the command began; None: follow.
+    end_offsets: dict[int, int] | None
+
+
+app = typer.Typer()
+
+
+@app.command()
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Share the work with the group and keep its offsets."),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="earliest, latest, an offset, a time (2026-01-31T09:00:00Z) or @MILLISECONDS. "
+            "In a group: where to begin when it has no offsets.",
+        ),
+    ] = EARLIEST,
+    partition: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Read only this partition.")
+    ] = None,
+    messages_max: Annotated[
+        int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N messages.")
+    ] = None,
+    timeout_seconds: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Stop after this.")
+    ] = None,
+    idle_seconds: Annotated[
+        float | None,
+        typer.Option("--idle-exit", metavar="SECONDS", min=0, help="Stop when none came for this."),
+    ] = None,
+    at_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at the end of what is there.")
+    ] = False,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Print the key and this before the value.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print messages as they come."""
+    position = parse_position(start, option="--from")
+    if group is not None and position.edge is None:
+        raise CommandFailed(
+            "in a group --from takes earliest or latest: "
+            f"`zhumq group reset {group} --topic {topic} --to PLACE` moves the group"
+        )
+    if group is not None and partition is not None:
+        raise CommandFailed("--partition and --group exclude each other: a group shares partitions")
+    admin = connect_admin(bootstrap)
+    known = sorted(entry.id for entry in describe_topic(admin, topic).partitions)
+    rules = StopRules(
+        messages_max=messages_max,
+        timeout_seconds=timeout_seconds,
+        idle_seconds=idle_seconds,
+        end_offsets=resolve_offsets(admin, topic, known, Position(edge=LATEST)) if at_end else None,
+    )
+    if partition is not None and partition not in known:
+        raise CommandFailed(f"{topic!r} has no partition {partition}, only 0 to {len(known) - 1}")
+
+    consumer = Consumer(
+        client_settings(bootstrap)
+        | {
+            "group.id": group if group is not None else SOLE_READER_GROUP,
+            "enable.auto.commit": group is not None,
+            # An offset is stored once its message is printed, so a crash repeats and never skips.
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": position.edge or EARLIEST,
+            "enable.partition.eof": True,
+            # librdkafka's own second of rest between two full queues is most of a long read.
+            "fetch.queue.backoff.ms": 5,
+        }
+    )
+    try:
+        if group is None:
+            wanted = known if partition is None else [partition]
+            offsets = resolve_offsets(admin, topic, wanted, position)
+            consumer.assign(
+                [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+            )
+        else:
+            consumer.subscribe([topic])
+        separator = key_separator.encode() if key_separator is not None else None
+        printed = _follow(
+            consumer, rules, as_json=as_json, key_separator=separator, commits=group is not None
+        )
+    finally:
+        consumer.close()
+    if messages_max is not None and printed < messages_max:
+        raise CommandFailed(f"only {printed} of {messages_max} messages came")
+    print_note(f"read {printed:,} messages from {topic}")
+
+
+def _follow(
+    consumer: Consumer,
+    rules: StopRules,
+    *,
+    as_json: bool,
+    key_separator: bytes | None,
+    commits: bool,
+) -> int:
+    """Print until a rule says stop; the number of messages printed."""
+    printed = 0
+    next_offsets: dict[int, int] = {}
+    began = last_message = time.monotonic()
+    while rules.messages_max is None or printed < rules.messages_max:
+        room = BATCH_MESSAGES_MAX
+        if rules.messages_max is not None:
+            room = min(room, rules.messages_max - printed)
+        batch = _next_batch(consumer, room, next_offsets)
+        output = sys.stdout.buffer
+        for message in batch:
+            output.write(_format(message, as_json=as_json, key_separator=key_separator))
+        output.flush()
+        if commits:
+            for message in batch:
+                consumer.store_offsets(message)
+        printed += len(batch)
+        now = time.monotonic()
+        if batch:
+            last_message = now
+        if rules.timeout_seconds is not None and now - began >= rules.timeout_seconds:
+            break
+        if rules.idle_seconds is not None and now - last_message >= rules.idle_seconds:
+            break
+        if rules.end_offsets is not None and _reached(consumer, rules.end_offsets, next_offsets):
+            break
+    return printed
+
+
+def _reached(consumer: Consumer, end_offsets: dict[int, int], next_offsets: dict[int, int]) -> bool:
+    """Whether every partition held by this consumer has been read to where it ended."""
+    held = [place.partition for place in consumer.assignment()]
+    return bool(held) and all(
+        next_offsets.get(number, -1) >= end_offsets.get(number, 0) for number in held
+    )
+
+
+def _next_batch(consumer: Consumer, room: int, next_offsets: dict[int, int]) -> list[Message]:
+    """What is there now, or the first message within a short wait; notes how far that is."""
+
+    first = consumer.poll(POLL_SECONDS)
+    if first is None:
+        return []
+    arrived = [first]
+    if room > 1:
+        arrived += consumer.consume(room - 1, timeout=0)
+    batch = []
+    for message in arrived:
+        error, number, offset = message.error(), message.partition(), message.offset()
+        if error is None:
+            assert number is not None
+            assert offset is not None
+            next_offsets[number] = offset + 1
+            batch.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            assert number is not None
+            assert offset is not None
+            next_offsets[number] = offset
+        elif not error.retriable() and error.code() not in (
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
+        ):
+            raise CommandFailed(f"cannot read {message.topic()!r}: {explain(error)}")
+    return batch
+
+
+def _format(message: Message, *, as_json: bool, key_separator: bytes | None) -> bytes:
+
+    value, key = message.value(), message.key()
+    if not as_json:
+        line = (value or b"") + b"\n"
+        return line if key_separator is None else (key or b"") + key_separator + line
+    kind, timestamp_ms = message.timestamp()
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return format_json_line(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        key=key,
+        value=value,
+        headers=_headers(message),
+    )
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return [
+        (name, content.encode() if isinstance(content, str) else content) for name, content in pairs
+    ]

@@ -1,0 +1,234 @@
+"""`zhumq group`: list, describe, reset and delete consumer groups."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
+
+from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, connect_admin, describe_topic, settle
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.output import print_facts, print_json, print_note, print_table
+from zhumq.cli.positions import LATEST, Position, parse_position, resolve_offsets
+
+app = typer.Typer(help="List, describe, reset and delete consumer groups.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+
+
+@app.command("list")
+def list_groups(
+    as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP
+) -> None:
+    """List the groups."""
+    admin = connect_admin(bootstrap)
+    future = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS)
+    listing = settle(future, "list groups")
+    if listing.errors:
+        raise CommandFailed(f"cannot list groups: {listing.errors[0]}")
+    rows: list[dict[str, Any]] = [
+        {"group": entry.group_id, "state": _word(entry.state), "type": _word(entry.type)}
+        for entry in sorted(listing.valid, key=lambda entry: entry.group_id)
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        headings = {"group": "GROUP", "state": "STATE", "type": "TYPE"}
+        print_table(rows, headings, empty="no groups yet: `zhumq consume TOPIC --group NAME`")
+
+
+@app.command()
+def describe(
+    group: GroupArgument,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show a group's members, offsets and lag."""
+    admin = connect_admin(bootstrap)
+    description = _describe(admin, group)
+    members: list[dict[str, Any]] = []
+    holders: dict[tuple[str, int], str] = {}
+    for member in sorted(description.members, key=lambda member: member.member_id):
+        held = member.assignment.topic_partitions if member.assignment is not None else []
+        for place in held:
+            holders[place.topic, place.partition] = member.member_id
+        members.append(
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.host,
+                "static_id": member.group_instance_id,
+                "partitions": len(held),
+            }
+        )
+    offsets = _offsets_with_lag(admin, group, holders)
+    if as_json:
+        document = {
+            "group": group,
+            "state": _word(description.state),
+            "protocol": description.partition_assignor or None,
+            "coordinator": description.coordinator.id if description.coordinator else None,
+            "members": members,
+            "offsets": offsets,
+        }
+        print_json(document)
+        return
+    facts = {
+        "group": group,
+        "state": _word(description.state),
+        "protocol": description.partition_assignor or None,
+    }
+    print_facts(facts)
+    offset_headings = {
+        "topic": "TOPIC",
+        "partition": "PARTITION",
+        "committed": "COMMITTED",
+        "latest": "LATEST",
+        "lag": "LAG",
+        "member": "MEMBER",
+    }
+    print_table(offsets, offset_headings, empty="no committed offsets")
+    if members:
+        sys.stdout.write("\n")
+        member_headings = {
+            "member": "MEMBER",
+            "client": "CLIENT",
+            "host": "HOST",
+            "static_id": "STATIC ID",
+            "partitions": "PARTITIONS",
+        }
+        print_table(members, member_headings, empty="no members")
+
+
+@app.command()
+def reset(
+    group: GroupArgument,
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="The topic to move in.")],
+    place: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="earliest, latest, an offset, a time (2026-01-31T09:00:00Z) or @MILLISECONDS.",
+        ),
+    ],
+    partition: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only this partition.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show, change nothing.")] = False,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move a group's offsets. Its consumers must be stopped."""
+    position = parse_position(place, option="--to")
+    admin = connect_admin(bootstrap)
+    numbers = sorted(entry.id for entry in describe_topic(admin, topic).partitions)
+    if partition is not None:
+        if partition not in numbers:
+            raise CommandFailed(f"{topic!r} has no partition {partition}")
+        numbers = [partition]
+    if _describe(admin, group, must_exist=False).members:
+        raise CommandFailed(f"group {group!r} has members: stop its consumers first")
+    before = _committed(admin, group)
+    target = resolve_offsets(admin, topic, numbers, position)
+    if not dry_run:
+        places = [TopicPartition(topic, number, target[number]) for number in numbers]
+        futures = admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, places)], request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        changed = settle(futures[group], f"reset {group!r}")
+        for entry in changed.topic_partitions:
+            if entry.error is not None:
+                raise CommandFailed(
+                    f"cannot reset {topic} partition {entry.partition}: {entry.error.str()}"
+                )
+    rows = [
+        {
+            "topic": topic,
+            "partition": number,
+            "from": before.get((topic, number)),
+            "to": target[number],
+        }
+        for number in numbers
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        headings = {"topic": "TOPIC", "partition": "PARTITION", "from": "FROM", "to": "TO"}
+        print_table(rows, headings, empty="the topic has no partitions")
+    if dry_run:
+        print_note("nothing was changed (--dry-run)")
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")],
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete groups with their offsets. Their consumers must be stopped."""
+    admin = connect_admin(bootstrap)
+    futures = admin.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_SECONDS)
+    for group, future in futures.items():
+        settle(future, f"delete group {group!r}")
+        print_note(f"deleted group {group}")
+
+
+def _describe(
+    admin: AdminClient, group: str, *, must_exist: bool = True
+) -> ConsumerGroupDescription:
+
+    futures = admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)
+    description: ConsumerGroupDescription = settle(futures[group], f"describe group {group!r}")
+    # Kafka answers for a group that never was with the state Dead, not with an error.
+    if must_exist and description.state == ConsumerGroupState.DEAD:
+        raise CommandFailed(f"there is no group {group!r}: see `zhumq group list`")
+    return description
+
+
+def _offsets_with_lag(
+    admin: AdminClient, group: str, holders: dict[tuple[str, int], str]
+) -> list[dict[str, Any]]:
+    """One row for each partition that has a committed offset or a member that holds it."""
+    committed = _committed(admin, group)
+    places = sorted(set(committed) | set(holders))
+    latest: dict[tuple[str, int], int] = {}
+    for topic in sorted({topic for topic, _ in places}):
+        numbers = [number for name, number in places if name == topic]
+        try:
+            found = resolve_offsets(admin, topic, numbers, Position(edge=LATEST))
+        except CommandFailed:
+            continue  # the topic is gone, its offsets are not: show them without a lag
+        latest |= {(topic, number): offset for number, offset in found.items()}
+    rows: list[dict[str, Any]] = []
+    for place in places:
+        offset, end = committed.get(place), latest.get(place)
+        rows.append(
+            {
+                "topic": place[0],
+                "partition": place[1],
+                "committed": offset,
+                "latest": end,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "member": holders.get(place),
+            }
+        )
+    return rows
+
+
+def _committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
+
+    futures = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    listing = settle(futures[group], f"read the offsets of {group!r}")
+    return {
+        (place.topic, place.partition): place.offset
+        for place in listing.topic_partitions
+        if place.offset >= 0
+    }
+
+
+def _word(state: Any) -> str:
+    """`STABLE` and `PREPARING_REBALANCING` in the words of Kafka's own tools."""
+    return "".join(part.capitalize() for part in state.name.split("_")) if state else "-"

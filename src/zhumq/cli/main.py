@@ -1,0 +1,105 @@
+"""The `zhumq` command: one program, one small file per noun, one line per error."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from zhumq.model.errors import ZhumqError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+
+# A command's module is imported when it is called: `zhumq start` must not wait for a client
+# library, nor `zhumq topic` for a broker.
+COMMANDS = {
+    "start": "zhumq.cli.start",
+    "topic": "zhumq.cli.topic",
+    "produce": "zhumq.cli.produce",
+    "consume": "zhumq.cli.consume",
+    "group": "zhumq.cli.group",
+    "dump-log": "zhumq.cli.dump_log",
+    "demo": "zhumq.cli.demo",
+}
+
+
+class Commands(TyperGroup):
+    """The commands, each loaded on first use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    name="zhumq",
+    cls=Commands,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version = import_module("importlib.metadata").version("zhumq")
+        sys.stdout.write(f"zhumq {version}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """A message queue that speaks the Kafka wire protocol."""
+    del version
+    if context.invoked_subcommand is None:
+        context.get_help()
+        raise typer.Exit(EXIT_USAGE)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line; the exit code is 0 only for success."""
+    try:
+        code = app(args=list(arguments), prog_name="zhumq", standalone_mode=False)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "zhumq"
+        message = error.format_message().strip().rstrip(".")
+        _complain(f"{message[:1].lower()}{message[1:]} (see `{command} --help`)")
+        return EXIT_USAGE
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except ZhumqError as error:
+        _complain(str(error))
+        return EXIT_FAILED
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The entry point of the `zhumq` program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _complain(message: str) -> None:
+    """One line, whatever the message holds: a program that reads stderr counts on it."""
+    sys.stderr.write(f"zhumq: {' '.join(message.split())}\n")

@@ -1,0 +1,73 @@
+"""`zhumq start`: run a broker until SIGTERM or Ctrl-C."""
+
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, parse_settings
+
+app = typer.Typer()
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@app.command()
+def start(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect; port 0: any.")
+    ] = DEFAULT_BOOTSTRAP,
+    http: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where /healthz and /metrics are; port 0: any.")
+    ] = DEFAULT_HTTP,
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where messages are kept.")] = Path(
+        "zhumq-data"
+    ),
+    broker_id: Annotated[int, typer.Option(metavar="N", help="This broker's number.")] = 0,
+    rack: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where this broker stands.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings in a file.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as num.partitions=4."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines connect, without encryption.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="What the log on stderr tells.")] = (
+        LogLevel.INFO
+    ),
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    It prints one line, `zhumq ready ...`, when it serves. Its log goes to stderr.
+    """
+    # Imported here so that `zhumq --help`, which looks at every command, does not load a broker.
+    from zhumq.broker.app import serve  # noqa: PLC0415
+    from zhumq.broker.config import BrokerConfig  # noqa: PLC0415
+
+    loaded = BrokerConfig.load(
+        config_file=config,
+        settings=parse_settings(settings or []),
+        listen=listen,
+        http=http,
+        data_dir=data_dir,
+        broker_id=broker_id,
+        rack=rack,
+        insecure=insecure,
+    )
+    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format=LOG_FORMAT)
+    raise typer.Exit(serve(loaded))

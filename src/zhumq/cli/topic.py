@@ -1,0 +1,233 @@
+"""`zhumq topic`: create, list, describe, alter and delete topics."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from zhumq.cli.client import (
+    REQUEST_TIMEOUT_SECONDS,
+    connect_admin,
+    describe_topic,
+    explain,
+    settle,
+)
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    CommandFailed,
+    JsonOption,
+    parse_settings,
+)
+from zhumq.cli.output import print_facts, print_json, print_note, print_table
+from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.")
+
+BROKER_DEFAULT = -1  # the protocol's word for "as the broker is set"
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A topic setting, such as retention.ms=60000."),
+]
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    partitions: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="As the broker is set if not given.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="As the broker is set if not given.")
+    ] = None,
+    settings: SetOption = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
+    ] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Create a topic."""
+    admin = connect_admin(bootstrap)
+
+    topic = NewTopic(
+        name,
+        num_partitions=partitions or BROKER_DEFAULT,
+        replication_factor=replicas or BROKER_DEFAULT,
+        config=parse_settings(settings or []),
+    )
+    try:
+        futures = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)
+        settle(futures[name], f"create {name!r}")
+    except CommandFailed as error:
+        cause = error.__cause__
+        exists = (
+            isinstance(cause, KafkaException)
+            and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+        )
+        if not (exists and if_not_exists):
+            raise
+        print_note(f"topic {name} exists already")
+        return
+    print_note(f"created topic {name}")
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the topics that the broker keeps for itself.")
+    ] = False,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the topics."""
+    admin = connect_admin(bootstrap)
+
+    try:
+        metadata = admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
+    except KafkaException as error:
+        raise CommandFailed(f"cannot list topics: {explain(error.args[0])}") from error
+    rows: list[dict[str, Any]] = []
+    for name, topic in sorted(metadata.topics.items()):
+        if name.startswith("__") and not internal:
+            continue
+        replicas = max((len(entry.replicas) for entry in topic.partitions.values()), default=0)
+        rows.append({"topic": name, "partitions": len(topic.partitions), "replicas": replicas})
+    if as_json:
+        print_json(rows)
+    else:
+        headings = {"topic": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS"}
+        print_table(rows, headings, empty="no topics yet: `zhumq topic create NAME` makes one")
+
+
+@app.command()
+def describe(
+    name: NameArgument,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show a topic's partitions, offsets and settings."""
+    admin = connect_admin(bootstrap)
+    topic = describe_topic(admin, name)
+    numbers = [entry.id for entry in topic.partitions]
+    earliest = resolve_offsets(admin, name, numbers, Position(edge=EARLIEST))
+    latest = resolve_offsets(admin, name, numbers, Position(edge=LATEST))
+    partitions = [
+        {
+            "partition": entry.id,
+            "leader": entry.leader.id if entry.leader is not None else None,
+            "replicas": [node.id for node in entry.replicas],
+            "in_sync": [node.id for node in entry.isr],
+            "earliest": earliest[entry.id],
+            "latest": latest[entry.id],
+            "messages": latest[entry.id] - earliest[entry.id],
+        }
+        for entry in sorted(topic.partitions, key=lambda entry: entry.id)
+    ]
+    settings = _changed_settings(admin, name)
+    if as_json:
+        document = {
+            "topic": name,
+            "topic_id": str(topic.topic_id),
+            "settings": settings,
+            "partitions": partitions,
+        }
+        print_json(document)
+        return
+    print_facts({"topic": name, "topic id": topic.topic_id, **settings})
+    headings = {
+        "partition": "PARTITION",
+        "leader": "LEADER",
+        "replicas": "REPLICAS",
+        "in_sync": "IN SYNC",
+        "earliest": "EARLIEST",
+        "latest": "LATEST",
+        "messages": "MESSAGES",
+    }
+    print_table(partitions, headings, empty="the topic has no partitions")
+
+
+@app.command()
+def alter(
+    name: NameArgument,
+    partitions: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Raise the number of partitions to N.")
+    ] = None,
+    settings: SetOption = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default.")
+    ] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Add partitions, or change settings."""
+    if partitions is None and not settings and not unset:
+        raise CommandFailed("nothing to alter: give --partitions N, --set KEY=VALUE or --unset KEY")
+    changes = parse_settings(settings or [])
+    admin = connect_admin(bootstrap)
+    describe_topic(admin, name)
+
+    if changes or unset:
+        resource = _topic_resource(name)
+        for key, value in changes.items():
+            resource.add_incremental_config(
+                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            )
+        for key in unset or []:
+            resource.add_incremental_config(
+                ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE)
+            )
+        futures = admin.incremental_alter_configs(
+            [resource], request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        settle(futures[resource], f"change the settings of {name!r}")
+    if partitions is not None:
+        added = admin.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        settle(added[name], f"add partitions to {name!r}")
+    print_note(f"altered topic {name}")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete topics with all their messages. Asks first when a person is at the terminal."""
+    admin = connect_admin(bootstrap)
+    for name in names:
+        describe_topic(admin, name)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(names)} and all messages in it?", abort=True, err=True)
+    futures = admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_SECONDS)
+    for name, future in futures.items():
+        settle(future, f"delete {name!r}")
+        print_note(f"deleted topic {name}")
+
+
+def _changed_settings(admin: AdminClient, name: str) -> dict[str, str | None]:
+    """The settings that were given for this topic, without the defaults."""
+
+    resource = _topic_resource(name)
+    futures = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
+    entries = settle(futures[resource], f"read the settings of {name!r}")
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
+
+
+def _topic_resource(name: str) -> ConfigResource:
+
+    return ConfigResource(ResourceType.TOPIC, name)

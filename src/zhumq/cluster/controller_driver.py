@@ -1,0 +1,135 @@
+"""Carries wishes about topics through the planner into the store, trying again on conflict."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from zhumq.cluster.store import MetadataStore, VersionConflict
+from zhumq.metadata.changes import Change, ProducerIdsAllocated, apply_changes
+from zhumq.metadata.controller import (
+    TopicLimits,
+    TopicWish,
+    plan_deletion,
+    plan_more_partitions,
+    plan_settings,
+    plan_topic,
+)
+from zhumq.metadata.image import ClusterImage, Topic
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import ProducerId
+
+PRODUCER_ID_BLOCK: Final = 1_000
+Planned = TypeVar("Planned", bound=Change)
+
+
+class ControllerDriver:
+    """Every change of the cluster's picture that this broker asks for."""
+
+    def __init__(
+        self, store: MetadataStore, limits: TopicLimits, new_id: Callable[[], uuid.UUID]
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._new_id = new_id
+        self._producer_ids = range(0)
+
+    async def create_topics(
+        self, wishes: Sequence[TopicWish], *, validate_only: bool = False
+    ) -> list[Topic | BrokerError]:
+        """For each wish the topic, or why there is none. The good ones are made together."""
+        ids = [self._new_id() for _ in wishes]
+
+        def plan(image: ClusterImage, index: int) -> Change:
+            return plan_topic(image, wishes[index], ids[index], self._limits)
+
+        results = await self._carry_out(len(wishes), plan, validate_only=validate_only)
+        topics: list[Topic | BrokerError] = []
+        for wish, result in zip(wishes, results, strict=True):
+            topics.append(result if isinstance(result, BrokerError) else result.topics[wish.name])
+        return topics
+
+    async def delete_topics(self, names: Sequence[str]) -> list[BrokerError | None]:
+        results = await self._carry_out(
+            len(names), lambda image, index: plan_deletion(image, names[index])
+        )
+        return [_error_of(result) for result in results]
+
+    async def add_partitions(
+        self,
+        growths: Sequence[tuple[str, int, Sequence[Sequence[int]] | None]],
+        *,
+        validate_only: bool = False,
+    ) -> list[BrokerError | None]:
+        """Each growth is a topic's name, the new total, and the brokers of the new partitions."""
+
+        def plan(image: ClusterImage, index: int) -> Change:
+            name, count, assignment = growths[index]
+            return plan_more_partitions(image, name, count, assignment, self._limits)
+
+        results = await self._carry_out(len(growths), plan, validate_only=validate_only)
+        return [_error_of(result) for result in results]
+
+    async def change_settings(
+        self,
+        name: str,
+        new_settings: Callable[[Topic | None], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a topic the settings that the function makes of the present topic."""
+
+        def plan(image: ClusterImage, _index: int) -> Change:
+            return plan_settings(image, name, new_settings(image.topics.get(name)))
+
+        (result,) = await self._carry_out(1, plan, validate_only=validate_only)
+        if isinstance(result, BrokerError):
+            raise result
+
+    async def next_producer_id(self) -> ProducerId:
+        """An id that no producer has ever had. Ids come in blocks, so few of them cost a write."""
+        while not self._producer_ids:
+            image = self._store.image
+            first = image.next_producer_id
+            change = ProducerIdsAllocated(next_producer_id=first + PRODUCER_ID_BLOCK)
+            try:
+                await self._store.propose([change], image.version)
+            except VersionConflict:
+                continue
+            self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
+        producer_id = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return ProducerId(producer_id)
+
+    async def _carry_out(
+        self,
+        count: int,
+        plan: Callable[[ClusterImage, int], Change],
+        *,
+        validate_only: bool = False,
+    ) -> list[ClusterImage | BrokerError]:
+        while True:
+            before = self._store.image
+            image = before
+            changes: list[Change] = []
+            results: list[ClusterImage | BrokerError] = []
+            for index in range(count):
+                try:
+                    change = plan(image, index)
+                except BrokerError as reason:
+                    results.append(reason)
+                    continue
+                # Later wishes are judged with the earlier ones granted, as duplicates would be.
+                image = apply_changes(image, [change])
+                changes.append(change)
+                results.append(image)
+            if not changes or validate_only:
+                return results
+            try:
+                await self._store.propose(changes, before.version)
+            except VersionConflict:
+                continue
+            return results
+
+
+def _error_of(result: ClusterImage | BrokerError) -> BrokerError | None:
+    return result if isinstance(result, BrokerError) else None

@@ -1,0 +1,177 @@
+"""The embedded store of a single node: a journal of changes in the data folder."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Self
+
+import crc32c
+
+from zhumq.cluster.store import VersionConflict, Watcher
+from zhumq.host.disk import Disk, DiskFile
+from zhumq.metadata.changes import (
+    Change,
+    apply_changes,
+    change_from_json,
+    change_to_json,
+    changes_of,
+)
+from zhumq.metadata.image import Broker, ClusterImage
+from zhumq.model.errors import DataDirUnusable, StorageFailed
+from zhumq.model.ids import BrokerId
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_NAME: Final = "cluster-metadata.journal"
+# After so many entries the journal is written anew as one snapshot, so that it never grows for long.
+JOURNAL_ENTRIES_MAX: Final = 1_000
+
+
+class LocalStore:
+    """A journal of JSON lines, each with its checksum, synced before it counts.
+
+    A line is `<crc32c in hex> <json>`. The last line may be torn by a crash: it was never
+    acknowledged and is dropped. A bad line before the last one is damage, and refuses the start.
+    """
+
+    def __init__(self, disk: Disk, path: str, image: ClusterImage, entries: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._image = image
+        self._entries = entries
+        self._watchers: list[Watcher] = []
+        self._turn = asyncio.Lock()
+        self._writing: set[asyncio.Task[ClusterImage]] = set()
+        self._file: DiskFile = disk.open_file(path, create=True)
+        # A failed sync is final: what is on the disk is not known any more.
+        self._failure: StorageFailed | None = None
+
+    @classmethod
+    def open(cls, data_dir: Path, *, disk: Disk, cluster_id: str, broker_id: BrokerId) -> Self:
+        """Read the journal, or begin one."""
+        path = str(data_dir / JOURNAL_NAME)
+        image = ClusterImage(
+            version=0,
+            cluster_id=cluster_id,
+            controller_id=broker_id,
+            brokers={},
+            topics={},
+            topics_by_id={},
+        )
+        content = disk.read_file(path) or b""
+        changes, entries, valid_bytes = _read_journal(path, content)
+        image = apply_changes(image, changes)
+        _check_owner(image, broker_id)
+        store = cls(disk, path, image, entries)
+        if len(content) > valid_bytes:
+            store._file.truncate(valid_bytes)
+        return store
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
+
+    async def register(self, broker: Broker) -> None:
+        async with self._turn:
+            brokers = {broker.broker_id: broker}
+            version = self._image.version + 1
+            self._take_over(replace(self._image, version=version, brokers=brokers))
+
+    async def propose(self, changes: Sequence[Change], expected_version: int) -> ClusterImage:
+        # Once begun it is carried through, even if the client that asked for it goes away in the
+        # middle: the journal and the picture must not part.
+        writing = asyncio.get_running_loop().create_task(self._propose(changes, expected_version))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        return await asyncio.shield(writing)
+
+    async def _propose(self, changes: Sequence[Change], expected_version: int) -> ClusterImage:
+        async with self._turn:
+            if self._image.version != expected_version:
+                raise VersionConflict(f"at version {self._image.version}, not {expected_version}")
+            image = apply_changes(self._image, changes)
+            await asyncio.to_thread(self._write, changes, image)
+            self._take_over(image)
+            return image
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._writing, return_exceptions=True)
+        async with self._turn:
+            self._file.close()
+
+    def _take_over(self, image: ClusterImage) -> None:
+        self._image = image
+        for watcher in self._watchers:
+            watcher(image)
+
+    def _write(self, changes: Sequence[Change], image: ClusterImage) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._entries >= JOURNAL_ENTRIES_MAX:
+            self._disk.write_file(self._path, _encode_line(changes_of(image)), sync=True)
+            self._file.close()
+            self._file = self._disk.open_file(self._path)
+            self._entries = 1
+            return
+        # All or nothing: with no room, the append leaves the journal as it was.
+        self._file.append([_encode_line(changes)])
+        try:
+            self._file.sync()
+        except StorageFailed as reason:
+            self._failure = reason
+            raise
+        self._entries += 1
+
+
+def _encode_line(changes: Sequence[Change]) -> bytes:
+    body = json.dumps([change_to_json(change) for change in changes], separators=(",", ":"))
+    data = body.encode()
+    return b"%08x %s\n" % (crc32c.crc32c(data), data)
+
+
+def _read_journal(path: str, content: bytes) -> tuple[list[Change], int, int]:
+    """The changes, the number of lines, and how many bytes of the file are whole lines."""
+    changes: list[Change] = []
+    entries = 0
+    position = 0
+    while position < len(content):
+        end = content.find(b"\n", position)
+        parsed = _decode_line(content[position:end]) if end >= 0 else None
+        if parsed is None:
+            if end >= 0 and end + 1 < len(content):
+                raise DataDirUnusable(
+                    f"{path} is damaged at byte {position}: restore it from a copy"
+                )
+            logger.warning("dropped a torn last line of %s at byte %d", path, position)
+            break
+        changes.extend(parsed)
+        entries += 1
+        position = end + 1
+    return changes, entries, position
+
+
+def _decode_line(line: bytes) -> list[Change] | None:
+    checksum, _, body = line.partition(b" ")
+    try:
+        if int(checksum, 16) != crc32c.crc32c(body):
+            return None
+        data: list[Mapping[str, object]] = json.loads(body)
+        return [change_from_json(each) for each in data]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _check_owner(image: ClusterImage, broker_id: BrokerId) -> None:
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if broker_id not in state.replicas:
+                raise DataDirUnusable(
+                    f"the data folder belongs to broker {state.replicas[0]}, not {broker_id}:"
+                    f" start with --broker-id {state.replicas[0]}"
+                )

@@ -1,0 +1,226 @@
+"""The group coordinator as the broker's handlers see it: any group request in, its response out."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar, assert_never
+
+from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.groups.requests import (
+    GroupRequest,
+    GroupResponse,
+    TopicsDeletedRequest,
+    TopicsDeletedResponse,
+)
+from zhumq.groups.topic_names import TopicNames, name_commit, name_fetch, unname_fetch
+from zhumq.model.errors import ErrorCode
+from zhumq.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+)
+from zhumq.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+GROUP_IDS_REMEMBERED_MAX = 4_096  # whose partition need not be computed again
+
+Answer = TypeVar("Answer")
+
+
+class GroupService:
+    """Routes group requests to the shards of `__consumer_offsets`, and fans out those for many groups."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupRequest, GroupResponse],
+        *,
+        partition_count: int,
+        topics: TopicNames,
+    ) -> None:
+        self._runtime = runtime
+        self._partition_count = partition_count
+        self._topics = topics
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` whose leader coordinates this group."""
+        return partition_for(group_id, self._partition_count)
+
+    async def handle(self, request: GroupRequest) -> GroupResponse:
+        """Answer any group request."""
+        message = request.message
+        match message:
+            case (
+                JoinGroupRequest()
+                | SyncGroupRequest()
+                | HeartbeatRequest()
+                | LeaveGroupRequest()
+                | OffsetDeleteRequest()
+            ):
+                return await self.submit(message.group_id, request)
+            case OffsetCommitRequest():
+                return await self._commit(message, request)
+            case OffsetFetchRequest():
+                return await self._fetch(message, request)
+            case DescribeGroupsRequest():
+                return await self._describe(message, request)
+            case ListGroupsRequest():
+                return await self._list(request)
+            case DeleteGroupsRequest():
+                return await self._delete(message, request)
+            case TopicsDeletedRequest():
+                return await self._topics_deleted(request)
+            case _:
+                assert_never(message)
+
+    def submit(self, group_id: str, request: GroupRequest) -> "asyncio.Future[GroupResponse]":
+        """Hand a request about one group, with topics by name, to the group's shard."""
+        return self._runtime.submit(self.partition_for(group_id), request)
+
+    async def topics_deleted(self, names: Iterable[str]) -> int:
+        """Drop the committed offsets of deleted topics, and say how many there were."""
+        request = GroupRequest(message=TopicsDeletedRequest(names=tuple(names)), version=0)
+        return (await self._topics_deleted(request)).offsets_deleted
+
+    # Offsets
+
+    async def _commit(
+        self, message: OffsetCommitRequest, request: GroupRequest
+    ) -> OffsetCommitResponse:
+        named = name_commit(message, request.version, self._topics)
+        if not named.message.topics and named.refused:
+            return OffsetCommitResponse(topics=named.refused)
+        response = await self.submit(message.group_id, replace(request, message=named.message))
+        committed = _expect(OffsetCommitResponse, response)
+        committed.topics.extend(named.refused)
+        return committed
+
+    async def _fetch(
+        self, message: OffsetFetchRequest, request: GroupRequest
+    ) -> OffsetFetchResponse:
+        asked = name_fetch(message, request.version, self._topics)
+        by_shard: dict[int, list[OffsetFetchRequestGroup]] = {}
+        for group in asked:
+            by_shard.setdefault(self.partition_for(group.group_id), []).append(group)
+        responses = await asyncio.gather(
+            *(
+                self._runtime.submit(
+                    index,
+                    replace(
+                        request,
+                        message=OffsetFetchRequest(
+                            groups=groups, require_stable=message.require_stable
+                        ),
+                    ),
+                )
+                for index, groups in by_shard.items()
+            )
+        )
+        found = {
+            group.group_id: group
+            for response in responses
+            for group in _expect(OffsetFetchResponse, response).groups
+        }
+        answered = [found[group.group_id] for group in asked]
+        return unname_fetch(message, answered, request.version, self._topics)
+
+    async def _topics_deleted(self, request: GroupRequest) -> TopicsDeletedResponse:
+        responses = await self._ask_all(request)
+        return TopicsDeletedResponse(
+            offsets_deleted=sum(
+                _expect(TopicsDeletedResponse, response).offsets_deleted for response in responses
+            )
+        )
+
+    # Many groups
+
+    async def _describe(
+        self, message: DescribeGroupsRequest, request: GroupRequest
+    ) -> DescribeGroupsResponse:
+        responses = await self._ask_shards_of(
+            message.groups, request, lambda groups: DescribeGroupsRequest(groups=groups)
+        )
+        found = {
+            group.group_id: group
+            for response in responses
+            for group in _expect(DescribeGroupsResponse, response).groups
+        }
+        return DescribeGroupsResponse(groups=[found[group_id] for group_id in message.groups])
+
+    async def _delete(
+        self, message: DeleteGroupsRequest, request: GroupRequest
+    ) -> DeleteGroupsResponse:
+        group_ids = list(dict.fromkeys(message.groups_names))
+        responses = await self._ask_shards_of(
+            group_ids, request, lambda groups: DeleteGroupsRequest(groups_names=groups)
+        )
+        found = {
+            result.group_id: result
+            for response in responses
+            for result in _expect(DeleteGroupsResponse, response).results
+        }
+        return DeleteGroupsResponse(results=[found[group_id] for group_id in group_ids])
+
+    async def _list(self, request: GroupRequest) -> ListGroupsResponse:
+        listed = ListGroupsResponse()
+        for response in await self._ask_all(request):
+            of_shard = _expect(ListGroupsResponse, response)
+            if of_shard.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                # A list with holes would be taken for the whole.
+                return ListGroupsResponse(error_code=of_shard.error_code)
+            listed.groups.extend(of_shard.groups)
+        return listed
+
+    async def _ask_all(self, request: GroupRequest) -> list[GroupResponse]:
+        return await asyncio.gather(
+            *(self._runtime.submit(index, request) for index in self._runtime.led)
+        )
+
+    async def _ask_shards_of(
+        self,
+        group_ids: Iterable[str],
+        request: GroupRequest,
+        ask: Callable[[list[str]], DescribeGroupsRequest | DeleteGroupsRequest],
+    ) -> list[GroupResponse]:
+        by_shard: dict[int, list[str]] = {}
+        for group_id in dict.fromkeys(group_ids):
+            by_shard.setdefault(self.partition_for(group_id), []).append(group_id)
+        return await asyncio.gather(
+            *(
+                self._runtime.submit(index, replace(request, message=ask(groups)))
+                for index, groups in by_shard.items()
+            )
+        )
+
+
+@functools.lru_cache(maxsize=GROUP_IDS_REMEMBERED_MAX)
+def partition_for(group_id: str, partition_count: int) -> int:
+    """Where Kafka keeps this group: by Java's String.hashCode, so that tools agree."""
+    code = 0
+    encoded = group_id.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        unit = encoded[position] << 8 | encoded[position + 1]
+        code = (31 * code + unit) & 0xFFFF_FFFF
+    if code & 0x8000_0000:
+        code -= 1 << 32
+    # Kafka's abs: the one value whose absolute value is not an int counts as 0.
+    return 0 if code == -(1 << 31) else abs(code) % partition_count
+
+
+def _expect(expected: type[Answer], response: GroupResponse) -> Answer:
+    """The response of the kind that belongs to the request that was sent."""
+    assert isinstance(response, expected)
+    return response

@@ -1,0 +1,474 @@
+"""The classic group protocol: what join, sync, heartbeat, leave and passed deadlines do to a group."""
+
+from collections.abc import Callable
+
+from zhumq.groups.classic import (
+    ClassicGroup,
+    ClassicGroupState,
+    ClassicMember,
+    Protocols,
+    protocols_of,
+)
+from zhumq.groups.classic_replies import (
+    UNKNOWN_MEMBER,
+    answer_parked_join,
+    answer_parked_sync,
+    joined,
+    refuse_join,
+    synced,
+)
+from zhumq.groups.group import DeadlineKey, DeadlineKind, Parked, Turn
+from zhumq.groups.persisted import group_record
+from zhumq.groups.requests import GroupRequest
+from zhumq.groups.settings import GroupSettings
+from zhumq.model.errors import ErrorCode
+from zhumq.model.state_machine import ReplyToken
+from zhumq.protocol.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+MEMBER_ID_REQUIRED_SINCE_VERSION = 4  # KIP-394
+SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
+CLIENT_ID_LENGTH_MAX = 255  # of a client's name for itself as it is kept and shown
+
+
+class ClassicProtocol:
+    """The rules by which a classic group changes. Holds no state of any group."""
+
+    def __init__(self, settings: GroupSettings, draw_member_suffix: Callable[[], str]) -> None:
+        self._settings = settings
+        self._draw_member_suffix = draw_member_suffix
+
+    # Join
+
+    def join(
+        self,
+        group: ClassicGroup,
+        message: JoinGroupRequest,
+        request: GroupRequest,
+        token: ReplyToken,
+        turn: Turn,
+    ) -> None:
+        """Add or renew a member; it is answered once everybody has joined, or at once with an error."""
+        parked = Parked(token, request.version)
+        member_id = message.member_id
+        protocols = protocols_of(message.protocols)
+        if not self._has_room_for(group, member_id):
+            self._remove(group, member_id, turn)
+            refuse_join(parked, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER, turn)
+            self._complete_join_if_ready(group, turn)
+        elif not group.supports(message.protocol_type, protocols):
+            refuse_join(parked, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id, turn)
+        elif member_id == UNKNOWN_MEMBER:
+            self._join_unknown(group, message, protocols, request, parked, turn)
+        elif member_id in group.pending_members and message.group_instance_id is None:
+            self._add_member(group, member_id, message, protocols, request, parked, turn)
+        else:
+            self._join_known(group, message, protocols, parked, turn)
+
+    def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
+        members_max = self._settings.members_max
+        if member_id == UNKNOWN_MEMBER and (
+            len(group.pending_members) >= self._settings.pending_members_max
+        ):
+            return False
+        match group.state:
+            case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
+                return True
+            case ClassicGroupState.PREPARING_REBALANCE:
+                # Who came first stays, so that a group loaded over its capacity shrinks to it.
+                return member_id in group.parked_joins or len(group.parked_joins) < members_max
+            case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
+                return member_id in group.members or len(group.members) < members_max
+
+    def _join_unknown(
+        self,
+        group: ClassicGroup,
+        message: JoinGroupRequest,
+        protocols: Protocols,
+        request: GroupRequest,
+        parked: Parked,
+        turn: Turn,
+    ) -> None:
+        instance_id = message.group_instance_id
+        if instance_id is not None:
+            member_id = f"{instance_id}-{self._draw_member_suffix()}"
+            replaced_id = group.static_members.get(instance_id)
+            if replaced_id is None:
+                self._add_member(group, member_id, message, protocols, request, parked, turn)
+            else:
+                self._replace_static(
+                    group, replaced_id, member_id, message, protocols, parked, turn
+                )
+            return
+        client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
+        member_id = f"{client_id}-{self._draw_member_suffix()}"
+        if request.version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
+            # KIP-394: a client whose first answer got lost would otherwise join twice.
+            group.pending_members.add(member_id)
+            turn.set_deadline(_session(group, member_id), message.session_timeout_ms)
+            refuse_join(parked, ErrorCode.MEMBER_ID_REQUIRED, member_id, turn)
+        else:
+            self._add_member(group, member_id, message, protocols, request, parked, turn)
+
+    def _join_known(
+        self,
+        group: ClassicGroup,
+        message: JoinGroupRequest,
+        protocols: Protocols,
+        parked: Parked,
+        turn: Turn,
+    ) -> None:
+        member_id = message.member_id
+        error = group.check_member(member_id, message.group_instance_id)
+        if error is not ErrorCode.NONE:
+            refuse_join(parked, error, member_id, turn)
+            return
+        member = group.members[member_id]
+        unchanged = member.protocols == protocols
+        match group.state:
+            case ClassicGroupState.PREPARING_REBALANCE:
+                rejoins = True
+            case ClassicGroupState.COMPLETING_REBALANCE:
+                # Unchanged: the answer to its join got lost, and it asks again.
+                rejoins = not unchanged
+            case ClassicGroupState.STABLE:
+                # A leader that joins again wants to assign anew: it has seen a change in the topics.
+                rejoins = member_id == group.leader_id or not unchanged
+            case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
+                raise AssertionError(f"{group.group_id}: {group.state} with members")
+        if rejoins:
+            self._update_member(group, member, message, protocols, parked, turn)
+            self._rebalance_or_complete_join(group, turn)
+        else:
+            turn.answer(parked.token, joined(group, member_id))
+
+    def _add_member(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        message: JoinGroupRequest,
+        protocols: Protocols,
+        request: GroupRequest,
+        parked: Parked,
+        turn: Turn,
+    ) -> None:
+        if not group.members:
+            group.protocol_type = message.protocol_type
+        group.add_member(
+            ClassicMember(
+                member_id=member_id,
+                instance_id=message.group_instance_id,
+                client_id=request.client_id[:CLIENT_ID_LENGTH_MAX],
+                client_host=request.client_host,
+                rebalance_timeout_ms=_rebalance_timeout_ms(message, request.version),
+                session_timeout_ms=message.session_timeout_ms,
+                protocols=protocols,
+                is_new=True,
+            )
+        )
+        if group.initial_delay is not None:
+            group.new_member_added = True
+        group.parked_joins[member_id] = parked
+        # A new member sends no heartbeats while its join is parked, however long that takes; but a
+        # client that is gone must not hold the rebalance for ever.
+        turn.set_deadline(_session(group, member_id), self._settings.new_member_join_timeout_ms)
+        self._rebalance_or_complete_join(group, turn)
+
+    def _update_member(
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        message: JoinGroupRequest,
+        protocols: Protocols,
+        parked: Parked,
+        turn: Turn,
+    ) -> None:
+        group.update_member(
+            member,
+            protocols=protocols,
+            rebalance_timeout_ms=_rebalance_timeout_ms(message, parked.version),
+            session_timeout_ms=message.session_timeout_ms,
+        )
+        # A repeated join takes the place of the one that is parked; that one still gets an answer,
+        # because answers leave a connection in the order of the requests.
+        answer_parked_join(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+        group.parked_joins[member.member_id] = parked
+
+    def _replace_static(
+        self,
+        group: ClassicGroup,
+        old_id: str,
+        new_id: str,
+        message: JoinGroupRequest,
+        protocols: Protocols,
+        parked: Parked,
+        turn: Turn,
+    ) -> None:
+        """KIP-345: a static member came back under a new id; the old one is fenced."""
+        leader_before = group.leader_id
+        answer_parked_join(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn)
+        answer_parked_sync(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn)
+        turn.deadlines.cancel(_session(group, old_id))
+        member = group.replace_static_member(old_id, new_id)
+        self._update_member(group, member, message, protocols, parked, turn)
+        group.heard_from(new_id, turn)
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
+            self._complete_join_if_ready(group, turn)
+            return
+        stable = group.state is ClassicGroupState.STABLE
+        if not stable or group.selected_protocol() != group.protocol_name:
+            self._rebalance_or_complete_join(group, turn)
+            return
+        # Nothing changes for the others: no rebalance, the member takes over its assignment.
+        del group.parked_joins[new_id]
+        response = joined(group, new_id)
+        if parked.version >= SKIP_ASSIGNMENT_SINCE_VERSION:
+            response.skip_assignment = new_id == group.leader_id
+        else:
+            # An older leader would assign anew if it were told that it leads.
+            response.leader = leader_before or ""
+            response.members = []
+        turn.record([group_record(group.group_id, group.to_record())])
+        turn.answer(parked.token, response)
+
+    # Rebalance
+
+    def _rebalance_or_complete_join(self, group: ClassicGroup, turn: Turn) -> None:
+        if group.can_rebalance:
+            self.prepare_rebalance(group, turn)
+        else:
+            self._complete_join_if_ready(group, turn)
+
+    def prepare_rebalance(self, group: ClassicGroup, turn: Turn) -> None:
+        """Ask all members to join again, and wait for them."""
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+            group.assign({})
+            for member_id in list(group.parked_syncs):
+                answer_parked_sync(group, member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+                group.heard_from(member_id, turn)
+        group.pending_sync.clear()
+        turn.deadlines.cancel(_sync(group))
+        initial = group.state is ClassicGroupState.EMPTY
+        group.transition_to(ClassicGroupState.PREPARING_REBALANCE, turn.now_ms)
+        if initial:
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            group.initial_delay = (delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+            group.new_member_added = False
+            turn.set_deadline(_join(group), delay_ms)
+        elif group.all_members_joined:
+            self._complete_join(group, turn)
+        else:
+            turn.set_deadline(_join(group), group.rebalance_timeout_ms)
+
+    def _complete_join_if_ready(self, group: ClassicGroup, turn: Turn) -> None:
+        if (
+            group.state is ClassicGroupState.PREPARING_REBALANCE
+            and group.initial_delay is None
+            and group.all_members_joined
+        ):
+            self._complete_join(group, turn)
+
+    def join_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
+        """The group has waited long enough for joins."""
+        if group.state is not ClassicGroupState.PREPARING_REBALANCE:
+            return
+        if group.initial_delay is not None:
+            delay_ms, remaining_ms = group.initial_delay
+            if group.new_member_added and remaining_ms > 0:
+                # More members are arriving: wait on, but no longer than the rebalance timeout.
+                group.new_member_added = False
+                next_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+                group.initial_delay = (next_ms, max(remaining_ms - delay_ms, 0))
+                turn.set_deadline(_join(group), next_ms)
+                return
+        self._complete_join(group, turn)
+
+    def _complete_join(self, group: ClassicGroup, turn: Turn) -> None:
+        turn.deadlines.cancel(_join(group))
+        # A static member may be restarting: only its session timeout ends its membership.
+        for member in list(group.members.values()):
+            if member.member_id not in group.parked_joins and member.instance_id is None:
+                self._remove(group, member.member_id, turn)
+        if not group.elect_joined_leader() and group.members:
+            # Only static members are left and none of them has joined yet.
+            turn.set_deadline(_join(group), group.rebalance_timeout_ms)
+            return
+        group.begin_generation(turn.now_ms)
+        if group.is_empty:
+            turn.record([group_record(group.group_id, group.to_record())])
+            return
+        for member in group.members.values():
+            parked = group.parked_joins.pop(member.member_id, None)
+            if parked is not None:
+                turn.answer(parked.token, joined(group, member.member_id))
+            group.heard_from(member.member_id, turn)
+            member.is_new = False
+            group.pending_sync.add(member.member_id)
+        turn.set_deadline(_sync(group), group.rebalance_timeout_ms)
+
+    # Sync
+
+    def sync(
+        self,
+        group: ClassicGroup,
+        message: SyncGroupRequest,
+        version: int,
+        token: ReplyToken,
+        turn: Turn,
+    ) -> None:
+        """Answer with the member's assignment, once the leader has sent it."""
+        member_id = message.member_id
+        error = _check_sync(group, message)
+        if error is not ErrorCode.NONE:
+            turn.answer(token, SyncGroupResponse(error_code=error))
+            return
+        group.pending_sync.discard(member_id)
+        if not group.pending_sync:
+            turn.deadlines.cancel(_sync(group))
+        if group.state is ClassicGroupState.STABLE:
+            turn.answer(token, synced(group, member_id))
+            return
+        answer_parked_sync(group, member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+        group.parked_syncs[member_id] = Parked(token, version)
+        if member_id == group.leader_id:
+            self._take_assignment(group, message, turn)
+
+    def _take_assignment(self, group: ClassicGroup, message: SyncGroupRequest, turn: Turn) -> None:
+        group.assign({each.member_id: bytes(each.assignment) for each in message.assignments})
+        group.transition_to(ClassicGroupState.STABLE, turn.now_ms)
+        record = group_record(group.group_id, group.to_record())
+        if len(record.value or b"") > self._settings.group_record_bytes_max:
+            # What cannot be written down cannot be so: nobody gets an assignment.
+            group.assign({})
+            for member_id in list(group.parked_syncs):
+                answer_parked_sync(group, member_id, ErrorCode.UNKNOWN_SERVER_ERROR, turn)
+                group.heard_from(member_id, turn)
+            self.prepare_rebalance(group, turn)
+            return
+        turn.record([record])
+        for member_id, parked in group.parked_syncs.items():
+            turn.answer(parked.token, synced(group, member_id))
+            group.heard_from(member_id, turn)
+        group.parked_syncs.clear()
+
+    def sync_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
+        """Members that joined and then fell silent would hold partitions nobody reads."""
+        if not group.pending_sync:
+            return
+        for member_id in list(group.pending_sync):
+            self._remove(group, member_id, turn)
+        self.prepare_rebalance(group, turn)
+
+    # Heartbeat, leave, session timeout
+
+    def heartbeat(self, group: ClassicGroup, message: HeartbeatRequest, turn: Turn) -> ErrorCode:
+        """Keep the member alive and tell it whether it has to join again."""
+        error = group.check_member(message.member_id, message.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if message.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        group.heard_from(message.member_id, turn)
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(
+        self, group: ClassicGroup, message: LeaveGroupRequest, turn: Turn
+    ) -> LeaveGroupResponse:
+        """Remove every member named, or say for each why not."""
+        members_before = len(group.members)
+        responses = []
+        for leaving in message.members:
+            error = self._leave_one(group, leaving, turn)
+            responses.append(
+                MemberResponse(
+                    member_id=leaving.member_id,
+                    group_instance_id=leaving.group_instance_id,
+                    error_code=error,
+                )
+            )
+        self._after_removal(group, members_before, turn)
+        return LeaveGroupResponse(members=responses)
+
+    def _leave_one(self, group: ClassicGroup, leaving: MemberIdentity, turn: Turn) -> ErrorCode:
+        member_id = leaving.member_id
+        instance_id = leaving.group_instance_id
+        if member_id == UNKNOWN_MEMBER:
+            # An administrator removes a static member by its instance id alone.
+            member_id = group.static_members.get(instance_id or "", UNKNOWN_MEMBER)
+            if instance_id is None or member_id == UNKNOWN_MEMBER:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id not in group.pending_members:
+            error = group.check_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+        self._remove(group, member_id, turn)
+        return ErrorCode.NONE
+
+    def session_deadline_passed(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
+        """A member has not been heard of; unless it is we who keep it waiting, it is gone."""
+        member = group.members.get(member_id)
+        if member is not None and not member.is_new:
+            if member_id in group.parked_joins or member_id in group.parked_syncs:
+                # Its next session begins when it is answered.
+                return
+        elif member is None and member_id not in group.pending_members:
+            return
+        members_before = len(group.members)
+        self._remove(group, member_id, turn)
+        self._after_removal(group, members_before, turn)
+
+    def _after_removal(self, group: ClassicGroup, members_before: int, turn: Turn) -> None:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
+            self._complete_join_if_ready(group, turn)
+        elif len(group.members) != members_before:
+            # Pending members had no partitions: their going alone changes nothing for the others.
+            self.prepare_rebalance(group, turn)
+
+    def _remove(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
+        answer_parked_join(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+        answer_parked_sync(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+        turn.deadlines.cancel(_session(group, member_id))
+        group.remove_member(member_id)
+
+
+def _session(group: ClassicGroup, member_id: str) -> DeadlineKey:
+    return DeadlineKey(DeadlineKind.SESSION, group.group_id, member_id)
+
+
+def _join(group: ClassicGroup) -> DeadlineKey:
+    return DeadlineKey(DeadlineKind.JOIN, group.group_id)
+
+
+def _sync(group: ClassicGroup) -> DeadlineKey:
+    return DeadlineKey(DeadlineKind.SYNC, group.group_id)
+
+
+def _rebalance_timeout_ms(message: JoinGroupRequest, version: int) -> int:
+    # JoinGroup v0 had one timeout for both.
+    return message.session_timeout_ms if version == 0 else max(message.rebalance_timeout_ms, 0)
+
+
+def _check_sync(group: ClassicGroup, message: SyncGroupRequest) -> ErrorCode:
+    error = group.check_member(message.member_id, message.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if message.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # KIP-559: a member that says which protocol it means must mean the group's.
+    if message.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if message.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

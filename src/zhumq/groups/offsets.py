@@ -1,0 +1,212 @@
+"""Committed offsets: what may be committed, what is answered, and when an offset expires."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from zhumq.groups.group import Group, Turn
+from zhumq.groups.persisted import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    OffsetKey,
+    fits,
+    offset_record,
+)
+from zhumq.groups.settings import GroupSettings
+from zhumq.model.errors import ErrorCode
+from zhumq.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NO_OFFSET = -1
+DEFAULT_RETENTION = -1  # OffsetCommit's retention_time_ms: as the broker is set
+
+PartitionOffsets = dict[int, CommittedOffset]
+
+
+class Expired(NamedTuple):
+    """The offsets of a group whose time is over, and whether these are all it has."""
+
+    keys: tuple[OffsetKey, ...]
+    all_expired: bool
+
+
+class CommittedOffsets:
+    """The committed offsets of all groups of a shard. Written by replay only."""
+
+    def __init__(self) -> None:
+        # Invariant: no empty dictionaries inside, so that a group is here only if it has offsets.
+        self._by_group: dict[str, dict[str, PartitionOffsets]] = {}
+
+    def put(self, key: OffsetKey, committed: CommittedOffset) -> None:
+        topics = self._by_group.setdefault(key.group_id, {})
+        topics.setdefault(key.topic, {})[key.partition] = committed
+
+    def remove(self, key: OffsetKey) -> None:
+        topics = self._by_group.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is None:
+            return
+        if not partitions:
+            del topics[key.topic]
+        if not topics:
+            del self._by_group[key.group_id]
+
+    def get(self, key: OffsetKey) -> CommittedOffset | None:
+        return self._by_group.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
+
+    def of_group(self, group_id: str) -> dict[str, PartitionOffsets]:
+        return self._by_group.get(group_id, {})
+
+    def keys_of_group(self, group_id: str) -> Iterator[OffsetKey]:
+        for topic, partitions in self.of_group(group_id).items():
+            for partition in partitions:
+                yield OffsetKey(group_id, topic, partition)
+
+    def keys_of_topics(self, names: Iterable[str]) -> list[OffsetKey]:
+        wanted = frozenset(names)
+        return [
+            OffsetKey(group_id, topic, partition)
+            for group_id, topics in self._by_group.items()
+            for topic in wanted & topics.keys()
+            for partition in topics[topic]
+        ]
+
+    def groups(self) -> Iterable[str]:
+        return self._by_group.keys()
+
+    def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        for group_id in self._by_group:
+            for key in self.keys_of_group(group_id):
+                yield key, self._by_group[group_id][key.topic][key.partition]
+
+
+def commit(
+    message: OffsetCommitRequest, settings: GroupSettings, turn: Turn
+) -> OffsetCommitResponse:
+    """Record every offset of a commit whose sender has been checked."""
+    retention_ms = message.retention_time_ms
+    expire_ms = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else turn.now_ms + retention_ms
+    response = OffsetCommitResponse()
+    for topic in message.topics:
+        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            error = ErrorCode.NONE
+            if len(metadata) > settings.offset_metadata_bytes_max or not fits(metadata):
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                turn.records.append(
+                    offset_record(
+                        OffsetKey(message.group_id, topic.name, partition.partition_index),
+                        CommittedOffset(
+                            offset=partition.committed_offset,
+                            leader_epoch=partition.committed_leader_epoch,
+                            metadata=metadata,
+                            commit_timestamp_ms=turn.now_ms,
+                            expire_timestamp_ms=expire_ms,
+                        ),
+                    )
+                )
+            answered.partitions.append(
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=error
+                )
+            )
+    return response
+
+
+def fetch(offsets: CommittedOffsets, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """The committed offsets of a group: of the partitions asked for, or with None of all."""
+    of_group = offsets.of_group(asked.group_id)
+    response = OffsetFetchResponseGroup(group_id=asked.group_id)
+    if asked.topics is None:
+        response.topics = [
+            OffsetFetchResponseTopics(
+                name=name,
+                partitions=[_fetched(each, committed) for each, committed in of_topic.items()],
+            )
+            for name, of_topic in of_group.items()
+        ]
+        return response
+    for topic in asked.topics:
+        of_topic = of_group.get(topic.name, {})
+        response.topics.append(
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_fetched(each, of_topic.get(each)) for each in topic.partition_indexes],
+            )
+        )
+    return response
+
+
+def delete(
+    offsets: CommittedOffsets, group: Group, message: OffsetDeleteRequest, turn: Turn
+) -> OffsetDeleteResponse:
+    """Delete the offsets of topics that no member of the group reads."""
+    response = OffsetDeleteResponse()
+    for topic in message.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        answered = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            key = OffsetKey(message.group_id, topic.name, partition.partition_index)
+            if not subscribed and offsets.get(key) is not None:
+                turn.records.append(offset_record(key, None))
+            answered.partitions.append(
+                OffsetDeleteResponsePartition(
+                    partition_index=partition.partition_index, error_code=error
+                )
+            )
+    return response
+
+
+def expired(offsets: CommittedOffsets, group: Group, *, retention_ms: int, now_ms: int) -> Expired:
+    """Which offsets of a group have outlived their retention (KIP-211)."""
+    keys = []
+    all_expired = True
+    for topic, partitions in offsets.of_group(group.group_id).items():
+        if group.is_subscribed_to(topic):
+            all_expired = False
+            continue
+        for partition, committed in partitions.items():
+            if _is_expired(committed, group, retention_ms, now_ms):
+                keys.append(OffsetKey(group.group_id, topic, partition))
+            else:
+                all_expired = False
+    return Expired(tuple(keys), all_expired)
+
+
+def _is_expired(committed: CommittedOffset, group: Group, retention_ms: int, now_ms: int) -> bool:
+    start_ms = group.offset_age_start_ms(committed.commit_timestamp_ms)
+    if start_ms is None:
+        return False
+    if committed.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= committed.expire_timestamp_ms
+    return now_ms - start_ms >= retention_ms
+
+
+def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=NO_OFFSET, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

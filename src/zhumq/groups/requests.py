@@ -1,0 +1,165 @@
+"""What a group shard is asked and what it answers: the envelope of a request, and refusals."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from zhumq.model.errors import ErrorCode
+from zhumq.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from zhumq.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDeletedRequest:
+    """These topics are gone: their committed offsets go with them."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDeletedResponse:
+    """How many committed offsets went."""
+
+    offsets_deleted: int = 0
+    error_code: int = ErrorCode.NONE
+
+
+GroupMessage = (
+    JoinGroupRequest
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+    | OffsetDeleteRequest
+    | DescribeGroupsRequest
+    | ListGroupsRequest
+    | DeleteGroupsRequest
+    | TopicsDeletedRequest
+)
+GroupResponse = (
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | OffsetDeleteResponse
+    | DescribeGroupsResponse
+    | ListGroupsResponse
+    | DeleteGroupsResponse
+    | TopicsDeletedResponse
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequest:
+    """A message with what the connection it came on knows about its sender."""
+
+    message: GroupMessage
+    version: int
+    client_id: str = ""
+    client_host: str = ""
+
+
+def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
+    """The answer that says `code` in the place where this kind of response has it."""
+    message = request.message
+    match message:
+        case JoinGroupRequest():
+            return JoinGroupResponse(
+                error_code=code,
+                member_id=message.member_id,
+                protocol_name=no_protocol_name(request.version),
+            )
+        case SyncGroupRequest():
+            return SyncGroupResponse(error_code=code)
+        case HeartbeatRequest():
+            # A member must not take a loading coordinator for a lost one: it has nothing to do but wait.
+            loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else code)
+        case LeaveGroupRequest():
+            return LeaveGroupResponse(error_code=code)
+        case OffsetCommitRequest():
+            return refused_commit(message, code)
+        case OffsetFetchRequest():
+            return OffsetFetchResponse(
+                error_code=code,
+                groups=[
+                    OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+                    for group in message.groups
+                ],
+            )
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=code)
+        case DescribeGroupsRequest():
+            return DescribeGroupsResponse(
+                groups=[
+                    DescribedGroup(error_code=code, group_id=group_id)
+                    for group_id in message.groups
+                ]
+            )
+        case ListGroupsRequest():
+            return ListGroupsResponse(error_code=code)
+        case DeleteGroupsRequest():
+            return DeleteGroupsResponse(
+                results=[
+                    DeletableGroupResult(group_id=group_id, error_code=code)
+                    for group_id in message.groups_names
+                ]
+            )
+        case TopicsDeletedRequest():
+            return TopicsDeletedResponse(error_code=code)
+        case _:
+            assert_never(message)
+
+
+def refused_commit(message: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """The same error for every partition of a commit."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def no_protocol_name(version: int) -> str | None:
+    """How a JoinGroup response of this version says that no protocol was chosen."""
+    # JoinGroup v7 made the field nullable (KIP-559).
+    return None if version >= 7 else ""

@@ -1,0 +1,23 @@
+"""The limits and delays that rule groups, under Kafka's names."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What an operator can set about groups; the defaults are Kafka's except where said."""
+
+    session_timeout_ms_min: int = 6_000  # group.min.session.timeout.ms
+    session_timeout_ms_max: int = 1_800_000  # group.max.session.timeout.ms
+    # group.initial.rebalance.delay.ms; 0 in single-node mode, so that a lone consumer starts at once.
+    initial_rebalance_delay_ms: int = 0
+    members_max: int = 2**31 - 1  # group.max.size
+    # Kafka does not bound the ids it hands out to members that then never join.
+    pending_members_max: int = 10_000
+    # KIP-394: a member new to the group is given up if its first join does not end in this time.
+    new_member_join_timeout_ms: int = 300_000
+    # What is written of a group must fit into one batch of the internal topic (max.message.bytes).
+    group_record_bytes_max: int = 1_000_000
+    offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
+    offsets_retention_ms: int = 7 * 24 * 3_600_000  # offsets.retention.minutes
+    offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms

@@ -1,0 +1,402 @@
+"""One shard: the groups of one partition of `__consumer_offsets`, requests in, records and replies out."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from zhumq.groups import offsets
+from zhumq.groups.classic import ClassicGroup, ClassicGroupState
+from zhumq.groups.classic_protocol import ClassicProtocol
+from zhumq.groups.deadlines import Deadlines
+from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
+from zhumq.groups.offsets import CommittedOffsets
+from zhumq.groups.persisted import (
+    GroupKey,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    fits,
+    group_record,
+    offset_record,
+)
+from zhumq.groups.requests import (
+    GroupRequest,
+    GroupResponse,
+    TopicsDeletedRequest,
+    TopicsDeletedResponse,
+    refusal,
+    refused_commit,
+)
+from zhumq.groups.settings import GroupSettings
+from zhumq.model.errors import ErrorCode
+from zhumq.model.state_machine import Outcome, ReplyToken, StateRecord
+from zhumq.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from zhumq.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+INSTANCE_ID_LENGTH_MAX = 249  # KIP-345: as long as a topic's name at most
+BATCHED_LEAVE_SINCE_VERSION = 3  # KIP-345
+GROUP_ID_NOT_FOUND_IN_DESCRIBE_SINCE_VERSION = 6  # KIP-1043
+GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION = 9  # KIP-848
+
+
+class GroupShard:
+    """The groups whose ids fall into one partition. Its hard state is the last record of every key.
+
+    While the log is read, `replay` only keeps the last value of every key; `loaded` makes groups and
+    offsets of them. From then on `replay` keeps the offsets, and what a classic group recorded of itself.
+    A rebalance that is under way is not recorded, as in Kafka: after a reload its members join again.
+    """
+
+    def __init__(self, settings: GroupSettings, *, draw_member_suffix: Callable[[], str]) -> None:
+        self._settings = settings
+        self._classic = ClassicProtocol(settings, draw_member_suffix)
+        self._groups: dict[str, Group] = {}
+        self._offsets = CommittedOffsets()
+        self._recorded_groups: dict[str, bytes] = {}
+        self._deadlines: Deadlines[DeadlineKey] = Deadlines()
+        self._loading: dict[bytes, bytes] | None = {}
+
+    # The seam
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._deadlines.next_deadline_ms
+
+    def handle(
+        self, request: GroupRequest, token: ReplyToken, now_ms: int
+    ) -> Outcome[GroupResponse]:
+        assert self._loading is None, "a shard serves once it is loaded"
+        turn = Turn(now_ms, self._deadlines)
+        message = request.message
+        match message:
+            case JoinGroupRequest():
+                self._join(message, request, token, turn)
+            case SyncGroupRequest():
+                self._sync(message, request, token, turn)
+            case HeartbeatRequest():
+                code = self._heartbeat(message, turn)
+                turn.answer(token, HeartbeatResponse(error_code=code))
+            case LeaveGroupRequest():
+                turn.answer(token, self._leave(message, request.version, turn))
+            case OffsetCommitRequest():
+                turn.answer(token, self._commit(message, request.version, turn))
+            case OffsetFetchRequest():
+                found = [offsets.fetch(self._offsets, asked) for asked in message.groups]
+                turn.answer(token, OffsetFetchResponse(groups=found))
+            case OffsetDeleteRequest():
+                turn.answer(token, self._delete_offsets(message, turn))
+            case DescribeGroupsRequest():
+                described = [self._describe(each, request.version) for each in message.groups]
+                turn.answer(token, DescribeGroupsResponse(groups=described))
+            case ListGroupsRequest():
+                turn.answer(token, self._list(message))
+            case DeleteGroupsRequest():
+                deleted = [self._delete_group(each, turn) for each in message.groups_names]
+                turn.answer(token, DeleteGroupsResponse(results=deleted))
+            case TopicsDeletedRequest():
+                keys = self._offsets.keys_of_topics(message.names)
+                turn.record(offset_record(key, None) for key in keys)
+                turn.answer(token, TopicsDeletedResponse(offsets_deleted=len(keys)))
+            case _:
+                assert_never(message)
+        return turn.outcome()
+
+    def expire(self, now_ms: int) -> Outcome[GroupResponse]:
+        turn = Turn(now_ms, self._deadlines)
+        while (key := self._deadlines.pop_due(now_ms)) is not None:
+            if key.kind is DeadlineKind.OFFSETS_CHECK:
+                self._expire_offsets(turn)
+                continue
+            group = self._groups.get(key.group_id)
+            if isinstance(group, ClassicGroup):
+                self._expire_classic(group, key, turn)
+        return turn.outcome()
+
+    def replay(self, record: StateRecord, now_ms: int) -> None:
+        if self._loading is not None:
+            if record.value is None:
+                self._loading.pop(record.key, None)
+            else:
+                self._loading[record.key] = record.value
+            return
+        match decode_key(record.key):
+            case OffsetKey() as key:
+                self._replay_offset(key, record.value, now_ms)
+            case GroupKey(group_id):
+                self._replay_group(group_id, record.value)
+            case None:
+                # A kind of record of a later version: whoever knows it will read it.
+                pass
+
+    def loaded(self, now_ms: int) -> Outcome[GroupResponse]:
+        """The log has been read to its end: be what it says. Members have a session to be heard in."""
+        assert self._loading is not None, "a shard is loaded once"
+        records, self._loading = self._loading, None
+        for raw_key, value in records.items():
+            match decode_key(raw_key):
+                case OffsetKey() as key:
+                    self._replay_offset(key, value, now_ms)
+                case GroupKey(group_id):
+                    decoded = decode_group(value)
+                    if decoded is not None:
+                        self._recorded_groups[group_id] = value
+                        self._groups[group_id] = ClassicGroup.from_record(
+                            group_id, decoded, now_ms=now_ms
+                        )
+                case None:
+                    pass
+        turn = Turn(now_ms, self._deadlines)
+        for group in self._groups.values():
+            if isinstance(group, ClassicGroup):
+                for member_id in group.members:
+                    group.heard_from(member_id, turn)
+                if len(group.members) > self._settings.members_max:
+                    # The limit was lowered: let the members commit, and then only so many join again.
+                    self._classic.prepare_rebalance(group, turn)
+        if self._groups:
+            self._schedule_offsets_check(turn)
+        return turn.outcome()
+
+    def hard_state(self) -> dict[bytes, bytes]:
+        """What the log says, as the last value of every key."""
+        state: dict[bytes, bytes] = {}
+        for group_id, value in self._recorded_groups.items():
+            state[group_record(group_id, None).key] = value
+        for key, committed in self._offsets.items():
+            record = offset_record(key, committed)
+            assert record.value is not None
+            state[record.key] = record.value
+        return state
+
+    # Members
+
+    def _join(
+        self, message: JoinGroupRequest, request: GroupRequest, token: ReplyToken, turn: Turn
+    ) -> None:
+        code = self._check_join(message)
+        if code is not ErrorCode.NONE:
+            turn.answer(token, refusal(request, code))
+            return
+        group = self._groups.get(message.group_id)
+        if group is None:
+            if message.member_id:
+                # Only a member without an id can found a group.
+                turn.answer(token, refusal(request, ErrorCode.UNKNOWN_MEMBER_ID))
+                return
+            group = ClassicGroup(message.group_id, now_ms=turn.now_ms)
+            self._add_group(group, turn)
+        if not isinstance(group, ClassicGroup):
+            turn.answer(token, refusal(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        self._classic.join(group, message, request, token, turn)
+
+    def _check_join(self, message: JoinGroupRequest) -> ErrorCode:
+        """What is wrong with a join whatever the group. Also keeps out what no record could hold."""
+        settings = self._settings
+        timeout_ms = message.session_timeout_ms
+        instance_id = message.group_instance_id
+        if not message.group_id or not fits(message.group_id):
+            return ErrorCode.INVALID_GROUP_ID
+        if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if instance_id is not None and not 0 < len(instance_id) <= INSTANCE_ID_LENGTH_MAX:
+            return ErrorCode.INVALID_REQUEST
+        if not fits(message.protocol_type) or not all(
+            fits(each.name) for each in message.protocols
+        ):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.NONE
+
+    def _sync(
+        self, message: SyncGroupRequest, request: GroupRequest, token: ReplyToken, turn: Turn
+    ) -> None:
+        group = self._groups.get(message.group_id)
+        if not message.group_id:
+            turn.answer(token, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        elif isinstance(group, ClassicGroup):
+            self._classic.sync(group, message, request.version, token, turn)
+        else:
+            turn.answer(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _heartbeat(self, message: HeartbeatRequest, turn: Turn) -> ErrorCode:
+        if not message.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._groups.get(message.group_id)
+        if isinstance(group, ClassicGroup):
+            return self._classic.heartbeat(group, message, turn)
+        return ErrorCode.UNKNOWN_MEMBER_ID
+
+    def _leave(self, message: LeaveGroupRequest, version: int, turn: Turn) -> LeaveGroupResponse:
+        if not message.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        if version < BATCHED_LEAVE_SINCE_VERSION:
+            message = LeaveGroupRequest(
+                group_id=message.group_id, members=[MemberIdentity(member_id=message.member_id)]
+            )
+        group = self._groups.get(message.group_id)
+        if isinstance(group, ClassicGroup):
+            response = self._classic.leave(group, message, turn)
+        else:
+            response = LeaveGroupResponse(
+                members=[
+                    MemberResponse(
+                        member_id=each.member_id,
+                        group_instance_id=each.group_instance_id,
+                        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                    )
+                    for each in message.members
+                ]
+            )
+        if version < BATCHED_LEAVE_SINCE_VERSION:
+            return LeaveGroupResponse(error_code=response.members[0].error_code)
+        return response
+
+    def _expire_classic(self, group: ClassicGroup, key: DeadlineKey, turn: Turn) -> None:
+        match key.kind:
+            case DeadlineKind.SESSION:
+                self._classic.session_deadline_passed(group, key.member_id, turn)
+            case DeadlineKind.JOIN:
+                self._classic.join_deadline_passed(group, turn)
+            case DeadlineKind.SYNC:
+                self._classic.sync_deadline_passed(group, turn)
+            case DeadlineKind.OFFSETS_CHECK:
+                raise AssertionError("the check of offsets is not of one group")
+
+    # Offsets
+
+    def _commit(
+        self, message: OffsetCommitRequest, version: int, turn: Turn
+    ) -> OffsetCommitResponse:
+        group = self._groups.get(message.group_id)
+        generation = message.generation_id_or_member_epoch
+        if group is not None:
+            code = group.check_commit(message.member_id, message.group_instance_id, generation)
+        elif not fits(message.group_id):
+            code = ErrorCode.INVALID_GROUP_ID
+        elif generation < 0:
+            # A simple consumer's first commit founds its group.
+            code = ErrorCode.NONE
+        elif version >= GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        else:
+            code = ErrorCode.ILLEGAL_GENERATION
+        if code is not ErrorCode.NONE:
+            return refused_commit(message, code)
+        if group is not None:
+            group.heard_from(message.member_id, turn)
+        return offsets.commit(message, self._settings, turn)
+
+    def _delete_offsets(self, message: OffsetDeleteRequest, turn: Turn) -> OffsetDeleteResponse:
+        group = self._groups.get(message.group_id)
+        if not message.group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        elif group is None:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        else:
+            code = group.check_offset_delete()
+            if code is ErrorCode.NONE:
+                return offsets.delete(self._offsets, group, message, turn)
+        return OffsetDeleteResponse(error_code=code)
+
+    def _expire_offsets(self, turn: Turn) -> None:
+        for group in list(self._groups.values()):
+            expired = offsets.expired(
+                self._offsets,
+                group,
+                retention_ms=self._settings.offsets_retention_ms,
+                now_ms=turn.now_ms,
+            )
+            turn.record(offset_record(key, None) for key in expired.keys)
+            if expired.all_expired and group.is_idle:
+                turn.record([group_record(group.group_id, None)])
+        if self._groups:
+            self._schedule_offsets_check(turn)
+
+    def _schedule_offsets_check(self, turn: Turn) -> None:
+        key = DeadlineKey(DeadlineKind.OFFSETS_CHECK)
+        if key not in self._deadlines:
+            turn.set_deadline(key, self._settings.offsets_retention_check_interval_ms)
+
+    # Groups
+
+    def _add_group(self, group: Group, turn: Turn) -> None:
+        self._groups[group.group_id] = group
+        self._schedule_offsets_check(turn)
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group.described()
+        described = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
+        if version >= GROUP_ID_NOT_FOUND_IN_DESCRIBE_SINCE_VERSION:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        return described
+
+    def _list(self, message: ListGroupsRequest) -> ListGroupsResponse:
+        states = {state.lower() for state in message.states_filter}
+        types = {type_.lower() for type_ in message.types_filter}
+        return ListGroupsResponse(
+            groups=[
+                group.listed()
+                for group in self._groups.values()
+                if (not states or group.state_name.lower() in states)
+                and (not types or group.type.value in types)
+            ]
+        )
+
+    def _delete_group(self, group_id: str, turn: Turn) -> DeletableGroupResult:
+        group = self._groups.get(group_id)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
+        if code is ErrorCode.NONE:
+            turn.record(offset_record(key, None) for key in self._offsets.keys_of_group(group_id))
+            turn.record([group_record(group_id, None)])
+        return DeletableGroupResult(group_id=group_id, error_code=code)
+
+    # Replay
+
+    def _replay_offset(self, key: OffsetKey, value: bytes | None, now_ms: int) -> None:
+        committed = None if value is None else decode_offset(value)
+        if committed is None:
+            self._offsets.remove(key)
+            return
+        self._offsets.put(key, committed)
+        if key.group_id not in self._groups:
+            group = ClassicGroup(key.group_id, now_ms=now_ms)
+            self._add_group(group, Turn(now_ms, self._deadlines))
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        if value is not None:
+            # The group decided this itself and is already so.
+            self._recorded_groups[group_id] = value
+            return
+        self._recorded_groups.pop(group_id, None)
+        group = self._groups.pop(group_id, None)
+        if isinstance(group, ClassicGroup):
+            for member_id in group.pending_members:
+                self._deadlines.cancel(DeadlineKey(DeadlineKind.SESSION, group_id, member_id))

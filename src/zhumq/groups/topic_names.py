@@ -1,0 +1,205 @@
+"""Names and ids of topics in offset requests: any version in, names alone to the shard, and back."""
+
+import uuid
+from typing import NamedTuple, Protocol
+
+from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import ZERO_UUID
+from zhumq.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+TOPIC_IDS_SINCE_VERSION = 10  # KIP-848, of both OffsetCommit and OffsetFetch
+GROUPS_SINCE_VERSION = 8  # KIP-709: OffsetFetch for several groups
+TOP_LEVEL_ERROR_SINCE_VERSION = 2  # of OffsetFetch
+
+
+class TopicNames(Protocol):
+    """Which topics there are."""
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        """The id of the topic of this name; None if there is none."""
+
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        """The name of the topic of this id; None if there is none."""
+
+
+class NamedCommit(NamedTuple):
+    """A commit by topic names, and the topics that do not exist with their answer."""
+
+    message: OffsetCommitRequest
+    refused: list[OffsetCommitResponseTopic]
+
+
+def name_commit(message: OffsetCommitRequest, version: int, topics: TopicNames) -> NamedCommit:
+    """Find the name of every topic of a commit, and refuse the topics that do not exist."""
+    by_id = version >= TOPIC_IDS_SINCE_VERSION
+    named = []
+    refused = []
+    for topic in message.topics:
+        name = topics.topic_name(topic.topic_id) if by_id else topic.name
+        if name is None:
+            refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif not by_id and topics.topic_id(name) is None:
+            refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            named.append(
+                OffsetCommitRequestTopic(
+                    name=name, topic_id=topic.topic_id, partitions=topic.partitions
+                )
+            )
+    return NamedCommit(
+        OffsetCommitRequest(
+            group_id=message.group_id,
+            generation_id_or_member_epoch=message.generation_id_or_member_epoch,
+            member_id=message.member_id,
+            group_instance_id=message.group_instance_id,
+            retention_time_ms=message.retention_time_ms,
+            topics=named,
+        ),
+        refused,
+    )
+
+
+def name_fetch(
+    message: OffsetFetchRequest, version: int, topics: TopicNames
+) -> list[OffsetFetchRequestGroup]:
+    """What a fetch of any version asks for, group by group. A topic without a name does not exist."""
+    if version < GROUPS_SINCE_VERSION:
+        wanted = message.topics
+        return [
+            OffsetFetchRequestGroup(
+                group_id=message.group_id,
+                topics=None
+                if wanted is None
+                else [
+                    OffsetFetchRequestTopics(
+                        name=topic.name, partition_indexes=topic.partition_indexes
+                    )
+                    for topic in wanted
+                ],
+            )
+        ]
+    if version < TOPIC_IDS_SINCE_VERSION:
+        return message.groups
+    return [
+        OffsetFetchRequestGroup(
+            group_id=group.group_id,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+            topics=None
+            if group.topics is None
+            else [
+                OffsetFetchRequestTopics(
+                    name=topics.topic_name(topic.topic_id) or "",
+                    topic_id=topic.topic_id,
+                    partition_indexes=topic.partition_indexes,
+                )
+                for topic in group.topics
+            ],
+        )
+        for group in message.groups
+    ]
+
+
+def unname_fetch(
+    message: OffsetFetchRequest,
+    answered: list[OffsetFetchResponseGroup],
+    version: int,
+    topics: TopicNames,
+) -> OffsetFetchResponse:
+    """The answers of the shards in the form of the request's version."""
+    if version < GROUPS_SINCE_VERSION:
+        return _single_group_response(message, answered[0], version)
+    if version >= TOPIC_IDS_SINCE_VERSION:
+        for group in answered:
+            group.topics = [
+                with_id for topic in group.topics if (with_id := _with_id(topic, topics))
+            ]
+    return OffsetFetchResponse(groups=answered)
+
+
+def _refused_topic(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+def _with_id(
+    topic: OffsetFetchResponseTopics, topics: TopicNames
+) -> OffsetFetchResponseTopics | None:
+    if topic.topic_id != ZERO_UUID or not topic.name:
+        if topic.name:
+            return topic
+        return OffsetFetchResponseTopics(
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=each.partition_index,
+                    committed_offset=-1,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                )
+                for each in topic.partitions
+            ],
+        )
+    # All topics were asked for: one that has been deleted meanwhile has no id to be named by.
+    topic_id = topics.topic_id(topic.name)
+    if topic_id is None:
+        return None
+    topic.topic_id = topic_id
+    return topic
+
+
+def _single_group_response(
+    message: OffsetFetchRequest, group: OffsetFetchResponseGroup, version: int
+) -> OffsetFetchResponse:
+    response = OffsetFetchResponse(error_code=group.error_code)
+    if group.error_code == ErrorCode.NONE or version >= TOP_LEVEL_ERROR_SINCE_VERSION:
+        response.topics = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ]
+        return response
+    # Version 1 has no place for an error but the partitions.
+    response.topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=each, committed_offset=-1, error_code=group.error_code
+                )
+                for each in topic.partition_indexes
+            ],
+        )
+        for topic in message.topics or []
+    ]
+    return response

@@ -1,0 +1,164 @@
+"""The only ways the picture of the cluster changes, each a value that can be written down."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+
+from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.model.ids import BrokerId, LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreated:
+    """A topic came to be, with all its partitions placed."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted:
+    """A topic is gone, its data with it."""
+
+    name: str
+    topic_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsAdded:
+    """A topic grew by these partitions, after the ones it had."""
+
+    name: str
+    partitions: tuple[PartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettingsChanged:
+    """The settings given to a topic are now exactly these."""
+
+    name: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsAllocated:
+    """All producer ids below this one belong to some broker."""
+
+    next_producer_id: int
+
+
+Change = TopicCreated | TopicDeleted | PartitionsAdded | TopicSettingsChanged | ProducerIdsAllocated
+
+
+def apply_changes(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
+    """The next picture. Changes were decided on this very image, so they fit it."""
+    topics = dict(image.topics)
+    topics_by_id = dict(image.topics_by_id)
+    next_producer_id = image.next_producer_id
+
+    def put(topic: Topic) -> None:
+        topics[topic.name] = topic
+        topics_by_id[topic.topic_id] = topic
+
+    for change in changes:
+        match change:
+            case TopicCreated():
+                put(change.topic)
+            case TopicDeleted():
+                del topics[change.name]
+                del topics_by_id[change.topic_id]
+            case PartitionsAdded():
+                topic = topics[change.name]
+                put(replace(topic, partitions=topic.partitions + change.partitions))
+            case TopicSettingsChanged():
+                put(replace(topics[change.name], settings=change.settings))
+            case ProducerIdsAllocated():
+                next_producer_id = change.next_producer_id
+            case _:
+                assert_never(change)
+    return replace(
+        image,
+        version=image.version + 1,
+        topics=topics,
+        topics_by_id=topics_by_id,
+        next_producer_id=next_producer_id,
+    )
+
+
+def changes_of(image: ClusterImage) -> list[Change]:
+    """The changes that lead from an empty cluster to this one: a snapshot."""
+    changes: list[Change] = [TopicCreated(topic=topic) for topic in image.topics.values()]
+    changes.append(ProducerIdsAllocated(next_producer_id=image.next_producer_id))
+    return changes
+
+
+def change_to_json(change: Change) -> dict[str, Any]:
+    """A change as plain data, for a store to keep."""
+    match change:
+        case TopicCreated():
+            topic = change.topic
+            return {
+                "change": "topic_created",
+                "name": topic.name,
+                "topic_id": str(topic.topic_id),
+                "partitions": [_partition_to_json(state) for state in topic.partitions],
+                "settings": dict(topic.settings),
+            }
+        case TopicDeleted():
+            return {
+                "change": "topic_deleted",
+                "name": change.name,
+                "topic_id": str(change.topic_id),
+            }
+        case PartitionsAdded():
+            partitions = [_partition_to_json(state) for state in change.partitions]
+            return {"change": "partitions_added", "name": change.name, "partitions": partitions}
+        case TopicSettingsChanged():
+            settings = dict(change.settings)
+            return {"change": "topic_settings_changed", "name": change.name, "settings": settings}
+        case ProducerIdsAllocated():
+            return {"change": "producer_ids_allocated", "next": change.next_producer_id}
+        case _:
+            assert_never(change)
+
+
+def change_from_json(data: Mapping[str, Any]) -> Change:
+    """The change that was kept. Raises KeyError or ValueError on data that is none."""
+    match data["change"]:
+        case "topic_created":
+            topic = Topic(
+                name=data["name"],
+                topic_id=uuid.UUID(data["topic_id"]),
+                partitions=tuple(_partition_from_json(state) for state in data["partitions"]),
+                settings=dict(data["settings"]),
+            )
+            return TopicCreated(topic=topic)
+        case "topic_deleted":
+            return TopicDeleted(name=data["name"], topic_id=uuid.UUID(data["topic_id"]))
+        case "partitions_added":
+            partitions = tuple(_partition_from_json(state) for state in data["partitions"])
+            return PartitionsAdded(name=data["name"], partitions=partitions)
+        case "topic_settings_changed":
+            return TopicSettingsChanged(name=data["name"], settings=dict(data["settings"]))
+        case "producer_ids_allocated":
+            return ProducerIdsAllocated(next_producer_id=int(data["next"]))
+        case other:
+            raise ValueError(f"unknown change {other!r}")
+
+
+def _partition_to_json(state: PartitionState) -> dict[str, Any]:
+    return {
+        "replicas": list(state.replicas),
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "in_sync": list(state.in_sync),
+    }
+
+
+def _partition_from_json(data: Mapping[str, Any]) -> PartitionState:
+    return PartitionState(
+        replicas=tuple(BrokerId(int(broker)) for broker in data["replicas"]),
+        leader=BrokerId(int(data["leader"])),
+        leader_epoch=LeaderEpoch(int(data["leader_epoch"])),
+        in_sync=tuple(BrokerId(int(broker)) for broker in data["in_sync"]),
+    )

@@ -1,0 +1,27 @@
+"""The names of things: topics, partitions, offsets, epochs, brokers."""
+
+import uuid
+from typing import NamedTuple, NewType
+
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+BrokerId = NewType("BrokerId", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+
+NO_PRODUCER_ID = ProducerId(-1)
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+ZERO_UUID = uuid.UUID(int=0)
+
+CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name; as text it is also the name of its folder."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

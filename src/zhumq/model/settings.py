@@ -1,0 +1,139 @@
+"""What a setting is: a name, a type, a default, and which values it takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from zhumq.model.errors import SettingInvalid
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+Value = bool | int | float | str | tuple[str, ...]
+
+
+class SettingType(IntEnum):
+    """The type codes that DescribeConfigs answers with."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting. Values travel as text and are parsed where they are used."""
+
+    name: str
+    type: SettingType
+    default: str
+    documentation: str
+    minimum: float | None = None
+    maximum: float | None = None
+    # For strings the legal values; for lists the legal elements. Empty: anything goes.
+    allowed: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> Value:
+        """The value in its own type. Raises SettingInvalid naming the setting and what it takes."""
+        match self.type:
+            case SettingType.BOOLEAN:
+                lowered = text.strip().lower()
+                if lowered not in ("true", "false"):
+                    raise self._invalid(text, "true or false")
+                return lowered == "true"
+            case SettingType.INT | SettingType.LONG:
+                return self._parse_integer(text)
+            case SettingType.DOUBLE:
+                return self._parse_number(text)
+            case SettingType.LIST:
+                elements = tuple(part.strip() for part in text.split(",") if part.strip())
+                for element in elements:
+                    if self.allowed and element not in self.allowed:
+                        raise self._invalid(text, f"a list of {', '.join(self.allowed)}")
+                return elements
+            case SettingType.STRING:
+                if self.allowed and text not in self.allowed:
+                    raise self._invalid(text, f"one of {', '.join(self.allowed)}")
+                return text
+
+    def _parse_integer(self, text: str) -> int:
+        try:
+            value = int(text.strip())
+        except ValueError:
+            raise self._invalid(text, "a whole number") from None
+        widest = INT32_MAX if self.type is SettingType.INT else INT64_MAX
+        self._check_range(text, value, -widest - 1, widest)
+        return value
+
+    def _parse_number(self, text: str) -> float:
+        try:
+            value = float(text.strip())
+        except ValueError:
+            raise self._invalid(text, "a number") from None
+        self._check_range(text, value, float("-inf"), float("inf"))
+        return value
+
+    def _check_range(self, text: str, value: float, lowest: float, highest: float) -> None:
+        low = lowest if self.minimum is None else self.minimum
+        high = highest if self.maximum is None else self.maximum
+        if not low <= value <= high:
+            raise self._invalid(text, f"a value from {low} to {high}")
+
+    def _invalid(self, text: str, wanted: str) -> SettingInvalid:
+        return SettingInvalid(f"{self.name}={text!r} is not usable: it takes {wanted}")
+
+
+class SettingsTable:
+    """Settings by name, and typed reading of a set of texts."""
+
+    def __init__(self, *settings: Setting) -> None:
+        self.by_name: Mapping[str, Setting] = {setting.name: setting for setting in settings}
+
+    def setting(self, name: str) -> Setting:
+        try:
+            return self.by_name[name]
+        except KeyError:
+            raise SettingInvalid(f"there is no setting named {name!r}") from None
+
+    def check(self, texts: Mapping[str, str]) -> None:
+        """Raise SettingInvalid for the first unknown name or impossible value."""
+        for name, text in texts.items():
+            self.setting(name).parse(text)
+
+
+class Settings:
+    """The values in force: what was set, else the default of the table."""
+
+    __slots__ = ("_table", "given")
+
+    def __init__(self, table: SettingsTable, given: Mapping[str, str]) -> None:
+        self._table = table
+        self.given = given
+
+    def text(self, name: str) -> str:
+        setting = self._table.setting(name)
+        return self.given.get(name, setting.default)
+
+    def integer(self, name: str) -> int:
+        value = self._table.setting(name).parse(self.text(name))
+        assert isinstance(value, int), name
+        return value
+
+    def number(self, name: str) -> float:
+        value = self._table.setting(name).parse(self.text(name))
+        assert isinstance(value, int | float), name
+        return float(value)
+
+    def boolean(self, name: str) -> bool:
+        value = self._table.setting(name).parse(self.text(name))
+        assert isinstance(value, bool), name
+        return value
+
+    def elements(self, name: str) -> tuple[str, ...]:
+        value = self._table.setting(name).parse(self.text(name))
+        assert isinstance(value, tuple), name
+        return value

@@ -1,0 +1,144 @@
+"""What is on its way out to one peer: bytes through the transport, file regions past it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from zhumq.net.limits import Counters
+from zhumq.net.sendfile import FileRegion, FileSender, read_region
+from zhumq.protocol.api import Part
+
+Buffer = bytes | bytearray | memoryview
+
+# Below this, copying a region through this process costs no more than a sendfile call.
+SENDFILE_BYTES_MIN = 32 * 1024
+# Bytes gathered for one write. Small parts are joined; more than this is not copied again.
+WRITE_BYTES = 256 * 1024
+JOIN_BYTES_MAX = 64 * 1024
+
+_BYTES_LIKE = (bytes, bytearray, memoryview)
+
+
+class AnswerWriter:
+    """A queue of parts in front of a socket that may not take them yet.
+
+    `on_room` is called when a flush that had to stop can go on, `on_failed` when a region can
+    not be read to its end, or the peer is gone.
+    """
+
+    __slots__ = (
+        "_counters",
+        "_on_failed",
+        "_on_room",
+        "_parts",
+        "_sender",
+        "_transport",
+        "bytes_queued",
+        "is_paused",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        counters: Counters,
+        *,
+        on_room: Callable[[], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        self._transport = transport
+        self._counters = counters
+        self._on_room = on_room
+        self._on_failed = on_failed
+        self._sender = FileSender(
+            loop,
+            transport.get_extra_info("socket").fileno(),
+            on_progress=self._region_progressed,
+            on_failed=on_failed,
+        )
+        self._parts: deque[Part] = deque()
+        # Parts that wait and the region under way; what the transport holds is not in it.
+        self.bytes_queued = 0
+        # The transport holds bytes the socket did not take.
+        self.is_paused = False
+        # Any byte left in the transport pauses us, because sendfile must not overtake it.
+        transport.set_write_buffer_limits(high=0)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is the peer that has to read before anything more can go out."""
+        return self.is_paused or self._sender.is_sending
+
+    def put(self, parts: list[Part]) -> None:
+        size = 0
+        for part in parts:
+            size += len(part)
+        self._parts.extend(parts)
+        self.bytes_queued += size
+        self._counters.answer_bytes_queued += size
+        self._counters.bytes_answered += size
+
+    def write(self, part: bytes) -> None:
+        """The short road: one part, and nothing is queued before it."""
+        self._counters.bytes_answered += len(part)
+        self._transport.write(part)
+
+    def flush(self) -> None:
+        """Gives the socket parts until it takes no more of them."""
+        parts = self._parts
+        gathered: list[Buffer] = []
+        size = 0
+        try:
+            while parts and not self.is_paused and not self._sender.is_sending:
+                part = parts[0]
+                if not isinstance(part, _BYTES_LIKE):
+                    region = cast("FileRegion", part)
+                    if len(region) >= SENDFILE_BYTES_MIN:
+                        if gathered:
+                            self._write(gathered, size)
+                            gathered = []
+                            size = 0
+                        else:
+                            parts.popleft()
+                            self._region_sent(self._sender.send(region))
+                        continue
+                    part = read_region(region)
+                parts.popleft()
+                gathered.append(part)
+                size += len(part)
+                if size >= WRITE_BYTES:
+                    self._write(gathered, size)
+                    gathered = []
+                    size = 0
+        except (OSError, ValueError) as error:  # ValueError: the file was closed
+            self._on_failed(error)
+            return
+        if gathered:
+            self._write(gathered, size)
+
+    def close(self) -> None:
+        """The transport is at its end: forgets what is left."""
+        self._sender.close()
+        self._parts.clear()
+        self._counters.answer_bytes_queued -= self.bytes_queued
+        self.bytes_queued = 0
+
+    def _write(self, parts: list[Buffer], size: int) -> None:
+        self.bytes_queued -= size
+        self._counters.answer_bytes_queued -= size
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        elif size <= JOIN_BYTES_MAX:
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)
+
+    def _region_sent(self, sent: int) -> None:
+        self.bytes_queued -= sent
+        self._counters.answer_bytes_queued -= sent
+        self._counters.bytes_sent_by_sendfile += sent
+
+    def _region_progressed(self, sent: int) -> None:
+        self._region_sent(sent)
+        self._on_room()

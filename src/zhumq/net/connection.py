@@ -1,0 +1,440 @@
+"""One client's connection: frames in, answers out in the order of the requests."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from zhumq.model.errors import MalformedFrame
+from zhumq.net.answers import AnswerWriter
+from zhumq.net.deadlines import DeadlineWheel
+from zhumq.net.limits import Counters, Limits, RequestMemory
+from zhumq.protocol.api import Part
+from zhumq.protocol.connection import ConnectionCodec
+
+logger = logging.getLogger(__name__)
+
+# A part is bytes-like, or a FileRegion. None: the request has no answer (acks=0).
+Answer = list[Part] | asyncio.Future[list[Part] | None] | None
+
+# Frames of one connection served in one turn of the loop; then the others have theirs.
+REQUESTS_PER_TURN_MAX = 256
+FRAME_SIZE_BYTES = 4  # the size in front of a frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionInfo:
+    """Whom the service is talking to."""
+
+    id: int  # never used twice by one listener
+    client_host: str
+    client_port: int
+    listener: str
+
+
+class Service(Protocol):
+    """What answers requests. Called on the event loop only."""
+
+    def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
+        """Answers one request, at once or by a future; called in the order of the frames.
+
+        MalformedFrame closes the connection. A future is cancelled when its connection is lost,
+        so that nothing goes on waiting for a client that is gone.
+        """
+
+    def connection_lost(self, connection: ConnectionInfo) -> None:
+        """The client is gone. Nothing comes after this on that connection."""
+
+
+class Owner(Protocol):
+    """What a connection shares with the others of its listener."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def service(self) -> Service: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def counters(self) -> Counters: ...
+    @property
+    def memory(self) -> RequestMemory: ...
+    @property
+    def wheel(self) -> DeadlineWheel: ...
+    def forget(self, connection: "Connection") -> None: ...
+    def complain(self, template: str, *arguments: object) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """The protocol object behind a client's transport.
+
+    Frames wait in `_backlog` until a limit lets them through to the service; answers wait in
+    `_slots` until all earlier ones are there; their parts wait in `_answers` until the socket
+    takes them. Nothing here is a task: everything happens in callbacks of the loop.
+    """
+
+    __slots__ = (
+        "_accepted_tick",
+        "_active_tick",
+        "_answers",
+        "_backlog",
+        "_closing",
+        "_codec",
+        "_counters",
+        "_draining",
+        "_half_bytes",
+        "_has_asked",
+        "_limits",
+        "_memory",
+        "_owner",
+        "_reading",
+        "_serving_scheduled",
+        "_slots",
+        "_transport",
+        "_wheel",
+        "_whole_bytes",
+        "info",
+    )
+
+    def __init__(self, transport: asyncio.Transport, info: ConnectionInfo, owner: Owner) -> None:
+        self.info = info
+        self._transport = transport
+        self._owner = owner
+        self._limits = owner.limits
+        self._counters = owner.counters
+        self._memory = owner.memory
+        self._wheel = owner.wheel
+        self._codec = ConnectionCodec(owner.limits.frame_bytes_max)
+        self._answers = AnswerWriter(
+            owner.loop,
+            transport,
+            owner.counters,
+            on_room=self._room_made,
+            on_failed=self._sending_failed,
+        )
+        self._backlog: deque[bytes] = deque()
+        # (bytes of the request, its answer or the promise of one), in the order of the requests
+        self._slots: deque[tuple[int, Answer]] = deque()
+        self._half_bytes = 0  # of a frame that is not whole yet
+        self._whole_bytes = 0  # of frames in `_backlog` and `_slots`
+        self._has_asked = False
+        self._reading = True
+        self._serving_scheduled = False
+        self._draining = False
+        self._closing = False
+        self._accepted_tick = self._active_tick = self._wheel.tick
+        self._wheel.schedule(self, self._wheel.tick + self._look_ticks())
+
+    # What the transport calls.
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self._active_tick = self._wheel.tick
+        size = len(data)
+        self._counters.bytes_received += size
+        try:
+            frames = self._codec.receive_bytes(data)
+        except MalformedFrame as error:
+            self._reject(error)
+            return
+        if frames:
+            self._has_asked = True
+            self._counters.requests_received += len(frames)
+            if len(frames[0]) == size - FRAME_SIZE_BYTES and self._is_at_rest:
+                self._serve_alone(frames[0])
+                return
+        memory = self._memory
+        memory.bytes_used += size
+        self._half_bytes += size
+        if frames:
+            self._accept(frames)
+            self._backlog.extend(frames)
+            self._serve()
+        elif memory.bytes_used > memory.bytes_max:
+            self._regulate_reading()
+
+    def pause_writing(self) -> None:
+        self._answers.is_paused = True
+
+    def resume_writing(self) -> None:
+        self._answers.is_paused = False
+        self._room_made()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._closing = True
+        self._answers.close()
+        self._wheel.discard(self)
+        self._counters.requests_in_flight -= len(self._backlog) + len(self._slots)
+        self._backlog.clear()
+        for _, answer in self._slots:
+            if isinstance(answer, asyncio.Future):
+                answer.cancel()
+        self._slots.clear()
+        if not self._reading:
+            self._reading = True
+            self._counters.reading_paused -= 1
+        self._memory.forget(self, half_bytes=self._half_bytes)
+        self._memory.release(self._whole_bytes)
+        self._half_bytes = self._whole_bytes = 0
+        self._owner.forget(self)
+
+    # What the listener, the deadlines and the shared memory call.
+
+    @property
+    def is_inside_frame(self) -> bool:
+        return self._half_bytes > 0
+
+    def continue_reading(self) -> None:
+        if not self._closing:
+            # The wait was ours, so it does not count against the peer.
+            self._active_tick = self._wheel.tick
+            self._regulate_reading()
+
+    def drain(self) -> None:
+        """Serves nothing more; closes once what the service has accepted is answered."""
+        self._draining = True
+        self._pump()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._transport.abort()
+
+    def expire(self, tick: int) -> int:
+        """Closes the connection if one of its deadlines has passed; else says when to look again."""
+        if self._closing:
+            self.abort()
+            return 0
+        wheel = self._wheel
+        limits = self._limits
+        if not self._answers.is_stuck and (self._slots or not self._reading):
+            # It waits for us, not we for it; a parked request has its deadline in the service.
+            return tick + self._look_ticks()
+        deadline = self._active_tick + wheel.ticks(limits.idle_ms)
+        reason = "was idle"
+        if self._reading and not self._has_asked:
+            deadline = self._accepted_tick + wheel.ticks(limits.first_frame_ms)
+            reason = "sent no whole request"
+        elif self._reading and self._half_bytes:
+            deadline = min(deadline, self._active_tick + wheel.ticks(limits.half_frame_ms))
+            reason = "stopped inside a request"
+        if tick < deadline:
+            return min(deadline, tick + self._look_ticks())
+        self._counters.connections_expired += 1
+        logger.debug("closed %s:%d: %s", self.info.client_host, self.info.client_port, reason)
+        self._close_after_answers()
+        return tick + wheel.ticks(limits.close_ms)
+
+    def _look_ticks(self) -> int:
+        # A frame may begin and stop at any time, so the shortest deadline sets the pace.
+        limits = self._limits
+        return self._wheel.ticks(min(limits.idle_ms, limits.first_frame_ms, limits.half_frame_ms))
+
+    # Requests.
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return not (
+            self._half_bytes
+            or self._backlog
+            or self._slots
+            or self._answers.bytes_queued
+            or self._answers.is_paused
+            or self._draining
+        )
+
+    def _serve_alone(self, frame: bytes) -> None:
+        """The short road: one request, nothing before it, and mostly an answer at once."""
+        try:
+            answer = self._owner.service.handle(frame, self.info)
+        except Exception as error:
+            self._fail(error)
+            return
+        if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], bytes):
+            self._answers.write(answer[0])
+            if self._answers.is_paused:
+                self._regulate_reading()
+            return
+        size = len(frame) + FRAME_SIZE_BYTES
+        self._half_bytes += size
+        self._memory.bytes_used += size
+        self._accept((frame,))
+        self._take_answer(size, answer)
+        self._answers.flush()
+        self._regulate_reading()
+
+    def _accept(self, frames: Sequence[bytes]) -> None:
+        """Frames became whole: they count until they are answered."""
+        size = FRAME_SIZE_BYTES * len(frames)
+        for frame in frames:
+            size += len(frame)
+        self._half_bytes -= size
+        self._whole_bytes += size
+        self._counters.requests_in_flight += len(frames)
+        self._memory.frame_completed(self, size)
+
+    def _serve(self) -> None:
+        """Hands frames to the service until there are none or a limit is met."""
+        backlog = self._backlog
+        handle = self._owner.service.handle
+        turn = REQUESTS_PER_TURN_MAX
+        while backlog and turn and self._may_serve:
+            turn -= 1
+            frame = backlog.popleft()
+            try:
+                answer = handle(frame, self.info)
+            except Exception as error:
+                self._counters.requests_in_flight -= 1
+                self._fail(error)
+                return
+            self._take_answer(len(frame) + FRAME_SIZE_BYTES, answer)
+        self._answers.flush()
+        # Where it may not be served yet, whatever holds it back calls `_pump` when it lets go.
+        if backlog and self._may_serve and not self._serving_scheduled:
+            self._serving_scheduled = True
+            self._owner.loop.call_soon(self._serve_next_turn)
+        self._regulate_reading()
+
+    @property
+    def _may_serve(self) -> bool:
+        return (
+            len(self._slots) < self._limits.requests_in_flight_max
+            and self._answers.bytes_queued < self._limits.answer_bytes_max
+            and not self._answers.is_paused
+            and not self._draining
+            and not self._closing
+        )
+
+    def _take_answer(self, request_bytes: int, answer: Answer) -> None:
+        if answer is None or isinstance(answer, list):
+            if self._slots:
+                self._slots.append((request_bytes, answer))
+            else:
+                self._answer(request_bytes, answer)
+        else:
+            self._slots.append((request_bytes, answer))
+            answer.add_done_callback(self._answered)
+
+    def _serve_next_turn(self) -> None:
+        self._serving_scheduled = False
+        self._serve()
+
+    def _answered(self, future: asyncio.Future[list[Part] | None]) -> None:
+        if self._closing:
+            # Nobody is left to hear of a failure, but it must not be reported as never seen.
+            if not future.cancelled():
+                future.exception()
+            return
+        self._active_tick = self._wheel.tick
+        slots = self._slots
+        while slots:
+            size, answer = slots[0]
+            if isinstance(answer, asyncio.Future):
+                if not answer.done():
+                    break
+                if answer.cancelled():
+                    self._close_after_answers()
+                    return
+                error = answer.exception()
+                if error is not None:
+                    self._fail(error)
+                    return
+                answer = answer.result()
+            slots.popleft()
+            self._answer(size, answer)
+        self._pump()
+
+    def _answer(self, request_bytes: int, parts: list[Part] | None) -> None:
+        """The first unanswered request has its answer."""
+        self._counters.requests_in_flight -= 1
+        self._whole_bytes -= request_bytes
+        self._memory.release(request_bytes)
+        if parts:
+            self._answers.put(parts)
+
+    def _room_made(self) -> None:
+        """The peer has read something."""
+        self._active_tick = self._wheel.tick
+        self._pump()
+
+    def _pump(self) -> None:
+        """Something has moved: whatever waited for it goes on."""
+        self._answers.flush()
+        if self._closing:
+            return
+        if self._draining:
+            if not self._slots and not self._answers.bytes_queued and not self._answers.is_paused:
+                self._close_after_answers()
+        elif self._backlog:
+            self._serve()
+            return
+        self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        if self._closing:
+            return
+        limits = self._limits
+        may_read = not (
+            self._draining
+            or self._backlog
+            or self._answers.is_paused
+            or len(self._slots) >= limits.requests_in_flight_max
+            or (
+                self._whole_bytes
+                and self._whole_bytes + self._half_bytes > limits.request_bytes_max
+            )
+            or self._answers.bytes_queued >= limits.answer_bytes_max
+        ) and self._memory.admits(self)
+        if may_read is not self._reading:
+            self._reading = may_read
+            if may_read:
+                self._counters.reading_paused -= 1
+                self._transport.resume_reading()
+            else:
+                self._counters.reading_paused += 1
+                self._transport.pause_reading()
+
+    # The end.
+
+    def _sending_failed(self, error: Exception) -> None:
+        # Part of an answer is out and the rest cannot follow, so the stream is of no more use.
+        if not isinstance(error, ConnectionError):
+            self._counters.connections_failed += 1
+            self._owner.complain(
+                "cut off %s:%d: an answer could not be read: %s",
+                self.info.client_host,
+                self.info.client_port,
+                error,
+            )
+        self.abort()
+
+    def _fail(self, error: BaseException) -> None:
+        """The service has no answer, and so none of the later ones may go out."""
+        if isinstance(error, MalformedFrame):
+            self._reject(error)
+            return
+        self._counters.connections_failed += 1
+        logger.error("the service failed on a request of %s", self.info, exc_info=error)
+        self._close_after_answers()
+
+    def _reject(self, error: MalformedFrame) -> None:
+        self._counters.connections_malformed += 1
+        self._owner.complain(
+            "closed %s:%d: not the Kafka protocol: %s",
+            self.info.client_host,
+            self.info.client_port,
+            error,
+        )
+        self._close_after_answers()
+
+    def _close_after_answers(self) -> None:
+        """Closes; answers that are ready still go out, if the peer takes them soon."""
+        self._answers.flush()
+        self._closing = True
+        if self._answers.bytes_queued:
+            self._transport.abort()
+            return
+        self._transport.close()
+        self._wheel.schedule(self, self._wheel.tick + self._wheel.ticks(self._limits.close_ms))

@@ -1,0 +1,180 @@
+"""A listening socket and the connections that came through it."""
+
+import asyncio
+import logging
+import socket
+from types import TracebackType
+from typing import Self, cast
+
+from zhumq.net.connection import Connection, ConnectionInfo, Service
+from zhumq.net.deadlines import DeadlineWheel
+from zhumq.net.limits import Admission, Counters, Limits, RequestMemory
+
+logger = logging.getLogger(__name__)
+
+TICK_MS_MAX = 1_000
+TICKS_PER_DEADLINE = 4  # the shortest deadline is kept to within a quarter of itself
+ACCEPT_BACKLOG = 1_024
+COMPLAINT_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
+
+
+class Listener:
+    """Accepts connections and has a service answer them.
+
+    Open it with `await Listener.open(...)`; end it with `await listener.close(...)`, or use it
+    as an async context manager.
+    """
+
+    def __init__(self, server: asyncio.Server, hub: "_Hub") -> None:
+        self._server = server
+        self._hub = hub
+        self._address = server.sockets[0].getsockname()
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        service: Service,
+        limits: Limits | None = None,
+        name: str = "PLAINTEXT",
+    ) -> Self:
+        """Listens. OSError, as the system gave it, if the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        hub = _Hub(loop, name=name, service=service, limits=limits or Limits())
+        try:
+            server = await loop.create_server(
+                lambda: hub, host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
+            )
+        except BaseException:
+            hub.wheel.close()
+            raise
+        return cls(server, hub)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port as bound: the real port where 0 was asked for."""
+        return self._address[0], self._address[1]
+
+    @property
+    def counters(self) -> Counters:
+        return self._hub.counters
+
+    @property
+    def memory(self) -> RequestMemory:
+        return self._hub.memory
+
+    async def close(self, drain_seconds: float = 0.0) -> None:
+        """Accepts and serves nothing more; gives answers under way this long to go out."""
+        self._server.close()
+        await self._hub.drain(drain_seconds)
+        await self._server.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _Hub(asyncio.Protocol):
+    """What the connections of one listener share, and the protocol each of them starts with."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        name: str,
+        service: Service,
+        limits: Limits,
+    ) -> None:
+        self.loop = loop
+        self.service = service
+        self.limits = limits
+        self.counters = Counters()
+        self.memory = RequestMemory(limits.request_bytes_total_max)
+        shortest_ms = min(
+            limits.idle_ms, limits.first_frame_ms, limits.half_frame_ms, limits.close_ms
+        )
+        self.wheel = DeadlineWheel(
+            loop, tick_ms=max(1, min(TICK_MS_MAX, shortest_ms // TICKS_PER_DEADLINE))
+        )
+        self._name = name
+        self._admission = Admission(limits)
+        self._connections: dict[int, Connection] = {}
+        self._connection_id = 0
+        self._complained_at = float("-inf")
+        self._complaints_held_back = 0
+        self._closing = False
+        self._all_gone = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        if peer is None or self._closing:  # gone before it was accepted, or too late
+            transport.abort()
+            return
+        host, port = peer[0], peer[1]
+        if not self._admission.enter(host):
+            self.counters.connections_refused += 1
+            transport.abort()
+            self.complain(
+                "refused %s:%d: %d connections are open", host, port, len(self._connections)
+            )
+            return
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._connection_id += 1
+        info = ConnectionInfo(
+            id=self._connection_id, client_host=host, client_port=port, listener=self._name
+        )
+        connection = Connection(transport, info, self)
+        self._connections[info.id] = connection
+        self.counters.connections_accepted += 1
+        self.counters.connections_open += 1
+        transport.set_protocol(connection)
+
+    def forget(self, connection: Connection) -> None:
+        info = connection.info
+        del self._connections[info.id]
+        self._admission.leave(info.client_host)
+        self.counters.connections_open -= 1
+        try:
+            self.service.connection_lost(info)
+        except Exception:
+            logger.exception("the service failed to let go of %s", info)
+        if self._closing and not self._connections:
+            self._all_gone.set()
+
+    def complain(self, template: str, *arguments: object) -> None:
+        """Logs what clients do wrong, at most once in an interval."""
+        now = self.loop.time()
+        if now - self._complained_at < COMPLAINT_INTERVAL_SECONDS:
+            self._complaints_held_back += 1
+            return
+        if self._complaints_held_back:
+            template += " (and %d more complaints like this one)"
+            arguments = (*arguments, self._complaints_held_back)
+        self._complained_at = now
+        self._complaints_held_back = 0
+        logger.warning(template, *arguments)
+
+    async def drain(self, drain_seconds: float) -> None:
+        self._closing = True
+        for connection in tuple(self._connections.values()):
+            connection.drain()
+        if self._connections and drain_seconds > 0:
+            try:
+                await asyncio.wait_for(self._all_gone.wait(), drain_seconds)
+            except TimeoutError:
+                logger.info("cut off %d connections that did not drain", len(self._connections))
+        for connection in tuple(self._connections.values()):
+            connection.abort()
+        if self._connections:
+            await self._all_gone.wait()  # an aborted transport is lost in the next turn
+        self.wheel.close()

@@ -1,0 +1,107 @@
+"""What travels inside of bytes: the consumers' subscriptions and assignments, and the offsets topic's records."""
+
+import uuid
+from typing import TypeVar
+
+from zhumq.model.errors import MalformedFrame
+from zhumq.model.ids import ZERO_UUID
+from zhumq.protocol.compiler import decode_message, decoder, encoder
+from zhumq.protocol.primitives import BAD_BYTES, INT16
+from zhumq.protocol.schema import Message, field, int32, int64
+
+M = TypeVar("M", bound=Message)
+
+
+class ConsumerProtocolTopicPartition(Message):
+    """Kafka's name is TopicPartition; that one is taken by the model."""
+
+    topic: str = ""
+    partitions: list[int32] = field()
+
+
+class ConsumerProtocolSubscription(Message, versions="0-3", newer_versions_readable=True):
+    topics: list[str] = field()
+    user_data: bytes | None = None
+    owned_partitions: list[ConsumerProtocolTopicPartition] = field(versions="1+")
+    generation_id: int32 = field(versions="2+", default=-1)
+    rack_id: str | None = field(versions="3+", default=None)
+
+
+class ConsumerProtocolAssignment(Message, versions="0-3", newer_versions_readable=True):
+    assigned_partitions: list[ConsumerProtocolTopicPartition] = field()
+    user_data: bytes | None = None
+
+
+class OffsetCommitKey(Message, versions="0-1"):
+    group: str = ""
+    topic: str = ""
+    partition: int32 = 0
+
+
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    offset: int64 = 0
+    leader_epoch: int32 = field(versions="3+", default=-1)
+    metadata: str = ""
+    commit_timestamp: int64 = 0
+    expire_timestamp: int64 = field(versions="1", default=-1)
+    topic_id: uuid.UUID = field(versions="4+", tag=0, default=ZERO_UUID)
+
+
+class GroupMetadataKey(Message, versions="2"):
+    group: str = ""
+
+
+class MemberMetadata(Message):
+    member_id: str = ""
+    group_instance_id: str | None = field(versions="3+", default=None)
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout: int32 = field(versions="1+", default=0)
+    session_timeout: int32 = 0
+    subscription: bytes = b""
+    assignment: bytes = b""
+
+
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+    protocol_type: str = ""
+    generation: int32 = 0
+    protocol: str | None = ""
+    leader: str | None = ""
+    current_state_timestamp: int64 = field(versions="2+", default=-1)
+    members: list[MemberMetadata] = field()
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    """The message after its version, as an int16."""
+    cls = type(message)
+    if version not in cls.__declared__.versions:
+        raise ValueError(f"{cls.__name__} has no version {version}")
+    parts: list[bytes] = [INT16.pack(version)]
+    encoder(cls, version)(message, parts)
+    return b"".join(parts)
+
+
+def decode_versioned(cls: type[M], data: bytes | memoryview) -> tuple[int, M]:
+    """The version as it was written, and the message.
+
+    Consumers may run ahead of the broker, so their two structures are also read in versions that are
+    newer than known: fields are only ever added at the end, and what is beyond them is not looked at.
+    """
+    if len(data) < INT16.size:
+        raise MalformedFrame(f"{cls.__name__}: no version")
+    data = bytes(data)  # of a view: what is kept must not hold on to the batch it came in
+    (version,) = INT16.unpack_from(data)
+    declared = cls.__declared__
+    if version in declared.versions:
+        if not declared.newer_versions_readable:
+            return version, decode_message(cls, version, data, INT16.size)
+        readable = version
+    elif declared.newer_versions_readable and version > declared.versions.last:
+        readable = declared.versions.last
+    else:
+        raise MalformedFrame(f"{cls.__name__} has no version {version}")
+    try:
+        message, _ = decoder(cls, readable)(data, INT16.size)
+    except BAD_BYTES as error:
+        raise MalformedFrame(f"{cls.__name__} version {version}: {error}") from error
+    return version, message

@@ -1,0 +1,48 @@
+"""Transaction markers: the control records that end a transaction."""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from zhumq.model.errors import CorruptMessage
+from zhumq.records.batch import Record
+
+# key: | version i16 | type i16 |     value: | version i16 | coordinator epoch i32 |
+MARKER_KEY = struct.Struct(">hh")
+MARKER_VALUE = struct.Struct(">hi")
+
+
+class MarkerType(IntEnum):
+    """How a transaction ended."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndMarker:
+    """The end of a producer's transaction on one partition."""
+
+    marker_type: MarkerType
+    coordinator_epoch: int
+
+
+def encode_end_marker(marker: EndMarker, *, timestamp: int) -> Record:
+    """The one record of a marker's control batch."""
+    return Record(
+        timestamp=timestamp,
+        key=MARKER_KEY.pack(0, marker.marker_type),
+        value=MARKER_VALUE.pack(0, marker.coordinator_epoch),
+    )
+
+
+def decode_end_marker(record: Record) -> EndMarker | None:
+    """The marker in a control record; None for the kinds that are not about transactions."""
+    try:
+        _, marker_type = MARKER_KEY.unpack_from(record.key or b"")
+        if marker_type not in (MarkerType.ABORT, MarkerType.COMMIT):
+            return None
+        _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
+    except struct.error:
+        raise CorruptMessage(f"the control record at {record.offset} is malformed") from None
+    return EndMarker(marker_type=MarkerType(marker_type), coordinator_epoch=coordinator_epoch)

@@ -1,0 +1,132 @@
+"""One partition as this broker serves it: its log, what consumers may see, who waits for it."""
+
+import asyncio
+import uuid
+
+from zhumq.model.errors import (
+    BrokerError,
+    FencedLeaderEpoch,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
+from zhumq.model.ids import LeaderEpoch, TopicPartition
+from zhumq.replication.pending import DurabilityWaiters, ParkedFetch
+from zhumq.storage.flusher import Flusher
+from zhumq.storage.log_slice import Appended, LogSlice
+from zhumq.storage.partition_log import PartitionLog
+
+
+class Partition:
+    """The leader's view of a partition with one replica.
+
+    The only replica is always in sync, so a record is visible as soon as it is in the log;
+    acks=-1 is answered when it is on the disk as well.
+    """
+
+    __slots__ = (
+        "_durable",
+        "_flush_requested",
+        "_flusher",
+        "_loop",
+        "leader_epoch",
+        "log",
+        "parked_fetches",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        leader_epoch: LeaderEpoch,
+        log: PartitionLog,
+        flusher: Flusher,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.parked_fetches: set[ParkedFetch] = set()
+        self._flusher = flusher
+        self._loop = asyncio.get_running_loop()
+        self._durable = DurabilityWaiters()
+        self._flush_requested = False
+
+    @property
+    def high_watermark(self) -> int:
+        """Where consumers have to stop."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where consumers that read committed records have to stop."""
+        return self.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    def append(self, batches: bytes | memoryview, now_ms: int) -> Appended:
+        """Write whole batches as the leader, and let the fetches know that wait for them."""
+        appended = self.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if self.parked_fetches and not appended.duplicate:
+            size = len(batches)
+            for parked in tuple(self.parked_fetches):
+                parked.bytes_arrived(size)
+        return appended
+
+    def is_durable(self, next_offset: int) -> bool:
+        return self.log.flushed_offset >= next_offset
+
+    def when_durable(self, next_offset: int) -> asyncio.Future[None]:
+        """Done once everything below the offset is on the disk. Waiters share flushes."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.is_durable(next_offset):
+            future.set_result(None)
+            return future
+        self._durable.add(next_offset, future)
+        if not self._flush_requested:
+            self._flush_requested = True
+            self._flusher.request(self.log, self._flushed)
+        return future
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> LogSlice:
+        """Whole batches from an offset on, none that consumers may not see."""
+        high_watermark = self.high_watermark
+        if not self.log.log_start_offset <= offset <= high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition}: offset {offset} is outside of"
+                f" {self.log.log_start_offset} to {high_watermark}"
+            )
+        return self.log.read(
+            offset, max_bytes=max_bytes, up_to_offset=high_watermark, at_least_one=at_least_one
+        )
+
+    def check_leader_epoch(self, known_epoch: int) -> None:
+        """Refuse a client whose picture of the leader is older or newer than ours. -1: unsaid."""
+        if known_epoch < 0 or known_epoch == self.leader_epoch:
+            return
+        if known_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(
+                f"{self.topic_partition}: epoch {known_epoch} is over, now {self.leader_epoch}"
+            )
+        raise UnknownLeaderEpoch(
+            f"{self.topic_partition}: epoch {known_epoch} is not known, now {self.leader_epoch}"
+        )
+
+    def retire(self, reason: BrokerError) -> None:
+        """Nobody is served from here any more: wake those who wait."""
+        self._durable.failed(reason)
+        for parked in tuple(self.parked_fetches):
+            parked.wake()
+
+    def _flushed(self, failure: Exception | None) -> None:
+        self._flush_requested = False
+        if failure is not None:
+            self._durable.failed(failure)
+            return
+        self._durable.reached(self.log.flushed_offset)
+        if self._durable:
+            self._flush_requested = True
+            self._flusher.request(self.log, self._flushed)

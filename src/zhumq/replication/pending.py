@@ -1,0 +1,74 @@
+"""Requests that wait: appends for the disk, fetches for bytes. Kafka calls this the purgatory."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Watched(Protocol):
+    """Something that tells its parked fetches about arriving bytes."""
+
+    parked_fetches: set["ParkedFetch"]
+
+
+class ParkedFetch:
+    """A fetch that waits until enough bytes have arrived on its partitions, or its time is up."""
+
+    __slots__ = ("_missing_bytes", "_partitions", "_timer", "done")
+
+    def __init__(
+        self,
+        partitions: Sequence[Watched],
+        missing_bytes: int,
+        wait_ms: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._partitions = partitions
+        self._missing_bytes = missing_bytes
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._timer = loop.call_later(wait_ms / 1000, self.wake)
+        for partition in partitions:
+            partition.parked_fetches.add(self)
+
+    def bytes_arrived(self, count: int) -> None:
+        self._missing_bytes -= count
+        if self._missing_bytes <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the fetch read again, whatever has arrived. Also how it is given up."""
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.parked_fetches.discard(self)
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class DurabilityWaiters:
+    """Those who wait until a log is on disk up to an offset, in the order of their offsets."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def add(self, next_offset: int, future: asyncio.Future[None]) -> None:
+        # Appends are numbered in the order they happen, so a queue is all the sorting there is.
+        self._waiters.append((next_offset, future))
+
+    def reached(self, flushed_offset: int) -> None:
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= flushed_offset:
+            future = waiters.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+
+    def failed(self, reason: Exception) -> None:
+        waiters, self._waiters = self._waiters, deque()
+        for _, future in waiters:
+            if not future.done():
+                future.set_exception(reason)

@@ -1,0 +1,48 @@
+"""Finishing what a compaction had decided when the broker stopped."""
+
+from collections.abc import Sequence
+
+from zhumq.host.disk import DirectoryEntry, Disk
+from zhumq.storage.log_files import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    file_prefix,
+    offset_in,
+)
+
+
+def complete_swaps(directory: str, entries: Sequence[DirectoryEntry], disk: Disk) -> bool:
+    """Put compacted segments in their place. True if there were any.
+
+    The name says which segments they replace: `<first>-<next offset>.log.swap` stands for all
+    segments from first up to the next offset.
+    """
+    found = False
+    for entry in entries:
+        covered = swap_range(entry.name)
+        if covered is None:
+            continue
+        found = True
+        first, next_offset = covered
+        for other in entries:
+            base = offset_in(other.name, LOG_SUFFIX)
+            if base is not None and first <= base < next_offset:
+                for suffix in SEGMENT_SUFFIXES:
+                    disk.unlink(file_prefix(directory, base) + suffix)
+        disk.rename(f"{directory}/{entry.name}", file_prefix(directory, first) + LOG_SUFFIX)
+    return found
+
+
+def swap_name(first: int, next_offset: int) -> str:
+    """The name of a compacted log file that is ready to take its place."""
+    return f"{first:020d}-{next_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
+
+
+def swap_range(name: str) -> tuple[int, int] | None:
+    """The offsets a compacted log file stands for; None if it is none."""
+    stem, dot, rest = name.partition(".")
+    first, dash, next_offset = stem.partition("-")
+    if dot + rest != LOG_SUFFIX + SWAP_SUFFIX or not dash:
+        return None
+    return (int(first), int(next_offset)) if first.isdigit() and next_offset.isdigit() else None

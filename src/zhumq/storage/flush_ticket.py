@@ -1,0 +1,52 @@
+"""A flush of one log: prepared on the event loop, run in a thread, finished on the event loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from zhumq.host.disk import Disk, DiskFile
+from zhumq.model.errors import BrokerError, StorageFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallFile:
+    """A file to be written as a whole."""
+
+    path: str
+    data: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class FlushTicket:
+    """What has to reach the disk so that everything below next_offset is there."""
+
+    next_offset: int
+    truncations: int  # how often the log had been truncated when the flush began
+    disk: Disk
+    files: Sequence[DiskFile]
+    directory: str | None = None  # if files were made in it
+    # For a checkpoint: what a restart will use instead of reading the log below next_offset.
+    is_checkpoint: bool = False
+    paths: Sequence[str] = ()
+    small_files: Sequence[SmallFile] = ()
+    error: BrokerError | None = field(default=None)
+
+    def run(self) -> None:
+        """Sync. Called in a thread; touches nothing of the log but its files."""
+        try:
+            for file in self.files:
+                file.sync()
+            for path in self.paths:
+                self.disk.sync_file(path)
+            if self.directory is not None:
+                self.disk.sync_directory(self.directory)
+        except BrokerError as error:
+            self.error = error
+            return
+        try:
+            for small in self.small_files:
+                self.disk.write_file(small.path, small.data, sync=True)
+        except StorageFailed as error:
+            self.error = error
+        except BrokerError:
+            # No room for the checkpoint: the data itself is on disk, only a restart reads more.
+            self.is_checkpoint = False

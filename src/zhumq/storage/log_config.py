@@ -1,0 +1,61 @@
+"""The settings of a topic that its logs obey; the broker maps Kafka's setting names onto them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from zhumq.model.errors import SettingInvalid
+from zhumq.records.batch import TimestampType
+
+DAY_MS = 24 * 60 * 60 * 1000
+HOUR_MS = 60 * 60 * 1000
+UNLIMITED = -1
+SEGMENT_BYTES_LIMIT = 2**31 - 1  # positions are u32 in the index, and i32 in Kafka's tools
+
+
+class CleanupPolicy(StrEnum):
+    """What happens to old records."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One topic's settings, as plain values; the defaults are Kafka's except for retention."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * DAY_MS
+    retention_ms: int = 72 * HOUR_MS
+    retention_bytes: int = UNLIMITED
+    max_message_bytes: int = 1024 * 1024 + 12
+    index_interval_bytes: int = 4096
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = 2**63 - 1
+    message_timestamp_after_max_ms: int = HOUR_MS
+    cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    min_cleanable_dirty_ratio: float = 0.5
+    file_delete_delay_ms: int = 60_000
+    producer_id_expiration_ms: int = DAY_MS
+    # How much a restart after a crash may have to scan in one log, in bytes and in time.
+    checkpoint_bytes: int = 64 * 1024 * 1024
+    checkpoint_ms: int = 30_000
+    # Follow from the above; worked out once, for every append asks.
+    is_compacted: bool = field(init=False)
+    is_deleted: bool = field(init=False)
+    stamps_append_time: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.segment_bytes <= SEGMENT_BYTES_LIMIT:
+            raise SettingInvalid(f"segment.bytes {self.segment_bytes} is not in 1 to 2^31 - 1")
+        for name, value in (
+            ("is_compacted", CleanupPolicy.COMPACT in self.cleanup_policy),
+            ("is_deleted", CleanupPolicy.DELETE in self.cleanup_policy),
+            (
+                "stamps_append_time",
+                self.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
+            ),
+        ):
+            object.__setattr__(self, name, value)

@@ -1,0 +1,26 @@
+"""The names of the files in a partition's folder."""
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"  # waits to be removed
+CLEANED_SUFFIX = ".cleaned"  # compaction is still writing it; worthless after a crash
+SWAP_SUFFIX = ".swap"  # compaction is done; it takes the place of older segments
+CUT_SUFFIX = ".cut"  # bytes that recovery cut off a torn tail
+OFFSET_DIGITS = 20
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+def file_prefix(directory: str, offset: int) -> str:
+    """The path of a segment's files, without suffix."""
+    return f"{directory}/{offset:0{OFFSET_DIGITS}d}"
+
+
+def offset_in(name: str, suffix: str) -> int | None:
+    """The offset in the name of a file of this kind; None if it is none."""
+    if len(name) != OFFSET_DIGITS + len(suffix) or not name.endswith(suffix):
+        return None
+    digits = name[:OFFSET_DIGITS]
+    return int(digits) if digits.isascii() and digits.isdigit() else None

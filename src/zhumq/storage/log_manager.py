@@ -1,0 +1,367 @@
+"""The data folder: whose it is, which logs are in it, and what is written down about them."""
+
+import base64
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from zhumq.host.clock import Clock
+from zhumq.host.disk import Disk, DiskLock
+from zhumq.model.errors import (
+    BrokerError,
+    DataDirUnusable,
+    InconsistentTopicId,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from zhumq.model.ids import TopicPartition
+from zhumq.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOCK_FILE,
+    LOG_START_FILE,
+    META_FILE,
+    PARTITION_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointCorrupt,
+    MetaProperties,
+    read_meta,
+    read_offsets,
+    write_meta,
+    write_offsets,
+    write_topic_id,
+)
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segment import IndexCache
+
+logger = logging.getLogger(__name__)
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+STRAY_SUFFIX = "-stray"  # of a folder whose topic nobody knows: never removed by itself
+FOLDER_NAME_MAX = 255  # what file systems allow
+CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCheckpoint:
+    """The offsets of all logs at one moment, to be written down by a thread."""
+
+    disk: Disk
+    data_dir: str
+    recovery_points: Mapping[TopicPartition, int]
+    log_start_offsets: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int] | None
+
+    def run(self) -> None:
+        """Write the checkpoint files. May be called in a thread."""
+        write_offsets(self.disk, f"{self.data_dir}/{RECOVERY_POINT_FILE}", self.recovery_points)
+        write_offsets(self.disk, f"{self.data_dir}/{LOG_START_FILE}", self.log_start_offsets)
+        if self.high_watermarks is not None:
+            write_offsets(self.disk, f"{self.data_dir}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
+
+
+class LogManager:
+    """All logs of one broker. Holds the folder's lock from open to close."""
+
+    def __init__(
+        self,
+        data_dir: str,
+        meta: MetaProperties,
+        lock: DiskLock,
+        *,
+        disk: Disk,
+        clock: Clock,
+    ) -> None:
+        self.data_dir = data_dir
+        self.broker_id = meta.broker_id
+        self.cluster_id = meta.cluster_id
+        # The logs that could not be opened, and why. Their folders are left as they are.
+        self.failures: dict[TopicPartition, BrokerError] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}  # as the last run wrote them down
+        self._disk = disk
+        self._clock = clock
+        self._lock = lock
+        self._cache = IndexCache()
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._trash: list[tuple[int, str]] = []  # when to remove it, and what
+
+    @classmethod
+    def open(
+        cls,
+        data_dir: str,
+        *,
+        disk: Disk,
+        clock: Clock,
+        broker_id: int,
+        cluster_id: str | None = None,
+        config_of: Callable[[str], LogConfig] = lambda _: LogConfig(),
+    ) -> "LogManager":
+        """Take the folder, made if absent, and open every log in it.
+
+        config_of names the settings of a topic. Without a cluster id, the folder's own or a new one
+        is used.
+        """
+        try:
+            disk.make_directory(data_dir)
+        except BrokerError as error:
+            raise DataDirUnusable(str(error)) from error
+        lock = disk.lock(f"{data_dir}/{LOCK_FILE}")
+        try:
+            meta = _settle_meta(data_dir, broker_id, cluster_id, disk)
+            manager = cls(data_dir, meta, lock, disk=disk, clock=clock)
+            manager._load(config_of)
+        except BaseException:
+            lock.release()
+            raise
+        return manager
+
+    def _load(self, config_of: Callable[[str], LogConfig]) -> None:
+        clean_path = f"{self.data_dir}/{CLEAN_SHUTDOWN_FILE}"
+        clean = self._disk.read_file(clean_path) is not None
+        recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
+        log_start_offsets = self._read_offsets(LOG_START_FILE)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        for entry in self._disk.list_directory(self.data_dir):
+            if not entry.is_directory:
+                continue
+            if entry.name.endswith(DELETE_SUFFIX):
+                self._trash.append((0, f"{self.data_dir}/{entry.name}"))
+                continue
+            topic_partition = parse_folder_name(entry.name)
+            if topic_partition is None:
+                continue
+            try:
+                self._logs[topic_partition] = self._open_log(
+                    topic_partition,
+                    None,
+                    config_of(topic_partition.topic),
+                    recovery_point=recovery_points.get(topic_partition, 0),
+                    log_start_offset=log_start_offsets.get(topic_partition, 0),
+                    clean_shutdown=clean and topic_partition in recovery_points,
+                )
+            except BrokerError as error:
+                logger.exception("%s cannot be opened and stays offline", topic_partition)
+                self.failures[topic_partition] = error
+        if clean:
+            self._disk.unlink(clean_path)
+            self._disk.sync_directory(self.data_dir)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._disk, f"{self.data_dir}/{name}")
+        except CheckpointCorrupt as error:
+            # Nothing is lost without it: the logs are read instead.
+            logger.warning("%s is not usable: %s", name, error)
+            return {}
+
+    def _open_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        config: LogConfig,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+    ) -> PartitionLog:
+        log = PartitionLog.open(
+            f"{self.data_dir}/{topic_partition}",
+            topic_partition,
+            config,
+            disk=self._disk,
+            clock=self._clock,
+            recovery_point=recovery_point,
+            clean_shutdown=clean_shutdown,
+            topic_id=topic_id,
+            log_start_offset=log_start_offset,
+            cache=self._cache,
+        )
+        log.before_recovery_point_falls = self.checkpoint
+        return log
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """All open logs."""
+        return self._logs
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(self._logs.values())
+
+    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The log of this partition, or the error that says why there is none."""
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            return log
+        failure = self.failures.get(topic_partition)
+        if failure is not None:
+            raise failure
+        raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
+
+    def create_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig
+    ) -> PartitionLog:
+        """The log of this partition, made if absent. A folder of another topic id is refused."""
+        if topic_partition in self.failures:
+            raise self.failures[topic_partition]
+        log = self._logs.get(topic_partition)
+        if log is None:
+            log = self._open_log(topic_partition, topic_id, config)
+            self._logs[topic_partition] = log
+            return log
+        if topic_id is not None and log.topic_id is None:
+            # A folder that lost its identity is adopted, never thrown away.
+            write_topic_id(self._disk, f"{log.directory}/{PARTITION_FILE}", topic_id)
+            log.topic_id = topic_id
+        elif topic_id is not None and log.topic_id != topic_id:
+            raise InconsistentTopicId(
+                f"{log.directory} belongs to topic id {log.topic_id}, not {topic_id}"
+            )
+        log.update_config(config)
+        return log
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Take the log out of sight at once; its files are removed later."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
+        path = self._move_away(log, DELETE_SUFFIX)
+        due_ms = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
+        self._trash.append((due_ms, path))
+
+    def set_aside_log(self, topic_partition: TopicPartition) -> None:
+        """Make room for another topic of the same name; the folder is kept under another name."""
+        log = self._logs[topic_partition]
+        path = self._move_away(log, STRAY_SUFFIX)
+        logger.warning("%s is no topic's data any more and is kept as %s", topic_partition, path)
+
+    def _move_away(self, log: PartitionLog, suffix: str) -> str:
+        del self._logs[log.topic_partition]
+        log.close(clean=False)
+        ending = f".{uuid.uuid4().hex}{suffix}"
+        name = str(log.topic_partition)[: FOLDER_NAME_MAX - len(ending)] + ending
+        path = f"{self.data_dir}/{name}"
+        self._disk.rename(log.directory, path)
+        return path
+
+    def retention_pass(self, now_ms: int, high_watermark_of: Callable[[PartitionLog], int]) -> int:
+        """Apply retention to every log; returns how many files it dropped."""
+        count = 0
+        for log in self._logs.values():
+            if log.failure is not None:
+                continue
+            try:
+                dropped = log.apply_retention(now_ms, high_watermark_of(log))
+            except BrokerError:
+                logger.exception("%s: retention failed", log.topic_partition)
+                continue
+            self.add_trash(dropped, log.config.file_delete_delay_ms)
+            count += len(dropped)
+        return count
+
+    def add_trash(self, paths: list[str], delay_ms: int) -> None:
+        """Files that may be removed after a while."""
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        self._trash.extend((due_ms, path) for path in paths)
+
+    def take_trash(self) -> list[str]:
+        """What may be removed by now, for empty_trash in a thread."""
+        now_ms = self._clock.monotonic_ms()
+        due = [path for due_ms, path in self._trash if due_ms <= now_ms]
+        self._trash = [item for item in self._trash if item[0] > now_ms]
+        return due
+
+    def empty_trash(self, paths: list[str]) -> None:
+        """Remove files and folders. May be called in a thread: large files take their time."""
+        for path in paths:
+            try:
+                if path.endswith(DELETE_SUFFIX):
+                    self._disk.remove_tree(path)
+                else:
+                    self._disk.unlink(path)
+            except BrokerError as error:
+                logger.warning("%s stays until the next start: %s", path, error)
+
+    def logs_to_checkpoint(self) -> list[PartitionLog]:
+        """The logs that should be flushed now, so that a restart has little to read."""
+        return [log for log in self._logs.values() if log.is_checkpoint_due]
+
+    def begin_checkpoint(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> OffsetCheckpoint:
+        """The offsets as of now; run() writes them, in a thread or not."""
+        return OffsetCheckpoint(
+            disk=self._disk,
+            data_dir=self.data_dir,
+            recovery_points={name: log.recovery_point for name, log in self._logs.items()},
+            log_start_offsets={
+                name: log.log_start_offset
+                for name, log in self._logs.items()
+                if log.log_start_offset
+            },
+            high_watermarks=None if high_watermarks is None else dict(high_watermarks),
+        )
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Write the checkpoint files now."""
+        self.begin_checkpoint(high_watermarks).run()
+
+    def close(
+        self,
+        *,
+        clean: bool = True,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Close all logs and give the folder back. A clean close makes the next start fast."""
+        is_clean = clean
+        for log in self._logs.values():
+            try:
+                log.close(clean=clean)
+            except BrokerError as error:
+                is_clean = False
+                logger.warning("%s: not closed cleanly: %s", log.topic_partition, error)
+                log.close(clean=False)
+        try:
+            if clean:
+                self.checkpoint(high_watermarks)
+            if is_clean:
+                path = f"{self.data_dir}/{CLEAN_SHUTDOWN_FILE}"
+                self._disk.write_file(path, CLEAN_SHUTDOWN_CONTENT, sync=True)
+        except BrokerError as error:
+            logger.warning("the next start has to read the logs: %s", error)
+        finally:
+            self._lock.release()
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition whose folder has this name; None if it is no such folder."""
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not (partition.isascii() and partition.isdigit()):
+        return None
+    if str(int(partition)) != partition:
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def _settle_meta(
+    data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk
+) -> MetaProperties:
+    """Whose folder this is: as it says, or ours if it is nobody's."""
+    path = f"{data_dir}/{META_FILE}"
+    try:
+        meta = read_meta(disk, path)
+        if meta is None:
+            new_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            meta = MetaProperties(broker_id=broker_id, cluster_id=cluster_id or new_id)
+            write_meta(disk, path, meta)
+    except StorageFailed as error:
+        raise DataDirUnusable(str(error)) from error
+    if meta.broker_id != broker_id:
+        raise DataDirUnusable(
+            f"{data_dir} belongs to broker {meta.broker_id}, this is broker {broker_id}"
+        )
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise DataDirUnusable(f"{data_dir} belongs to cluster {meta.cluster_id}, not {cluster_id}")
+    return meta

@@ -1,0 +1,369 @@
+"""What a log is made of, and its upkeep: flushing, cutting either end, retention, closing."""
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from zhumq.host.clock import Clock
+from zhumq.host.disk import Disk
+from zhumq.model.errors import DiskFull, OffsetOutOfRange, StorageFailed
+from zhumq.model.ids import TopicPartition
+from zhumq.storage.checkpoints import (
+    LEADER_EPOCH_FILE,
+    encode_leader_epochs,
+    write_leader_epochs,
+)
+from zhumq.storage.flush_ticket import FlushTicket, SmallFile
+from zhumq.storage.leader_epochs import LeaderEpochs
+from zhumq.storage.log_config import UNLIMITED, LogConfig
+from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_prefix
+from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.producer_snapshot import encode_snapshot
+from zhumq.storage.producer_state import ProducerState
+from zhumq.storage.recovery import LoadedLog, restore_producers
+from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
+from zhumq.storage.segment import IndexCache, Segment
+from zhumq.storage.segment_list import SegmentList
+
+logger = logging.getLogger(__name__)
+
+
+class LogUpkeep:
+    """The segments of one partition and all that is done to them besides appending and reading."""
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        disk: Disk,
+        clock: Clock,
+        cache: IndexCache,
+        topic_id: uuid.UUID | None,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        # Invariant: log_start_offset <= recovery_point <= flushed_offset <= log_end_offset.
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.flushed_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.leader_epochs: LeaderEpochs = loaded.leader_epochs
+        self.producer_state: ProducerState = loaded.producer_state
+        # Called before anything below the recovery point is cut, so that the checkpoint on disk
+        # never claims more than the log holds.
+        self.before_recovery_point_falls: Callable[[], None] = lambda: None
+        self._disk = disk
+        self._clock = clock
+        self._cache = cache
+        self._segments = SegmentList(topic_partition, loaded.segments)
+        self._failure: StorageFailed | None = None
+        self._is_closed = False
+        self._truncations = 0
+        self._unsynced_segments: list[Segment] = []  # sealed since the last flush
+        self._has_new_files = False
+        self._unsynced_index_paths: list[str] = []
+        self._bytes_since_checkpoint = 0
+        self._checkpoint_at_ms = clock.monotonic_ms()
+        self._checkpoint_snapshot = -1  # the offset of the snapshot written by the last checkpoint
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._segments.size_bytes
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._segments.all
+
+    @property
+    def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
+        """What recovery found damaged with valid batches behind it."""
+        return self._segments.corrupt_ranges
+
+    @property
+    def failure(self) -> StorageFailed | None:
+        """Why the log is offline; None while it works."""
+        return self._failure
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return self.producer_state.first_undecided_offset
+
+    # Flushing
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether so much was written since the last checkpoint that a restart would take long."""
+        if self.log_end_offset == self.recovery_point or self._failure is not None:
+            return False
+        age_ms = self._clock.monotonic_ms() - self._checkpoint_at_ms
+        return (
+            self._bytes_since_checkpoint >= self.config.checkpoint_bytes
+            or age_ms >= self.config.checkpoint_ms
+        )
+
+    def begin_flush(self, *, checkpoint: bool = False) -> FlushTicket | None:
+        """What a thread has to sync now; None if there is nothing. One flush at a time."""
+        if self._failure is not None or self._is_closed:
+            return None
+        checkpoint = checkpoint or self.is_checkpoint_due
+        if self.flushed_offset == self.log_end_offset and not (
+            checkpoint and self.recovery_point < self.log_end_offset
+        ):
+            return None
+        files = [segment.file for segment in self._unsynced_segments]
+        files.append(self._segments.active.file)
+        ticket = FlushTicket(
+            next_offset=self.log_end_offset,
+            truncations=self._truncations,
+            disk=self._disk,
+            files=files,
+            directory=self.directory if self._has_new_files else None,
+        )
+        if checkpoint:
+            self._prepare_checkpoint(ticket)
+        self._unsynced_segments = []
+        self._has_new_files = False
+        return ticket
+
+    def _prepare_checkpoint(self, ticket: FlushTicket) -> None:
+        try:
+            self._segments.active.write_indexes(final=False)
+        except DiskFull:
+            return  # The data can still be synced; the next checkpoint tries again.
+        ticket.is_checkpoint = True
+        ticket.paths = (*self._unsynced_index_paths, *self._segments.active.paths[1:])
+        self._unsynced_index_paths = []
+        ticket.small_files = (
+            SmallFile(
+                path=file_prefix(self.directory, self.log_end_offset) + SNAPSHOT_SUFFIX,
+                data=encode_snapshot(self.producer_state),
+            ),
+            SmallFile(
+                path=f"{self.directory}/{LEADER_EPOCH_FILE}",
+                data=encode_leader_epochs(self.leader_epochs),
+            ),
+        )
+        self._bytes_since_checkpoint = 0
+        self._checkpoint_at_ms = self._clock.monotonic_ms()
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """The thread is done: what it synced counts as flushed, or the log is offline for good."""
+        if ticket.error is not None:
+            # The kernel forgets which pages it could not write, so a second fsync would lie.
+            logger.error("%s: flush failed, going offline: %s", self.topic_partition, ticket.error)
+            self._failure = StorageFailed(f"{self.topic_partition} is offline: {ticket.error}")
+            return
+        if ticket.truncations != self._truncations:
+            return  # Offsets below next_offset may have been written anew meanwhile.
+        self.flushed_offset = max(self.flushed_offset, ticket.next_offset)
+        if ticket.is_checkpoint:
+            self._take_checkpoint(ticket.next_offset)
+
+    def _take_checkpoint(self, next_offset: int) -> None:
+        self.recovery_point = max(self.recovery_point, next_offset)
+        previous, self._checkpoint_snapshot = self._checkpoint_snapshot, next_offset
+        if previous not in (-1, next_offset) and not self._segments.has_base(previous):
+            self._disk.unlink(file_prefix(self.directory, previous) + SNAPSHOT_SUFFIX)
+
+    def flush(self, *, checkpoint: bool = False) -> None:
+        """Flush and wait for it. For startup, shutdown and tools; the event loop uses a ticket."""
+        ticket = self.begin_flush(checkpoint=checkpoint)
+        if ticket is not None:
+            ticket.run()
+            self.finish_flush(ticket)
+        if self._failure is not None:
+            raise self._failure
+
+    def roll(self) -> None:
+        """Begin a new segment at the end of the log."""
+        previous = self._segments.active
+        if not previous.size:
+            return
+        previous.write_indexes(final=True)
+        segment = self._new_segment(self.log_end_offset)
+        self._disk.write_file(
+            segment.prefix + SNAPSHOT_SUFFIX, encode_snapshot(self.producer_state), sync=False
+        )
+        previous.seal()
+        self._unsynced_segments.append(previous)
+        self._unsynced_index_paths.extend(previous.paths[1:])
+        self._unsynced_index_paths.append(segment.prefix + SNAPSHOT_SUFFIX)
+        self._has_new_files = True
+        self._segments.add(segment)
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(
+            self.directory,
+            base_offset,
+            disk=self._disk,
+            cache=self._cache,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+
+    def _write_leader_epochs(self) -> None:
+        # Without a sync: what lies past the recovery point is read from the batches again, and a
+        # checkpoint writes the file durably.
+        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
+        write_leader_epochs(self._disk, path, self.leader_epochs, sync=False)
+
+    # Cutting
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log begin at this offset, as DeleteRecords wants; returns where it begins."""
+        if self._failure is not None:
+            raise self._failure
+        if not 0 <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition} ends at {self.log_end_offset}, before {offset}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.leader_epochs.truncate_start(offset):
+                self._write_leader_epochs()
+        return self.log_start_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off all batches that reach to this offset or beyond."""
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._segments.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        self._lower_recovery_point(offset)
+        for segment in self._segments.take_from(offset):
+            self._remove_files(segment)
+        segment = self._segments.active
+        segment.unseal()
+        found = segment.find(offset) if offset > segment.base_offset else None
+        end_offset = offset
+        if found is not None:
+            position, header = found
+            end_offset = min(offset, header.base_offset)
+            segment.truncate(position, end_offset)
+        elif offset == segment.base_offset:
+            segment.truncate(0, offset)
+        self._end_at(end_offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Throw everything away; the next batch gets this offset."""
+        self._lower_recovery_point(min(offset, self.log_start_offset))
+        for segment in self._segments.take_all():
+            self._remove_files(segment)
+        self._segments.add(self._new_segment(offset))
+        self._has_new_files = True
+        self.log_start_offset = offset
+        self.recovery_point = offset
+        self._end_at(offset)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        self._truncations += 1
+        if offset < self.recovery_point:
+            self.recovery_point = max(offset, self.log_start_offset)
+            self.before_recovery_point_falls()
+
+    def _end_at(self, end_offset: int) -> None:
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._unsynced_segments = [
+            segment for segment in self._unsynced_segments if segment in self._segments.all
+        ]
+        if self.leader_epochs.truncate_end(end_offset):
+            self._write_leader_epochs()
+        self.producer_state = restore_producers(
+            self.directory, self._segments.all, end_offset, disk=self._disk
+        )
+
+    def _remove_files(self, segment: Segment) -> None:
+        for path in (*segment.paths, segment.prefix + SNAPSHOT_SUFFIX):
+            self._disk.unlink(path)
+        segment.release()
+
+    # Keeping house
+
+    def update_config(self, config: LogConfig) -> None:
+        """New settings, from the next append on."""
+        self.config = config
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> list[str]:
+        """Drop the segments the policy no longer keeps. Returns their files, renamed, to be
+        removed later: that takes long for a large file and is not for the event loop."""
+        if self._failure is not None:
+            raise self._failure
+        self.producer_state.expire(now_ms, self.config.producer_id_expiration_ms)
+        count = segments_to_delete(
+            self._segment_facts(),
+            RetentionPolicy(
+                retention_ms=self.config.retention_ms if self.config.is_deleted else UNLIMITED,
+                retention_bytes=(
+                    self.config.retention_bytes if self.config.is_deleted else UNLIMITED
+                ),
+                log_start_offset=self.log_start_offset,
+            ),
+            high_watermark,
+            now_ms,
+        )
+        if count == len(self._segments):
+            self.roll()
+        return self._delete_first(count) if count else []
+
+    def _segment_facts(self) -> list[SegmentFacts]:
+        return [
+            SegmentFacts(
+                base_offset=segment.base_offset,
+                next_offset=self._segments.next_offset_of(place, self.log_end_offset),
+                size_bytes=segment.size,
+                max_timestamp=segment.max_timestamp,
+            )
+            for place, segment in enumerate(self._segments.all)
+        ]
+
+    def _delete_first(self, count: int) -> list[str]:
+        removed = self._segments.take_first(count)
+        trash: list[str] = []
+        for segment in removed:
+            for path in (*segment.paths, segment.prefix + SNAPSHOT_SUFFIX):
+                try:
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+                except StorageFailed as error:
+                    logger.warning("%s: cannot rename: %s", self.topic_partition, error)
+                else:
+                    trash.append(path + DELETED_SUFFIX)
+            segment.release()
+        self.log_start_offset = max(self.log_start_offset, self._segments.base_offset)
+        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        self.flushed_offset = max(self.flushed_offset, self.log_start_offset)
+        self._unsynced_segments = [each for each in self._unsynced_segments if each not in removed]
+        if self.leader_epochs.truncate_start(self.log_start_offset):
+            self._write_leader_epochs()
+        logger.info(
+            "%s: retention deleted %d segments, the log begins at %d",
+            self.topic_partition,
+            count,
+            self.log_start_offset,
+        )
+        return trash
+
+    def close(self, *, clean: bool = True) -> None:
+        """Flush and write down what the next start needs, unless it is to look like a crash."""
+        if self._is_closed:
+            return
+        if clean and self._failure is None:
+            self._segments.active.write_indexes(final=True)
+            self.flush(checkpoint=True)
+        self._is_closed = True
+        for segment in self._segments.all:
+            segment.release()
+
+    def delete(self) -> None:
+        """Remove the folder and everything in it."""
+        self.close(clean=False)
+        self._disk.remove_tree(self.directory)

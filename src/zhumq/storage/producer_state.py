@@ -1,0 +1,188 @@
+"""What each idempotent producer wrote last: duplicates, gaps and zombies are recognised by it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zhumq.model.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+)
+from zhumq.records.batch import SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
+from zhumq.records.control import EndMarker
+
+REMEMBERED_BATCHES = 5  # as many as a client may have in flight (max.in.flight.requests)
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class WrittenBatch(NamedTuple):
+    """A batch that is in the log."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True, kw_only=True)
+class ProducerEntry:
+    """One producer on this partition."""
+
+    epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    transaction_first_offset: int = NO_OFFSET
+    # Oldest first, at most REMEMBERED_BATCHES, all of the current epoch.
+    batches: list[WrittenBatch] = field(default_factory=list)
+
+    @property
+    def next_sequence(self) -> int:
+        """What a batch of the current epoch has to begin with."""
+        return (self.batches[-1][0] + 1) & SEQUENCE_MAX if self.batches else 0
+
+    def copy(self) -> "ProducerEntry":
+        return ProducerEntry(
+            epoch=self.epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            last_timestamp=self.last_timestamp,
+            transaction_first_offset=self.transaction_first_offset,
+            batches=list(self.batches),
+        )
+
+
+class ProducerState:
+    """All producers of one log. Hard state: exactly the replay of the log's batches."""
+
+    __slots__ = ("_transactions", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self._transactions: dict[int, int] = {}  # producer id -> first offset of the open one
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerState) and self.producers == other.producers
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins: the last stable offset cannot pass it."""
+        return min(self._transactions.values()) if self._transactions else None
+
+    def check(self, header: BatchHeader) -> WrittenBatch | None:
+        """The batch in the log that this one repeats; None if it follows its producer's last one.
+
+        Raises if it does neither.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return None
+        sequence = header.base_sequence
+        if entry.epoch == header.producer_epoch:
+            # What nearly always happens comes first.
+            expected = entry.next_sequence
+            if sequence == expected and entry.transaction_first_offset == NO_OFFSET:
+                return None
+            last_sequence = header.last_sequence
+            for batch in reversed(entry.batches):
+                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
+                    return batch
+        check_follows(entry, header)
+        return None
+
+    def check_all(self, headers: Iterable[BatchHeader]) -> None:
+        """Raise unless each batch follows, the ones before it in the same append included."""
+        staged: dict[int, ProducerEntry] = {}
+        for header in headers:
+            producer_id = header.producer_id
+            if producer_id < 0:
+                continue
+            entry = staged.get(producer_id) or self.producers.get(producer_id)
+            check_follows(entry, header)
+            staged[producer_id] = entry = entry.copy() if entry else ProducerEntry()
+            _write(entry, header, 0, 0)
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """The data batch is in the log, at this offset."""
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry()
+        _write(entry, header, base_offset, base_offset + header.last_offset_delta)
+        if header.attributes & TRANSACTIONAL_FLAG and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = base_offset
+            self._transactions[producer_id] = base_offset
+
+    def end_transaction(self, header: BatchHeader, marker: EndMarker) -> None:
+        """The marker that ends the producer's transaction is in the log."""
+        entry = self.producers.setdefault(header.producer_id, ProducerEntry())
+        if entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        entry.transaction_first_offset = NO_OFFSET
+        self._transactions.pop(header.producer_id, None)
+
+    def restore(self, producer_id: int, entry: ProducerEntry) -> None:
+        """Take over an entry of a snapshot."""
+        self.producers[producer_id] = entry
+        if entry.transaction_first_offset != NO_OFFSET:
+            self._transactions[producer_id] = entry.transaction_first_offset
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were silent so long; returns how many."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+
+def check_follows(entry: ProducerEntry | None, header: BatchHeader) -> None:
+    """Raise unless the batch follows what this entry says was written last."""
+    if entry is None or entry.epoch == NO_EPOCH:
+        return  # Nothing is known, possibly because retention deleted it: any start is accepted.
+    if header.producer_epoch < entry.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+            f"a newer instance has {entry.epoch}"
+        )
+    expected = entry.next_sequence if header.producer_epoch == entry.epoch else 0
+    if header.base_sequence != expected:
+        raise OutOfOrderSequenceNumber(
+            f"producer {header.producer_id} sent sequence {header.base_sequence}, "
+            f"expected is {expected}"
+        )
+    if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
+        raise InvalidTxnState(
+            f"producer {header.producer_id} has an open transaction and wrote outside of it"
+        )
+
+
+def _write(entry: ProducerEntry, header: BatchHeader, base_offset: int, last_offset: int) -> None:
+    batches = entry.batches
+    if entry.epoch != header.producer_epoch:
+        entry.epoch = header.producer_epoch
+        batches.clear()
+    elif len(batches) >= REMEMBERED_BATCHES:
+        del batches[0]
+    sequence = header.base_sequence
+    if sequence >= 0:
+        sequence = (sequence + header.last_offset_delta) & SEQUENCE_MAX
+    timestamp = entry.last_timestamp = header.max_timestamp
+    batches.append(WrittenBatch(sequence, last_offset, last_offset - base_offset, timestamp))

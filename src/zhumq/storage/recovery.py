@@ -1,0 +1,392 @@
+"""Opening a log: what is in the folder, what a crash left of it, and what is cut or kept."""
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zhumq.host.disk import TEMPORARY_SUFFIX, DirectoryEntry, Disk
+from zhumq.model.errors import BrokerError, CorruptMessage, InconsistentTopicId
+from zhumq.records.batch import RecordBatch
+from zhumq.records.control import decode_end_marker
+from zhumq.storage.checkpoints import (
+    CORRUPT_RANGES_FILE,
+    LEADER_EPOCH_FILE,
+    PARTITION_FILE,
+    CheckpointCorrupt,
+    decode_lines,
+    encode_lines,
+    read_leader_epochs,
+    read_topic_id,
+    write_topic_id,
+)
+from zhumq.storage.compaction_swap import complete_swaps
+from zhumq.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from zhumq.storage.leader_epochs import LeaderEpochs
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.log_files import (
+    CLEANED_SUFFIX,
+    CUT_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_prefix,
+    offset_in,
+)
+from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot
+from zhumq.storage.producer_state import ProducerState
+from zhumq.storage.recovery_scan import ScanResult, scan_segment
+from zhumq.storage.segment import IndexCache, Segment
+
+logger = logging.getLogger(__name__)
+
+CUT_BYTES_MAX = 64 * 1024 * 1024  # of a torn tail, kept beside the log
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """A log as it was found and, after a crash, repaired."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producer_state: ProducerState
+    topic_id: uuid.UUID | None
+
+
+def load_log(
+    directory: str,
+    config: LogConfig,
+    *,
+    disk: Disk,
+    cache: IndexCache,
+    recovery_point: int,
+    clean_shutdown: bool,
+    log_start_offset: int,
+    topic_id: uuid.UUID | None,
+) -> LoadedLog:
+    """Open what is in the folder; a new log if there is nothing."""
+    entries = disk.list_directory(directory)
+    if not entries:
+        disk.make_directory(directory)
+    topic_id = _settle_topic_id(directory, topic_id, disk, is_new=not entries)
+    segments = _find_segments(directory, entries, config, disk, cache, log_start_offset)
+    epochs = _load_leader_epochs(directory, segments, disk)
+    end_offset = _clean_end(segments[-1]) if clean_shutdown else None
+    if end_offset is None:
+        end_offset = _recover(directory, segments, epochs, config, recovery_point, disk)
+    for segment in segments[:-1]:
+        segment.is_sealed = True
+    start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
+    epochs.truncate_end(end_offset)
+    epochs.truncate_start(start_offset)
+    return LoadedLog(
+        segments=segments,
+        log_start_offset=start_offset,
+        log_end_offset=end_offset,
+        recovery_point=end_offset if clean_shutdown else min(recovery_point, end_offset),
+        leader_epochs=epochs,
+        producer_state=restore_producers(directory, segments, end_offset, disk=disk),
+        topic_id=topic_id,
+    )
+
+
+def restore_producers(
+    directory: str, segments: Sequence[Segment], end_offset: int, *, disk: Disk
+) -> ProducerState:
+    """The producer state at the end of the log: the newest usable snapshot, and what follows it."""
+    if not any(segment.size for segment in segments):
+        return ProducerState()
+    snapshots: list[int] = []
+    for entry in disk.list_directory(directory):
+        offset = offset_in(entry.name, SNAPSHOT_SUFFIX)
+        if offset is not None and offset > end_offset:
+            disk.unlink(f"{directory}/{entry.name}")  # of a tail that was cut off
+        elif offset is not None:
+            snapshots.append(offset)
+    for offset in sorted(snapshots, reverse=True):
+        path = file_prefix(directory, offset) + SNAPSHOT_SUFFIX
+        try:
+            state = decode_snapshot(disk.read_file(path) or b"")
+        except SnapshotCorrupt as error:
+            logger.warning("%s is not usable (%s), the log is read instead", path, error)
+            continue
+        _replay_producers(state, segments, offset)
+        return state
+    state = ProducerState()
+    _replay_producers(state, segments, segments[0].base_offset)
+    return state
+
+
+def _replay_producers(state: ProducerState, segments: Sequence[Segment], offset: int) -> None:
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if (following is not None and following.base_offset <= offset) or not segment.size:
+            continue
+        start = segment.offset_index.position_before(offset)
+        for position, header in segment.scan(start):
+            if header.base_offset < offset or header.producer_id < 0:
+                continue
+            if not header.is_control:
+                state.update(header, header.base_offset)
+                continue
+            data = memoryview(segment.file.read_at(position, header.size))
+            for record in RecordBatch(header, data).records():
+                marker = decode_end_marker(record)
+                if marker is not None:
+                    state.end_transaction(header, marker)
+
+
+def _settle_topic_id(
+    directory: str, topic_id: uuid.UUID | None, disk: Disk, *, is_new: bool
+) -> uuid.UUID | None:
+    """The identity in the folder. It is written if there is none, and never written over."""
+    path = f"{directory}/{PARTITION_FILE}"
+    stored = None if is_new else read_topic_id(disk, path)
+    if stored is None:
+        if topic_id is not None:
+            write_topic_id(disk, path, topic_id)
+        return topic_id
+    if topic_id is not None and topic_id != stored:
+        raise InconsistentTopicId(f"{directory} belongs to topic id {stored}, not {topic_id}")
+    return stored
+
+
+def _find_segments(
+    directory: str,
+    entries: Sequence[DirectoryEntry],
+    config: LogConfig,
+    disk: Disk,
+    cache: IndexCache,
+    log_start_offset: int,
+) -> list[Segment]:
+    leftovers = (CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)
+    for entry in entries:
+        if entry.name.endswith(leftovers):
+            disk.unlink(f"{directory}/{entry.name}")
+    if complete_swaps(directory, entries, disk):
+        entries = disk.list_directory(directory)
+    sizes = {entry.name: entry.size for entry in entries}
+    bases = sorted(base for name in sizes if (base := offset_in(name, LOG_SUFFIX)) is not None)
+    interval = config.index_interval_bytes
+    if not bases:
+        return [
+            Segment.create(
+                directory,
+                log_start_offset,
+                disk=disk,
+                cache=cache,
+                index_interval_bytes=interval,
+            )
+        ]
+    damage = _read_corrupt_ranges(directory, disk) if CORRUPT_RANGES_FILE in sizes else []
+    segments: list[Segment] = []
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        name = f"{base:020d}"
+        segment = Segment(
+            directory,
+            base,
+            disk=disk,
+            cache=cache,
+            size=sizes[name + LOG_SUFFIX],
+            index_interval_bytes=interval,
+        )
+        segment.corrupt_ranges = [bad for bad in damage if bad.segment_base_offset == base]
+        if following is not None and not segment.size and not config.is_compacted:
+            logger.error("%s is empty, offsets %d to %d are lost", name, base, following - 1)
+            segment.corrupt_ranges = [CorruptRange(base, 0, 0, base, following)]
+        if (
+            sizes.get(name + INDEX_SUFFIX, -1) % OFFSET_ENTRY_BYTES
+            or sizes.get(name + TIME_INDEX_SUFFIX, -1) % TIME_ENTRY_BYTES
+        ):
+            logger.warning("%s/%s: an index is missing or cut off, rebuilding", directory, name)
+            segment.rebuild_indexes()
+        segments.append(segment)
+    return segments
+
+
+def _load_leader_epochs(directory: str, segments: Sequence[Segment], disk: Disk) -> LeaderEpochs:
+    epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCH_FILE}")
+    if epochs is not None:
+        return epochs
+    epochs = LeaderEpochs()
+    for segment in segments:
+        try:
+            for _, header in segment.scan():
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except CorruptMessage as error:
+            logger.warning("the leader epochs are read only in part: %s", error)
+    return epochs
+
+
+def _clean_end(segment: Segment) -> int | None:
+    """The end of a log that was closed cleanly; None if its last segment says otherwise."""
+    end_offset = segment.base_offset
+    if not segment.size:
+        return end_offset
+    try:
+        for _, header in segment.scan(segment.offset_index.boundary_before(segment.size)):
+            end_offset = header.next_offset
+    except CorruptMessage as error:
+        logger.warning("closed cleanly and yet damaged: %s", error)
+        return None
+    return max([end_offset, *(bad.next_offset for bad in segment.corrupt_ranges)])
+
+
+def _recover(
+    directory: str,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    config: LogConfig,
+    recovery_point: int,
+    disk: Disk,
+) -> int:
+    """Check everything past the recovery point and repair what can be; returns the log's end."""
+    first = max(
+        (place for place, each in enumerate(segments) if each.base_offset <= recovery_point),
+        default=0,
+    )
+    epochs.truncate_end(max(recovery_point, segments[first].base_offset + 1))
+    results: list[ScanResult] = []
+    for segment in segments[first:]:
+        start, expected_offset = _scan_start(segment, recovery_point)
+        segment.restart_indexes(start, expected_offset)
+        results.append(
+            scan_segment(
+                segment,
+                start,
+                expected_offset,
+                has_gaps=config.is_compacted,
+                leader_epochs=epochs,
+            )
+        )
+    _drop_empty_end(segments, results, recovery_point, disk)
+    _mark_damage(results, config)
+    last = results[-1]
+    end_offset = last.next_offset
+    if last.has_bad_end and last.next_offset >= recovery_point:
+        _cut(last.segment, last.valid_end, last.next_offset, disk)
+    elif last.has_bad_end:
+        end_offset = recovery_point  # Flushed once, so it is damage and not a torn tail.
+        _add_damage(last.segment, last.valid_end, last.next_offset, recovery_point)
+    for result in results:
+        result.segment.file.sync()
+        result.segment.replace_index_files()
+    _write_corrupt_ranges(directory, segments, disk)
+    return end_offset
+
+
+def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
+    """The position and the offset of the first batch past the recovery point."""
+    if recovery_point <= segment.base_offset or not segment.size:
+        return 0, segment.base_offset
+    known = segment.offset_index.position_before(recovery_point)
+    start, expected_offset = 0, segment.base_offset
+    try:
+        for position, header in segment.scan(known):
+            start, expected_offset = position, header.base_offset
+            if header.base_offset >= recovery_point:
+                break
+            start, expected_offset = position + header.size, header.next_offset
+    except CorruptMessage as error:
+        logger.warning("damaged below the recovery point %d: %s", recovery_point, error)
+    return start, expected_offset
+
+
+def _drop_empty_end(
+    segments: list[Segment], results: list[ScanResult], recovery_point: int, disk: Disk
+) -> None:
+    """Remove segments at the end in which there is no valid batch, except the one that goes on."""
+    while len(results) > 1:
+        last, previous = results[-1], results[-2]
+        goes_on = previous.next_offset == last.segment.base_offset and not previous.has_bad_end
+        if last.has_batches or goes_on or last.segment.base_offset < recovery_point:
+            return
+        _cut(last.segment, 0, last.segment.base_offset, disk)
+        for path in last.segment.paths:
+            disk.unlink(path)
+        last.segment.release()
+        segments.pop()
+        results.pop()
+
+
+def _mark_damage(results: Sequence[ScanResult], config: LogConfig) -> None:
+    """What is bad and has valid batches behind it stays, but nobody may read it."""
+    for place, result in enumerate(results):
+        segment = result.segment
+        for bad in result.corrupt_ranges:
+            _add_damage(segment, bad.start_position, bad.first_offset, bad.next_offset, bad)
+        if place + 1 == len(results):
+            continue
+        following = results[place + 1].segment.base_offset
+        gap = result.next_offset < following and not config.is_compacted
+        if result.has_bad_end or gap:
+            _add_damage(segment, result.valid_end, result.next_offset, following)
+
+
+def _add_damage(
+    segment: Segment,
+    start: int,
+    first_offset: int,
+    next_offset: int,
+    bad: CorruptRange | None = None,
+) -> None:
+    if bad is None:
+        bad = CorruptRange(segment.base_offset, start, segment.size, first_offset, next_offset)
+    if bad in segment.corrupt_ranges:
+        return
+    segment.corrupt_ranges.append(bad)
+    logger.error(
+        "%s.log is damaged at bytes %d to %d: offsets %d to %d cannot be read, nothing was cut",
+        segment.prefix,
+        bad.start_position,
+        bad.end_position - 1,
+        first_offset,
+        next_offset - 1,
+    )
+
+
+def _cut(segment: Segment, position: int, next_offset: int, disk: Disk) -> None:
+    """Cut a torn tail off, and keep its bytes beside the log."""
+    length = segment.size - position
+    if not length:
+        return
+    kept_path = segment.prefix + CUT_SUFFIX
+    try:
+        kept = disk.open_file(kept_path, create=True)
+        kept.append((segment.file.read_at(position, min(length, CUT_BYTES_MAX)),))
+        kept.close()
+    except BrokerError as error:
+        logger.warning("the bytes of the torn tail could not be kept: %s", error)
+    segment.truncate(position, next_offset)
+    logger.warning(
+        "%s.log had a torn tail: cut %d bytes at %d, the log goes on at offset %d; they are in %s",
+        segment.prefix,
+        length,
+        position,
+        next_offset,
+        kept_path,
+    )
+
+
+def _read_corrupt_ranges(directory: str, disk: Disk) -> list[CorruptRange]:
+    data = disk.read_file(f"{directory}/{CORRUPT_RANGES_FILE}")
+    try:
+        return [CorruptRange(*map(int, fields)) for fields in decode_lines(data or b"", 5)]
+    except (CheckpointCorrupt, ValueError) as error:
+        logger.warning("%s/%s is not usable: %s", directory, CORRUPT_RANGES_FILE, error)
+        return []
+
+
+def _write_corrupt_ranges(directory: str, segments: Sequence[Segment], disk: Disk) -> None:
+    path = f"{directory}/{CORRUPT_RANGES_FILE}"
+    damage = [bad for segment in segments for bad in segment.corrupt_ranges]
+    if damage:
+        lines = (" ".join(map(str, bad)) for bad in damage)
+        disk.write_file(path, encode_lines(lines), sync=True)
+    else:
+        disk.unlink(path)

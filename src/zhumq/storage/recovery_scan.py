@@ -1,0 +1,166 @@
+"""Going through a segment after a crash: which bytes are batches, and where they begin again."""
+
+from dataclasses import dataclass, field
+
+from zhumq.host.disk import DiskFile
+from zhumq.records.batch import (
+    BATCH_LENGTH_MIN,
+    CHECKED_OFFSET,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_OFFSET,
+    PREFIX_BYTES,
+    BatchHeader,
+)
+from zhumq.records.codecs import crc32c
+from zhumq.storage.leader_epochs import LeaderEpochs
+from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
+
+WINDOW_BYTES = 4 * 1024 * 1024
+MAGIC_BYTE = bytes([MAGIC])
+
+
+@dataclass(slots=True, kw_only=True)
+class ScanResult:
+    """What a scan found in one segment."""
+
+    segment: Segment
+    valid_end: int  # the end of the last valid batch, or where the scan began
+    next_offset: int  # the offset after that batch
+    has_batches: bool = False
+    corrupt_ranges: list[CorruptRange] = field(default_factory=list)
+
+    @property
+    def has_bad_end(self) -> bool:
+        return self.valid_end < self.segment.size
+
+
+class Window:
+    """A part of a file in memory, moved along as positions are asked for."""
+
+    __slots__ = ("_data", "_end", "_file", "_start")
+
+    def __init__(self, file: DiskFile, end: int) -> None:
+        self._file = file
+        self._end = end
+        self._start = 0
+        self._data = b""
+
+    def view(self, position: int, length: int) -> memoryview:
+        """These bytes; fewer at the end of the file."""
+        length = min(length, self._end - position)
+        place = position - self._start
+        if place < 0 or place + length > len(self._data):
+            wanted = min(max(length, WINDOW_BYTES), self._end - position)
+            self._data = self._file.read_at(position, wanted)
+            self._start = position
+            place = 0
+        return memoryview(self._data)[place : place + length]
+
+
+def scan_segment(
+    segment: Segment,
+    start: int,
+    expected_offset: int,
+    *,
+    has_gaps: bool,
+    leader_epochs: LeaderEpochs,
+) -> ScanResult:
+    """Check every batch from this position on, index it, and take note of its leader epoch.
+
+    has_gaps says that compaction may have left offsets out.
+    """
+    window = Window(segment.file, segment.size)
+    result = ScanResult(segment=segment, valid_end=start, next_offset=expected_offset)
+    position = start
+    while position < segment.size:
+        header = _valid_batch(window, position, segment, result.next_offset, has_gaps=has_gaps)
+        if header is None:
+            found = _next_valid_batch(window, position, segment, result.next_offset)
+            if found is None:
+                break
+            resumed, header = found
+            result.corrupt_ranges.append(
+                CorruptRange(
+                    segment.base_offset, position, resumed, result.next_offset, header.base_offset
+                )
+            )
+            position = resumed
+        segment.note_batch(header.last_offset, position, header.size, header.max_timestamp)
+        leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        position += header.size
+        result.valid_end = position
+        result.next_offset = header.next_offset
+        result.has_batches = True
+    return result
+
+
+def _valid_batch(
+    window: Window, position: int, segment: Segment, expected_offset: int, *, has_gaps: bool
+) -> BatchHeader | None:
+    """The batch at this position, if it is whole, unharmed, and the one that has to come."""
+    header = _plausible_header(window, position, segment, expected_offset)
+    if header is None or not _crc_matches(window, position, header):
+        return None
+    if header.base_offset == expected_offset or has_gaps:
+        return header
+    # The checksum does not cover the offset, and nothing may be left out here. Unless the next
+    # batch agrees with it, the offset itself was damaged.
+    following = _plausible_header(window, position + header.size, segment, header.next_offset)
+    if following is not None and following.base_offset == header.next_offset:
+        return header
+    return None
+
+
+def _plausible_header(
+    window: Window, position: int, segment: Segment, expected_offset: int
+) -> BatchHeader | None:
+    data = window.view(position, HEADER_BYTES) if position < segment.size else b""
+    if len(data) < HEADER_BYTES:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(data))
+    if (
+        header.magic == MAGIC
+        and BATCH_LENGTH_MIN <= header.batch_length <= segment.size - position - PREFIX_BYTES
+        and expected_offset <= header.base_offset <= segment.base_offset + RELATIVE_OFFSET_MAX
+        and 0 <= header.records_count <= header.last_offset_delta + 1
+    ):
+        return header
+    return None
+
+
+def _crc_matches(window: Window, position: int, header: BatchHeader) -> bool:
+    return crc32c(window.view(position, header.size)[CHECKED_OFFSET:]) == header.crc
+
+
+def _next_valid_batch(
+    window: Window, bad_position: int, segment: Segment, expected_offset: int
+) -> tuple[int, BatchHeader] | None:
+    """The first valid batch behind a bad spot.
+
+    Looked for at every byte, for the length in the bad batch's header may be what was damaged:
+    taking a damaged middle for a torn tail would cut off acknowledged records. (The price: a record
+    that itself contains a valid batch with a fitting offset may be taken for one after a crash.)
+    """
+    data = window.view(bad_position, HEADER_BYTES)
+    if len(data) == HEADER_BYTES:
+        # Most often the header is fine and the next batch begins where it says.
+        length = HEADER.unpack_from(data)[1]
+        behind = bad_position + PREFIX_BYTES + max(length, 0)
+        header = _plausible_header(window, behind, segment, expected_offset + 1)
+        if header is not None and _crc_matches(window, behind, header):
+            return behind, header
+    position = bad_position + 1
+    while position + HEADER_BYTES <= segment.size:
+        block = bytes(window.view(position, WINDOW_BYTES))
+        place = block.find(MAGIC_BYTE, MAGIC_OFFSET)
+        while place >= 0:
+            candidate = position + place - MAGIC_OFFSET
+            header = _plausible_header(window, candidate, segment, expected_offset + 1)
+            if header is not None and _crc_matches(window, candidate, header):
+                return candidate, header
+            place = block.find(MAGIC_BYTE, place + 1)
+        position += len(block) - MAGIC_OFFSET
+    return None

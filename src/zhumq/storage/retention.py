@@ -1,0 +1,49 @@
+"""Which segments retention may delete. Pure: facts in, a decision out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFacts:
+    """What retention needs to know about a segment."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp: int  # -1 if no record has one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """How much is kept; -1 is without limit."""
+
+    retention_ms: int
+    retention_bytes: int
+    log_start_offset: int
+
+
+def segments_to_delete(
+    segments: Sequence[SegmentFacts],
+    policy: RetentionPolicy,
+    high_watermark: int,
+    now_ms: int,
+) -> int:
+    """How many of the oldest segments may go.
+
+    Always a prefix of the log: a segment that stays keeps everything after it.
+    """
+    excess_bytes = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
+    count = 0
+    for segment in segments:
+        # Followers may still need what is above the high watermark, and consumers have not seen it.
+        if segment.next_offset > high_watermark or not segment.size_bytes:
+            break
+        below_start = segment.next_offset <= policy.log_start_offset
+        too_old = 0 <= policy.retention_ms < now_ms - segment.max_timestamp
+        too_much = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
+        if not (below_start or too_much or (too_old and segment.max_timestamp >= 0)):
+            break
+        excess_bytes -= segment.size_bytes
+        count += 1
+    return count

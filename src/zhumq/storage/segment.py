@@ -1,0 +1,436 @@
+"""One segment: a log file, its indexes, and how to find a batch in it."""
+
+import logging
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from zhumq.host.disk import Buffer, Disk, DiskFile
+from zhumq.model.errors import CorruptMessage
+from zhumq.records.batch import (
+    BATCH_LENGTH_MIN,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    NO_TIMESTAMP,
+    PREFIX_BYTES,
+    BatchHeader,
+)
+from zhumq.storage.indexes import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    IndexCorrupt,
+    OffsetIndex,
+    TimeIndex,
+)
+from zhumq.storage.log_files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_prefix,
+)
+from zhumq.storage.log_slice import CorruptRange
+
+logger = logging.getLogger(__name__)
+
+LOOKUP_CHUNK_BYTES = 16 * 1024  # read at once when looking for one batch
+SCAN_CHUNK_BYTES = 1024 * 1024  # read at once when going through a whole segment
+RELATIVE_OFFSET_MAX = 2**31 - 1
+LOADED_INDEXES_MAX = 64  # sealed segments whose indexes are kept in memory, in all logs together
+
+
+class IndexCache:
+    """Which sealed segments have their indexes in memory: those looked at last."""
+
+    __slots__ = ("_loaded",)
+
+    def __init__(self) -> None:
+        self._loaded: OrderedDict[Segment, None] = OrderedDict()
+
+    def touch(self, segment: "Segment") -> None:
+        """The segment's indexes are being used; the longest unused ones may have to go."""
+        self._loaded[segment] = None
+        self._loaded.move_to_end(segment)
+        if len(self._loaded) > LOADED_INDEXES_MAX:
+            self._loaded.popitem(last=False)[0].unload_indexes()
+
+    def forget(self, segment: "Segment") -> None:
+        """The segment is no longer sealed, or no longer there."""
+        self._loaded.pop(segment, None)
+
+
+class Segment:
+    """The batches from base_offset on, up to the next segment."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_cache",
+        "_disk",
+        "_file",
+        "_index_interval_bytes",
+        "_max_timestamp",
+        "_offset_index",
+        "_offset_of_max_timestamp",
+        "_time_index",
+        "_written_offset_entries",
+        "_written_time_entries",
+        "base_offset",
+        "corrupt_ranges",
+        "first_timestamp",
+        "is_sealed",
+        "prefix",
+        "size",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        *,
+        disk: Disk,
+        cache: IndexCache,
+        size: int,
+        index_interval_bytes: int,
+    ) -> None:
+        self.prefix = file_prefix(directory, base_offset)
+        self.base_offset = base_offset
+        self.size = size
+        self.is_sealed = False
+        self.corrupt_ranges: list[CorruptRange] = []
+        self.first_timestamp = NO_TIMESTAMP  # of the first batch, once known
+        self._disk = disk
+        self._cache = cache
+        self._file: DiskFile | None = None
+        self._index_interval_bytes = index_interval_bytes
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._written_offset_entries = 0
+        self._written_time_entries = 0
+        self._bytes_since_entry = 0
+        # Of the whole segment; None until the time index was asked.
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+
+    @classmethod
+    def create(
+        cls,
+        directory: str,
+        base_offset: int,
+        *,
+        disk: Disk,
+        cache: IndexCache,
+        index_interval_bytes: int,
+    ) -> "Segment":
+        """A new, empty segment with its files."""
+        segment = cls(
+            directory,
+            base_offset,
+            disk=disk,
+            cache=cache,
+            size=0,
+            index_interval_bytes=index_interval_bytes,
+        )
+        segment._file = disk.open_file(segment.prefix + LOG_SUFFIX, create=True)
+        if segment._file.size:
+            segment._file.truncate(0)  # left over from a roll that failed half-way
+        segment.start_indexes()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            index_file = disk.open_file(segment.prefix + suffix, create=True)
+            index_file.truncate(0)
+            index_file.close()
+        return segment
+
+    @property
+    def file(self) -> DiskFile:
+        """The log file, opened when first needed."""
+        if self._file is None:
+            self._file = self._disk.open_file(self.prefix + LOG_SUFFIX)
+        return self._file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            index = self._load_indexes()
+        if self.is_sealed:
+            self._cache.touch(self)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        _ = self.offset_index  # both are in memory or neither
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+            assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch with the largest timestamp."""
+        _ = self.max_timestamp
+        return self._offset_of_max_timestamp
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of this segment."""
+        return [self.prefix + suffix for suffix in SEGMENT_SUFFIXES]
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        """Write bytes at the end; returns where they begin. The batches in them are noted after."""
+        position = (self._file or self.file).append(parts)
+        self.size = self._file.size  # type: ignore[union-attr]
+        return position
+
+    def note_batch(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
+        """A batch was written at this position: keep the indexes up to date."""
+        if self._offset_index is None or self._max_timestamp is None:
+            self._load_max_timestamp()
+        if max_timestamp > self._max_timestamp:  # type: ignore[operator]
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self._bytes_since_entry > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self._note_max_timestamp()
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def scan(
+        self, position: int = 0, *, end: int | None = None, chunk_bytes: int = SCAN_CHUNK_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from this position on, which must be the start of one; corrupt ranges are
+        left out. Raises CorruptMessage where the bytes make no sense."""
+        file = self.file
+        end = self.size if end is None else end
+        skips = {bad.start_position: bad.end_position for bad in self.corrupt_ranges}
+        chunk = b""
+        chunk_start = 0
+        while position < end:
+            if position in skips:
+                position = skips[position]
+                continue
+            place = position - chunk_start
+            if place + HEADER_BYTES > len(chunk):
+                chunk = file.read_at(position, min(chunk_bytes, end - position))
+                chunk_start = position
+                place = 0
+                if len(chunk) < HEADER_BYTES:
+                    raise self._nonsense(position)
+            header = BatchHeader._make(HEADER.unpack_from(chunk, place))
+            next_position = position + header.batch_length + PREFIX_BYTES
+            if (
+                header.magic != MAGIC
+                or header.batch_length < BATCH_LENGTH_MIN
+                or next_position > end
+                or header.base_offset < self.base_offset
+                or header.last_offset_delta < 0
+            ):
+                raise self._nonsense(position)
+            yield position, header
+            position = next_position
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch that reaches to this offset; None if all end before it."""
+        start = self.offset_index.position_before(offset)
+        try:
+            return self._find_from(start, offset)
+        except CorruptMessage:
+            if not self._index_lies_at(start):
+                raise
+        self.rebuild_indexes()
+        return self._find_from(self.offset_index.position_before(offset), offset)
+
+    def boundary_before(self, start: int, limit: int) -> tuple[int, int] | None:
+        """The last end of a batch that begins at or after start and ends by limit: its position
+        and the offset there. None if the first batch is larger."""
+        known = max(self.offset_index.boundary_before(limit), start)
+        try:
+            return self._boundary_from(known, start, limit)
+        except CorruptMessage:
+            if not self._index_lies_at(known):
+                raise
+        self.rebuild_indexes()
+        known = max(self.offset_index.boundary_before(limit), start)
+        return self._boundary_from(known, start, limit)
+
+    def _find_from(self, start: int, offset: int) -> tuple[int, BatchHeader] | None:
+        for position, header in self.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
+            if header.base_offset + header.last_offset_delta >= offset:
+                if position == start > 0 and header.last_offset > offset:
+                    raise self._nonsense(start)  # The entry promised a batch that ends by offset.
+                return position, header
+        return None
+
+    def _boundary_from(self, known: int, start: int, limit: int) -> tuple[int, int] | None:
+        found: tuple[int, int] | None = None
+        for position, header in self.scan(known, chunk_bytes=LOOKUP_CHUNK_BYTES):
+            if position + header.size > limit:
+                # A known boundary is an end as well, of the batch before it.
+                return found or ((known, header.base_offset) if known > start else None)
+            found = position + header.size, header.next_offset
+        return found
+
+    def seal(self) -> None:
+        """No more batches come: complete the index files."""
+        self.write_indexes(final=True)
+        self.is_sealed = True
+        self._cache.touch(self)
+
+    def unseal(self) -> None:
+        """The segment is the last one again."""
+        self.is_sealed = False
+        self._cache.forget(self)
+
+    def write_indexes(self, *, final: bool) -> None:
+        """Bring the index files up to date, without a sync. The final entry of the time index is
+        the largest timestamp, so that nobody has to look further for it."""
+        if self._offset_index is None or self._time_index is None:
+            return  # Nothing was added since they were loaded.
+        if final:
+            self._note_max_timestamp()
+        offset_entries = len(self._offset_index)
+        time_entries = len(self._time_index)
+        if offset_entries > self._written_offset_entries:
+            self._append_to(
+                INDEX_SUFFIX,
+                self._written_offset_entries * OFFSET_ENTRY_BYTES,
+                self._offset_index.encode(self._written_offset_entries),
+            )
+            self._written_offset_entries = offset_entries
+        if time_entries > self._written_time_entries:
+            self._append_to(
+                TIME_INDEX_SUFFIX,
+                self._written_time_entries * TIME_ENTRY_BYTES,
+                self._time_index.encode(self._written_time_entries),
+            )
+            self._written_time_entries = time_entries
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut off everything from this position on, the batches from next_offset on."""
+        self.file.truncate(position)
+        self.size = position
+        self.restart_indexes(position, next_offset)
+        self.replace_index_files()
+
+    def restart_indexes(self, position: int, next_offset: int) -> None:
+        """Forget, in memory, what the indexes say about the batches from this position on."""
+        offset_index, time_index = self.offset_index, self.time_index
+        offset_index.truncate_to(position)
+        time_index.truncate_to(next_offset)
+        self.corrupt_ranges = [bad for bad in self.corrupt_ranges if bad.end_position <= position]
+        # The largest timestamp may be gone; the batches behind the last entry decide.
+        last = time_index.last
+        self._max_timestamp, self._offset_of_max_timestamp = last or (
+            NO_TIMESTAMP,
+            self.base_offset,
+        )
+        for place, header in self.scan(
+            offset_index.position_before(self._offset_of_max_timestamp), end=position
+        ):
+            if place == 0:
+                self.first_timestamp = header.max_timestamp
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._offset_of_max_timestamp = header.last_offset
+        if position == 0:
+            self.first_timestamp = NO_TIMESTAMP
+        self._bytes_since_entry = position - offset_index.boundary_before(position)
+
+    def start_indexes(self) -> None:
+        """Begin with empty indexes, for a new segment or to build them again."""
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._written_offset_entries = 0
+        self._written_time_entries = 0
+        self._bytes_since_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = self.base_offset
+
+    def rebuild_indexes(self) -> None:
+        """Build the indexes again from the log, in memory and on disk."""
+        self.start_indexes()
+        try:
+            for position, header in self.scan():
+                self.note_batch(header.last_offset, position, header.size, header.max_timestamp)
+        except CorruptMessage as error:
+            # What comes before it stays findable; recovery and readers meet the rest themselves.
+            logger.warning("the index is built up to a damaged place only: %s", error)
+        self._note_max_timestamp()
+        self.replace_index_files()
+
+    def replace_index_files(self) -> None:
+        """Write both index files as a whole."""
+        offset_index, time_index = self.offset_index, self.time_index
+        self._disk.write_file(self.prefix + INDEX_SUFFIX, offset_index.encode(), sync=False)
+        self._disk.write_file(self.prefix + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
+        self._written_offset_entries = len(offset_index)
+        self._written_time_entries = len(time_index)
+
+    def unload_indexes(self) -> None:
+        """Give the memory of a sealed segment's indexes back; its files hold them."""
+        self._offset_index = None
+        self._time_index = None
+
+    def release(self) -> None:
+        """The segment leaves its log. Its file stays open for as long as a reader refers to it."""
+        self._cache.forget(self)
+        self.unload_indexes()
+        self._file = None
+
+    def _load_indexes(self) -> OffsetIndex:
+        offset_data = self._disk.read_file(self.prefix + INDEX_SUFFIX)
+        time_data = self._disk.read_file(self.prefix + TIME_INDEX_SUFFIX)
+        if offset_data is None or time_data is None:
+            self.rebuild_indexes()
+        else:
+            try:
+                self._offset_index = OffsetIndex.decode(offset_data, self.base_offset, self.size)
+                self._time_index = TimeIndex.decode(time_data, self.base_offset)
+            except IndexCorrupt:
+                self.rebuild_indexes()
+            else:
+                self._written_offset_entries = len(self._offset_index)
+                self._written_time_entries = len(self._time_index)
+                self._bytes_since_entry = self.size - self._offset_index.boundary_before(self.size)
+        assert self._offset_index is not None
+        return self._offset_index
+
+    def _load_max_timestamp(self) -> None:
+        last = self.time_index.last
+        if self._max_timestamp is None:
+            self._max_timestamp, self._offset_of_max_timestamp = last or (
+                NO_TIMESTAMP,
+                self.base_offset,
+            )
+
+    def _note_max_timestamp(self) -> None:
+        self.time_index.append_if_larger(self.max_timestamp, self._offset_of_max_timestamp)
+
+    def _append_to(self, suffix: str, position: int, data: bytes) -> None:
+        file = self._disk.open_file(self.prefix + suffix, create=True)
+        try:
+            if file.size != position:
+                file.truncate(position)
+            file.append((data,))
+        finally:
+            file.close()
+
+    def _index_lies_at(self, position: int) -> bool:
+        """Whether the index names a batch at this position that is not there, or another one."""
+        index = self.offset_index
+        entry = bisect_left(index.positions, position)
+        if position == 0 or entry == len(index) or index.positions[entry] != position:
+            return False
+        last_offset = index.offsets[entry] + self.base_offset
+        return (position, last_offset) not in ((at, head.last_offset) for at, head in self.scan())
+
+    def _nonsense(self, position: int) -> CorruptMessage:
+        return CorruptMessage(f"{self.prefix}{LOG_SUFFIX} holds no record batch at byte {position}")

@@ -1,0 +1,56 @@
+"""Finding offsets by time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, Record, RecordBatch
+from zhumq.storage.segment import LOOKUP_CHUNK_BYTES, Segment
+
+
+class TimestampedOffset(NamedTuple):
+    """A record's timestamp, its offset, and the leader epoch it was written in."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def first_at_or_after(
+    segments: Sequence[Segment], timestamp: int, log_start_offset: int
+) -> TimestampedOffset | None:
+    """The first record, from log_start_offset on, that is not older than this timestamp."""
+    for segment in segments:
+        if segment.max_timestamp < timestamp:
+            continue
+        start_offset = max(segment.time_index.offset_before(timestamp), log_start_offset)
+        start = segment.offset_index.position_before(start_offset)
+        for position, header in segment.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
+            if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+                continue
+            for record in _records(segment, position, header):
+                if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                    return TimestampedOffset(
+                        record.timestamp, record.offset, header.partition_leader_epoch
+                    )
+    return None
+
+
+def largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampedOffset | None:
+    """The record with the largest timestamp, the first of them if there are several (KIP-734)."""
+    candidates = [segment for segment in segments if segment.max_timestamp != NO_TIMESTAMP]
+    if not candidates:
+        return None
+    segment = max(candidates, key=lambda each: (each.max_timestamp, -each.base_offset))
+    found = segment.find(segment.offset_of_max_timestamp)
+    if found is None:
+        return None
+    position, header = found
+    for record in _records(segment, position, header):
+        if record.timestamp >= header.max_timestamp and record.offset >= log_start_offset:
+            return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    data = segment.file.read_at(position, header.size)
+    return list(RecordBatch(header, memoryview(data)).records())

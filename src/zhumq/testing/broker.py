@@ -1,0 +1,66 @@
+"""A real broker inside the test process: own thread, own event loop, own folder."""
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from zhumq.broker.app import BrokerApp
+from zhumq.broker.config import BrokerConfig
+
+START_SECONDS_MAX: Final = 30.0
+STOP_SECONDS_MAX: Final = 30.0
+_ANY_PORT: Final = "127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """Where the broker is reached."""
+
+    bootstrap: str
+    http: str
+    data_dir: Path
+    app: BrokerApp
+
+
+@contextlib.contextmanager
+def broker(
+    *, data_dir: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[RunningBroker]:
+    """Run a broker on a free port until the end of the block.
+
+    Without a data folder it uses one of its own and removes it. Clients connect to
+    `bootstrap` as to any broker:
+
+        with broker() as running:
+            producer = confluent_kafka.Producer({"bootstrap.servers": running.bootstrap})
+    """
+    with contextlib.ExitStack() as stack:
+        if data_dir is None:
+            data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zhumq-")))
+        config = BrokerConfig.load(
+            listen=_ANY_PORT, http=_ANY_PORT, data_dir=data_dir, settings=settings
+        )
+        loop = uvloop.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="zhumq-broker", daemon=True)
+        thread.start()
+        stack.callback(_end_loop, loop, thread)
+        app = asyncio.run_coroutine_threadsafe(BrokerApp.start(config), loop).result(
+            START_SECONDS_MAX
+        )
+        try:
+            yield RunningBroker(str(app.kafka_address), str(app.http_address), data_dir, app)
+        finally:
+            asyncio.run_coroutine_threadsafe(app.stop(), loop).result(STOP_SECONDS_MAX)
+
+
+def _end_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(STOP_SECONDS_MAX)
+    loop.close()

@@ -1,0 +1,109 @@
+"""A broker as a process of its own, for tests that kill it."""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+READY_SECONDS_MAX: Final = 30.0
+STOP_SECONDS_MAX: Final = 30.0
+_READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=\S+ http=(?P<http>\S+) ")
+
+
+class BrokerProcess:
+    """`zhumq start` on a port of its own, which stays the same when it is started again."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.bootstrap = ""
+        self.http = ""
+        self.ready_line = ""
+        self._settings = dict(settings or {})
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[str] | None = None
+        self._log_path = data_dir.with_name(f"{data_dir.name}.log")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "start it first"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """Everything it wrote to stderr so far."""
+        return self._log_path.read_text() if self._log_path.exists() else ""
+
+    def start(self) -> None:
+        """Run it and wait until it serves. Raises RuntimeError with its log if it does not."""
+        listen = self.bootstrap or "127.0.0.1:0"
+        command = [sys.executable, "-m", "zhumq", "start", "--listen", listen]
+        command += ["--http", "127.0.0.1:0", "--data-dir", str(self.data_dir)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        with open(self._log_path, "a") as log:
+            self._process = subprocess.Popen(  # noqa: S603 (our own program)
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment
+            )
+        self.ready_line = self._read_line()
+        ready = _READY.match(self.ready_line)
+        if ready is None:
+            self.kill()
+            raise RuntimeError(f"no ready line but {self.ready_line!r}; its log:\n{self.log}")
+        self.bootstrap, self.http = ready["kafka"], ready["http"]
+
+    def kill(self) -> None:
+        """SIGKILL: no time to write anything down."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, with_signal: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        with process:
+            process.send_signal(with_signal)
+            try:
+                return process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+
+    def _read_line(self) -> str:
+        assert self._process is not None
+        output = self._process.stdout
+        assert output is not None
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        readable, _, _ = select.select([output], [], [], deadline - time.monotonic())
+        return output.readline() if readable else ""
+
+
+@contextlib.contextmanager
+def broker_process(
+    data_dir: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[BrokerProcess]:
+    """A running broker process; killed at the end of the block if it still runs."""
+    process = BrokerProcess(data_dir, settings=settings, environment=environment)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()

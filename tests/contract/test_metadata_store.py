@@ -1,0 +1,207 @@
+"""What every metadata store promises, whatever keeps its bytes."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.local_store import JOURNAL_ENTRIES_MAX, JOURNAL_NAME, LocalStore
+from zhumq.cluster.store import MetadataStore, VersionConflict
+from zhumq.host.disk import SystemDisk
+from zhumq.metadata.changes import ProducerIdsAllocated
+from zhumq.metadata.controller import TopicLimits, TopicWish
+from zhumq.metadata.image import Broker, ClusterImage, Topic
+from zhumq.model.errors import BrokerError, DataDirUnusable, TopicAlreadyExists
+from zhumq.model.ids import BrokerId
+
+BROKER = Broker(broker_id=BrokerId(1), host="127.0.0.1", port=9092)
+LIMITS = TopicLimits(
+    default_partitions=2,
+    default_replication_factor=1,
+    partitions_per_topic_max=100,
+    partitions_in_all_max=100_000,
+)
+Open = Callable[[], Awaitable[MetadataStore]]
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Open:
+    async def open_it() -> MetadataStore:
+        store = LocalStore.open(
+            tmp_path, disk=SystemDisk(), cluster_id="c", broker_id=BROKER.broker_id
+        )
+        await store.register(BROKER)
+        return store
+
+    return open_it
+
+
+def controller(store: MetadataStore) -> ControllerDriver:
+    return ControllerDriver(store, LIMITS, uuid.uuid4)
+
+
+def test_a_change_is_seen_by_watchers_before_the_proposal_returns(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        seen: list[ClusterImage] = []
+        store.watch(seen.append)
+        image = await store.propose([ProducerIdsAllocated(next_producer_id=7)], store.image.version)
+        assert seen == [image]
+        assert store.image is image
+        assert image.next_producer_id == 7
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_proposal_on_an_old_version_is_refused(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        version = store.image.version
+        await store.propose([ProducerIdsAllocated(next_producer_id=1)], version)
+        with pytest.raises(VersionConflict):
+            await store.propose([ProducerIdsAllocated(next_producer_id=2)], version)
+        assert store.image.next_producer_id == 1
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        driver = controller(store)
+        wishes = [TopicWish(name="a", settings={"retention.ms": "1"}), TopicWish(name="b")]
+        await driver.create_topics(wishes)
+        await driver.add_partitions([("a", 5, None)])
+        await driver.delete_topics(["b"])
+        before = store.image
+        await store.close()
+        again = await open_store()
+        assert again.image.topics == before.topics
+        assert again.image.topics_by_id == before.topics_by_id
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_concurrent_wishes_all_come_true_once(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        drivers = [controller(store) for _ in range(4)]
+        results = await asyncio.gather(
+            *(driver.create_topics([TopicWish(name="same")]) for driver in drivers),
+            *(
+                driver.create_topics([TopicWish(name=f"own-{index}")])
+                for index, driver in enumerate(drivers)
+            ),
+        )
+        same = [result[0] for result in results[:4]]
+        assert sum(isinstance(each, Topic) for each in same) == 1
+        assert sum(isinstance(each, TopicAlreadyExists) for each in same) == 3
+        assert set(store.image.topics) == {"same", *(f"own-{index}" for index in range(4))}
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_wish_leaves_journal_and_picture_equal(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        task = asyncio.ensure_future(controller(store).create_topics([TopicWish(name="t")]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.close()
+        again = await open_store()
+        assert set(again.image.topics) == set(store.image.topics)
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_validation_alone_changes_nothing(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        driver = controller(store)
+        results = await driver.create_topics(
+            [TopicWish(name="t"), TopicWish(name="t"), TopicWish(name="!")], validate_only=True
+        )
+        assert isinstance(results[0], Topic)
+        assert all(isinstance(each, BrokerError) for each in results[1:])
+        assert not store.image.topics
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_producer_ids_are_never_given_twice(open_store: Open) -> None:
+    async def scenario() -> None:
+        given: list[int] = []
+        for _ in range(2):
+            store = await open_store()
+            drivers = [controller(store), controller(store)]
+            for _ in range(1_500):
+                given.extend([await driver.next_producer_id() for driver in drivers])
+            await store.close()
+        assert len(set(given)) == len(given)
+
+    asyncio.run(scenario())
+
+
+def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
+    open_store: Open, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        for name in ("a", "b", "c"):
+            await controller(store).create_topics([TopicWish(name=name)])
+        await store.close()
+        journal = tmp_path / JOURNAL_NAME
+        whole = journal.read_bytes()
+        start_of_last = whole.rindex(b"\n", 0, -1) + 1
+        for cut in range(start_of_last, len(whole)):
+            journal.write_bytes(whole[:cut])
+            again = await open_store()
+            assert set(again.image.topics) == {"a", "b"}
+            await again.close()
+            assert journal.read_bytes() == whole[:start_of_last]
+        damaged = bytearray(whole)
+        damaged[20] ^= 1
+        journal.write_bytes(damaged)
+        with pytest.raises(DataDirUnusable, match="damaged at byte 0"):
+            await open_store()
+
+    asyncio.run(scenario())
+
+
+def test_the_journal_does_not_grow_for_ever(open_store: Open, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        for value in range(JOURNAL_ENTRIES_MAX * 2 + 10):
+            change = ProducerIdsAllocated(next_producer_id=value)
+            await store.propose([change], store.image.version)
+        await store.close()
+        assert (tmp_path / JOURNAL_NAME).read_bytes().count(b"\n") <= JOURNAL_ENTRIES_MAX
+        again = await open_store()
+        assert again.image.next_producer_id == JOURNAL_ENTRIES_MAX * 2 + 9
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_folder_of_another_broker_is_refused_with_its_number(
+    open_store: Open, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        await controller(store).create_topics([TopicWish(name="t")])
+        await store.close()
+        with pytest.raises(DataDirUnusable, match="--broker-id 1"):
+            LocalStore.open(tmp_path, disk=SystemDisk(), cluster_id="c", broker_id=BrokerId(2))
+
+    asyncio.run(scenario())

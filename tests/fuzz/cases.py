@@ -1,0 +1,237 @@
+"""The list of frames that have broken brokers before."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import cramjam
+
+from zhumq.protocol.api import APIS, ApiKey, RequestHeader, encode_request
+from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from zhumq.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from zhumq.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from zhumq.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from zhumq.protocol.schema import Message
+from zhumq.records.batch import CHECKED_OFFSET, CRC_OFFSET, HEADER_BYTES, Record
+from zhumq.records.builder import build_batch
+from zhumq.records.codecs import Compression, crc32c
+
+from .target import Outcome
+
+BOMB_BYTES = 512 * 1024 * 1024
+MANY_TOPICS = 100_000
+TOPIC = "fuzz-a"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Bytes to send on a connection of their own, and what may become of it."""
+
+    name: str
+    data: bytes
+    allowed: frozenset[Outcome] = frozenset({Outcome.CLOSED})
+    seconds: float = 1.0
+
+
+ANSWERED = frozenset({Outcome.ANSWERED})
+CLOSED_OR_ANSWERED = frozenset({Outcome.CLOSED, Outcome.ANSWERED})
+WAITING = frozenset({Outcome.WAITING})
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(key: ApiKey, version: int, body: Message) -> bytes:
+    return encode_request(RequestHeader(key, version, 1, "fuzz"), body)
+
+
+def frame_cases() -> Iterator[Case]:
+    """Lies in the size and in the header."""
+    for size in (0, -1, -(2**31), 2**31 - 1, 100 * 1024 * 1024 + 1):
+        yield Case(name=f"size {size}", data=struct.pack(">i", size) + b"\x00" * 16)
+    yield Case(name="half a size", data=b"\x00\x00", allowed=WAITING, seconds=0.05)
+    metadata = request(ApiKey.METADATA, 9, MetadataRequest(topics=None))
+    yield Case(name="half a frame", data=metadata[:-3], allowed=WAITING, seconds=0.05)
+    yield Case(name="HTTP", data=b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    yield Case(name="TLS", data=bytes.fromhex("1603010200010001fc0303") + b"\x11" * 600)
+    for length in range(1, len(metadata) - 4):
+        yield Case(name=f"a frame cut at {length}", data=framed(metadata[4 : 4 + length]))
+    yield Case(name="bytes after the end", data=framed(metadata[4:] + b"\x00"))
+    for key in (-1, 4, 7, 999, 32_767):
+        yield Case(name=f"key {key}", data=framed(struct.pack(">hhih", key, 0, 1, -1)))
+    for spec in APIS.values():
+        for version in (-1, -32_768, spec.max_version + 1, 32_767):
+            yield Case(
+                name=f"{spec.key.name} v{version}",
+                data=framed(struct.pack(">hhih", spec.key, version, 1, -1) + b"\x00" * 4),
+                # KIP-511: ApiVersions answers in version 0 whatever it was asked in.
+                allowed=ANSWERED if spec.key is ApiKey.API_VERSIONS else CLOSED_OR_ANSWERED,
+            )
+    head = struct.pack(">hhih", ApiKey.METADATA, 1, 1, 4) + b"fuzz"
+    for count in (2**31 - 1, 2**24, -2):
+        yield Case(name=f"{count} topics, none sent", data=framed(head + struct.pack(">i", count)))
+    yield Case(name="a string beyond the frame", data=framed(head + b"\x00\x00\x00\x01\x7f\xff"))
+    yield Case(name="not UTF-8", data=framed(head + b"\x00\x00\x00\x01\x00\x02\xff\xfe"))
+    yield Case(
+        name="a client id beyond the frame",
+        data=framed(struct.pack(">hhih", ApiKey.METADATA, 1, 1, 32_767)),
+    )
+    flexible = struct.pack(">hhih", ApiKey.METADATA, 9, 1, -1)
+    for bomb in (b"\xff" * 5, b"\xff" * 10, b"\xff" * 1_000, b"\xff\xff\xff\xff\x0f"):
+        name = f"a varint of {len(bomb)} bytes"
+        yield Case(name=f"{name} as count", data=framed(flexible + b"\x00" + bomb))
+        yield Case(name=f"{name} as tag count", data=framed(flexible + bomb))
+        yield Case(name=f"{name} as tag size", data=framed(flexible + b"\x01\x00" + bomb))
+
+
+def produced(records: bytes | None, version: int = 9) -> bytes:
+    partition = PartitionProduceData(index=0, records=records)
+    topics = [TopicProduceData(name=TOPIC, partition_data=[partition])]
+    return request(
+        ApiKey.PRODUCE, version, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics)
+    )
+
+
+def produce_cases() -> Iterator[Case]:
+    """Lies inside of record batches. All are answered with an error, or close the connection."""
+    batch = build_batch([Record(offset=0, timestamp=1, key=b"k", value=b"v" * 50, headers=())])
+    lies = {
+        "no records": None,
+        "no bytes": b"",
+        "half a header": batch[:30],
+        "half a batch": batch[:-1],
+        "a batch and a half": batch + batch[:40],
+        "wrong checksum": batch[:CRC_OFFSET] + b"\x00\x00\x00\x00" + batch[CHECKED_OFFSET:],
+        "magic 0": batch[:16] + b"\x00" + batch[17:],
+        "magic 1": batch[:16] + b"\x01" + batch[17:],
+        "magic 99": batch[:16] + b"\x63" + batch[17:],
+        "negative offset": struct.pack(">q", -5) + batch[8:],
+    }
+    for length in (0, -1, 48, 2**31 - 1, -(2**31)):
+        lies[f"batch length {length}"] = batch[:8] + struct.pack(">i", length) + batch[12:]
+    for count in (0, -1, 2, 1_000_000, 2**31 - 1):
+        lies[f"{count} records"] = resealed(batch[:57] + struct.pack(">i", count) + batch[61:])
+    for delta in (-1, 5, 2**31 - 1):
+        lies[f"last offset delta {delta}"] = resealed(
+            batch[:23] + struct.pack(">i", delta) + batch[27:]
+        )
+    for codec in (5, 6, 7):
+        lies[f"compression {codec}"] = resealed(batch[:21] + struct.pack(">h", codec) + batch[23:])
+    for codec in (1, 2, 3, 4):
+        lies[f"plain bytes said to be compressed with {codec}"] = resealed(
+            batch[:21] + struct.pack(">h", codec) + batch[23:]
+        )
+    lies["record length beyond the batch"] = resealed(
+        batch[:HEADER_BYTES] + b"\xfe\x7f" + batch[63:]
+    )
+    lies["a varint bomb in a record"] = resealed(batch[:HEADER_BYTES] + b"\xff" * 40)
+    for name, records in lies.items():
+        for version in (3, 9, 12):
+            yield Case(
+                name=f"produce v{version}: {name}",
+                data=produced(records, version),
+                allowed=CLOSED_OR_ANSWERED,
+            )
+
+
+def bomb_cases() -> Iterator[Case]:
+    """Half a gigabyte of zeros, packed small."""
+    zeros = bytes(BOMB_BYTES)
+    packed = {
+        Compression.GZIP: zlib.compress(zeros, 9, wbits=31),
+        Compression.ZSTD: bytes(cramjam.zstd.compress(zeros)),
+        Compression.LZ4: bytes(cramjam.lz4.compress(zeros)),
+    }
+    del zeros
+    # A raw snappy block says its size up front, in a varint.
+    packed[Compression.SNAPPY] = b"\xff\xff\xff\xff\x0f" + b"\x00" * 100
+    for compression, payload in packed.items():
+        if len(payload) > 1_000_000:
+            payload = payload[:1_000_000]
+        yield Case(
+            name=f"a {compression.name} bomb",
+            data=produced(_compressed_batch(compression, payload)),
+            allowed=CLOSED_OR_ANSWERED,
+            seconds=5.0,
+        )
+
+
+def many_cases() -> Iterator[Case]:
+    """Requests that ask for a lot in few bytes."""
+    names = [MetadataRequestTopic(name=f"fuzz-many-{number}") for number in range(MANY_TOPICS)]
+    for create in (False, True):
+        yield Case(
+            name=f"{MANY_TOPICS} topics in one Metadata, auto-create {create}",
+            data=request(
+                ApiKey.METADATA, 9, MetadataRequest(topics=names, allow_auto_topic_creation=create)
+            ),
+            allowed=ANSWERED,
+            seconds=30.0,
+        )
+    twice = [MetadataRequestTopic(name=TOPIC)] * 1_000
+    yield Case(
+        name="one topic a thousand times in one Metadata",
+        data=request(ApiKey.METADATA, 9, MetadataRequest(topics=twice)),
+        allowed=ANSWERED,
+    )
+    batch = build_batch([Record(offset=0, timestamp=1, key=b"k", value=b"v", headers=())])
+    partition = PartitionProduceData(index=0, records=batch)
+    topic = TopicProduceData(name=TOPIC, partition_data=[partition, partition])
+    yield Case(
+        name="one partition four times in one Produce",
+        data=request(
+            ApiKey.PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic, topic])
+        ),
+        allowed=CLOSED_OR_ANSWERED,
+    )
+    fetched = FetchTopic(
+        topic=TOPIC, partitions=[FetchPartition(partition=0, partition_max_bytes=2**31 - 1)] * 500
+    )
+    yield Case(
+        name="one partition a thousand times in one Fetch",
+        data=request(
+            ApiKey.FETCH, 11, FetchRequest(max_bytes=2**31 - 1, topics=[fetched, fetched])
+        ),
+        allowed=CLOSED_OR_ANSWERED,
+    )
+    created = CreatableTopic(name="fuzz-twice", num_partitions=1, replication_factor=1)
+    for count in (2, 1_000):
+        yield Case(
+            name=f"one topic {count} times in one CreateTopics",
+            data=request(
+                ApiKey.CREATE_TOPICS,
+                5,
+                CreateTopicsRequest(topics=[created] * count, timeout_ms=1_000),
+            ),
+            allowed=ANSWERED,
+        )
+    for partitions in (0, -2, 10_001, 2**31 - 1):
+        topic_wish = CreatableTopic(
+            name=f"fuzz-{partitions}", num_partitions=partitions, replication_factor=1
+        )
+        yield Case(
+            name=f"a topic of {partitions} partitions",
+            data=request(
+                ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic_wish], timeout_ms=1_000)
+            ),
+            allowed=ANSWERED,
+        )
+
+
+def resealed(batch: bytes) -> bytes:
+    """The batch with the length and checksum that fit its bytes, so that only the lie is wrong."""
+    sized = batch[:8] + struct.pack(">i", len(batch) - 12) + batch[12:]
+    checksum = struct.pack(">I", crc32c(sized[CHECKED_OFFSET:]))
+    return sized[:CRC_OFFSET] + checksum + sized[CHECKED_OFFSET:]
+
+
+def _compressed_batch(compression: Compression, payload: bytes) -> bytes:
+    plain = build_batch([Record(offset=0, timestamp=1, key=b"k", value=b"v", headers=())])
+    head = plain[:21] + struct.pack(">h", int(compression)) + plain[23:HEADER_BYTES]
+    return resealed(head + payload)

@@ -1,0 +1,74 @@
+"""`zhumq topic` against a running broker."""
+
+from cli_support import Cli
+
+
+def test_a_created_topic_is_listed_and_described(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic, "--partitions", "3", "--set", "retention.ms=60000")
+    rows = cli.must("topic", "list", "--json").document
+    assert {"topic": topic, "partitions": 3, "replicas": 1} in rows
+    described = cli.must("topic", "describe", topic, "--json").document
+    assert described["settings"] == {"retention.ms": "60000"}
+    assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
+    assert all(row["in_sync"] == row["replicas"] for row in described["partitions"])
+
+
+def test_tables_name_their_columns(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic, "--partitions", "2")
+    listed = cli.must("topic", "list").lines
+    assert listed[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS"]
+    assert [topic, "2", "1"] in [line.split() for line in listed]
+    described = cli.must("topic", "describe", topic).lines
+    assert described[0].split() == ["topic", topic]
+    assert described[-1].split()[0] == "1"
+
+
+def test_creating_a_topic_twice_fails_unless_that_is_fine(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic)
+    assert "it exists already" in cli.fails("topic", "create", topic)
+    cli.must("topic", "create", topic, "--if-not-exists")
+
+
+def test_an_unknown_setting_is_refused(cli: Cli, topic: str) -> None:
+    assert "no.such.setting" in cli.fails("topic", "create", topic, "--set", "no.such.setting=1")
+
+
+def test_asking_for_an_unknown_topic_does_not_create_it(cli: Cli, topic: str) -> None:
+    for arguments in (
+        ("describe", topic),
+        ("delete", topic),
+        ("alter", topic, "--partitions", "2"),
+    ):
+        assert f"there is no topic '{topic}'" in cli.fails("topic", *arguments)
+    assert f"there is no topic '{topic}'" in cli.fails("consume", topic)
+    assert topic not in [row["topic"] for row in cli.must("topic", "list", "--json").document]
+
+
+def test_altering_adds_partitions_and_changes_settings(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic, "--set", "retention.ms=1000")
+    cli.must("topic", "alter", topic, "--partitions", "4", "--set", "segment.bytes=2000000")
+    described = cli.must("topic", "describe", topic, "--json").document
+    assert len(described["partitions"]) == 4
+    assert described["settings"] == {"retention.ms": "1000", "segment.bytes": "2000000"}
+    cli.must("topic", "alter", topic, "--unset", "retention.ms")
+    described = cli.must("topic", "describe", topic, "--json").document
+    assert described["settings"] == {"segment.bytes": "2000000"}
+
+
+def test_partitions_cannot_become_fewer(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic, "--partitions", "3")
+    assert "add partitions" in cli.fails("topic", "alter", topic, "--partitions", "2")
+
+
+def test_a_deleted_topic_is_gone(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic)
+    cli.must("topic", "delete", topic)
+    assert f"there is no topic '{topic}'" in cli.fails("topic", "describe", topic)
+
+
+def test_the_topics_of_the_broker_are_shown_only_when_asked_for(cli: Cli, topic: str) -> None:
+    cli.must("produce", topic, lines=["x"])
+    cli.must("consume", topic, "--group", topic, "--until-end")
+    hidden = cli.must("topic", "list").out
+    assert b"__consumer_offsets" not in hidden
+    assert b"__consumer_offsets" in cli.must("topic", "list", "--internal").out

@@ -1,0 +1,157 @@
+"""What a linter cannot see: lengths, captions, and docs that say what the code says."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SOURCE = REPOSITORY / "src" / "zhumq"
+LINES_MAX = 500
+CAPTION_CHARACTERS_MAX = 120
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+TEXT_FOLDERS = ("src", "tests", "tools", "docs", "benchmarks", "conformance", ".ci")
+TEXT_SUFFIXES = {"", ".md", ".py", ".toml", ".txt", ".go", ".java", ".js", ".c", ".sh", ".xml"}
+
+
+def _text_files() -> list[Path]:
+    found = [path for path in REPOSITORY.iterdir() if path.is_file()]
+    for folder in TEXT_FOLDERS:
+        for parent, folders, files in os.walk(REPOSITORY / folder):
+            folders[:] = [name for name in folders if name not in ("__pycache__", "node_modules")]
+            found += [Path(parent) / name for name in files]
+    return sorted(path for path in found if path.suffix in TEXT_SUFFIXES and path.name != ".git")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def test_no_source_file_is_longer_than_the_limit() -> None:
+    lengths = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_every_module_says_in_one_line_what_it_is() -> None:
+    bad = []
+    for path in MODULES:
+        text = path.read_text()
+        if not text:
+            continue
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+        first = docstring.partition("\n")[0]
+        if not first.endswith(".") or len(first) > CAPTION_CHARACTERS_MAX:
+            bad.append(_name(path))
+    assert bad == []
+
+
+def test_packages_have_empty_init_files() -> None:
+    filled = [_name(path) for path in MODULES if path.name == "__init__.py" and path.read_text()]
+    assert filled == []
+
+
+def test_the_generated_parts_of_the_docs_are_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / "tools" / "docs.py", "--check"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_every_setting_is_documented() -> None:
+    from zhumq.broker.settings import BROKER_SETTINGS, COARSER_NAMES
+
+    text = (REPOSITORY / "docs" / "operations.md").read_text()
+    names = [*BROKER_SETTINGS.by_name, *COARSER_NAMES]
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_make_target_named_in_the_docs_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    named = set()
+    for path in [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]:
+        named |= set(re.findall(r"\bmake ([a-z]+)", _code(path.read_text())))
+    assert {"run", "test"} <= named
+    assert named <= targets
+
+
+def test_every_command_named_in_the_docs_exists() -> None:
+    from zhumq.cli.main import COMMANDS
+
+    named = set()
+    for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]:
+        named |= set(
+            re.findall(r"^(?:\S*/)?zhumq ([a-z-]+)", _code(path.read_text()), re.MULTILINE)
+        )
+    # `zhumq ready` is what a broker prints.
+    assert named - {"ready"} <= set(COMMANDS)
+
+
+def test_every_link_in_the_docs_leads_somewhere() -> None:
+    broken: list[str] = []
+    for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]:
+        targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+        broken += [
+            f"{_name(path)}: {each}" for each in targets if not (path.parent / each).exists()
+        ]
+    assert broken == []
+
+
+def test_every_test_that_the_docs_call_a_proof_exists() -> None:
+    missing = []
+    for path in (REPOSITORY / "docs").rglob("*.md"):
+        proofs = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", path.read_text())
+        missing += [f"{_name(path)}: {file} {name}" for file, name in proofs if not _is(file, name)]
+    assert missing == []
+
+
+def _is(file: str, name: str) -> bool:
+    path = REPOSITORY / file
+    return path.exists() and (not name or f"def {name}(" in path.read_text())
+
+
+# Spelled in two halves, so that this file does not find itself.
+@pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "XX" + "X:"])
+def test_nothing_is_left_for_later_in_a_comment(word: str) -> None:
+    pattern = re.compile(rf"\b{re.escape(word)}")
+    assert [_name(path) for path in _text_files() if pattern.search(_read(path))] == []
+
+
+@pytest.mark.parametrize("place", ["/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/"])
+def test_no_path_of_one_machine_is_written_down(place: str) -> None:
+    assert [_name(path) for path in _text_files() if place in _read(path)] == []
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted = list(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [line for line in pins if not re.fullmatch(r"[\w.-]+==[\w.+!-]+", line)] == []
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
+    names = {re.match(r"[\w.-]+", each).group().lower() for each in wanted}  # type: ignore[union-attr]
+    assert names <= pinned
+
+
+def _code(text: str) -> str:
+    """What stands in code blocks and code words; one piece a line."""
+    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    words = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    indented = re.findall(r"^ {4}(.*)$", text, re.MULTILINE)
+    lines = "\n".join([*blocks, *words, *indented]).splitlines()
+    return "\n".join(line.strip().removeprefix("$ ") for line in lines)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace")

@@ -1,0 +1,109 @@
+"""The program as a whole: help, errors in one line, exit codes."""
+
+import socket
+
+import pytest
+
+from zhumq.cli.main import COMMANDS, EXIT_FAILED, EXIT_USAGE, run
+from zhumq.cli.sample import LEVELS, SERVICES, sample_lines
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == EXIT_USAGE
+    assert "Usage: zhumq" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    assert f"Usage: zhumq {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["frob"], "no such command 'frob' (see `zhumq --help`)"),
+        (["topic"], "missing command (see `zhumq topic --help`)"),
+        (["topic", "create"], "missing argument 'NAME' (see `zhumq topic create --help`)"),
+        (["consume", "t", "--frob"], "no such option: --frob"),
+        (["topic", "create", "t", "--partitions", "0"], "'--partitions'"),
+        (["produce", "t", "--acks", "2"], "'--acks'"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == EXIT_USAGE
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("zhumq: ")
+    assert output.err.count("\n") == 1
+    assert said in output.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list"],
+        ["topic", "create", "t"],
+        ["topic", "describe", "t"],
+        ["topic", "alter", "t", "--partitions", "2"],
+        ["topic", "delete", "t"],
+        ["group", "list"],
+        ["group", "describe", "g"],
+        ["group", "reset", "g", "--topic", "t", "--to", "earliest"],
+        ["group", "delete", "g"],
+        ["consume", "t"],
+        ["produce", "t"],
+    ],
+)
+def test_without_a_broker_every_command_says_what_to_do(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bootstrap = f"127.0.0.1:{_free_port()}"
+    assert run([*arguments, "--bootstrap", bootstrap]) == EXIT_FAILED
+    assert capsys.readouterr().err == (
+        f"zhumq: no broker at {bootstrap} (Connection refused): start one with `zhumq start`, "
+        "or name another with --bootstrap HOST:PORT\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["consume", "t", "--group", "g", "--from", "5"], "`zhumq group reset g --topic t"),
+        (["consume", "t", "--group", "g", "--partition", "0"], "exclude each other"),
+        (["consume", "t", "--from", "noon"], "--from wants earliest"),
+        (["produce", "t", "--json", "--key-separator", ":"], "JSON lines name their key"),
+        (["produce", "t", "--key-separator", ""], "cannot be empty"),
+        (["topic", "alter", "t"], "nothing to alter"),
+        (["topic", "list", "--bootstrap", "nowhere:x"], "--bootstrap wants HOST:PORT"),
+        (["start", "--set", "no.such.setting=1"], "no.such.setting"),
+        (["start", "--set", "num.partitions=many"], "num.partitions"),
+        (["start", "--listen", "nonsense"], "--listen"),
+        (["start", "--listen", "0.0.0.0:0"], "--insecure"),
+        (["start", "--config", "no-such-file.toml"], "no-such-file.toml"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == EXIT_FAILED
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+
+
+def test_the_sample_is_the_same_every_time() -> None:
+    lines = list(sample_lines(2_000))
+    assert lines == list(sample_lines(2_000))
+    assert lines[:100] == list(sample_lines(100))
+    assert {line.service for line in lines} == set(SERVICES)
+    assert {line.level for line in lines} == set(LEVELS)
+    assert all(line.text.split()[1] == line.level for line in lines)
