@@ -1,31 +1,43 @@
 """The list of frames that have broken brokers before."""
 
+import copy
+import random
 import struct
+import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cramjam
 
-from zhumq.protocol.api import APIS, ApiKey, RequestHeader, encode_request
+from zhumq.protocol.api import APIS, ApiKey, ApiSpec, RequestHeader, encode_request
 from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zhumq.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from zhumq.protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from zhumq.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
 from zhumq.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from zhumq.protocol.schema import Message
+from zhumq.protocol.schema import ArrayOf, Message, StructOf, fields_of
 from zhumq.records.batch import CHECKED_OFFSET, CRC_OFFSET, HEADER_BYTES, Record
 from zhumq.records.builder import build_batch
 from zhumq.records.codecs import Compression, crc32c
 
+from .messages import Messages
 from .target import Outcome
 
-BOMB_BYTES = 512 * 1024 * 1024
+BOMB_BYTES = 192 * 1024 * 1024  # more than a batch may decompress to
+BOMBS = 40
 MANY_TOPICS = 100_000
+SWOLLEN = 20_000
 TOPIC = "fuzz-a"
+COMPACTED_TOPIC = "fuzz-compacted"  # here the broker looks at every record's key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +74,11 @@ def frame_cases() -> Iterator[Case]:
     yield Case(name="TLS", data=bytes.fromhex("1603010200010001fc0303") + b"\x11" * 600)
     for length in range(1, len(metadata) - 4):
         yield Case(name=f"a frame cut at {length}", data=framed(metadata[4 : 4 + length]))
-    yield Case(name="bytes after the end", data=framed(metadata[4:] + b"\x00"))
+    yield Case(
+        name="bytes after the end",
+        data=framed(metadata[4:] + b"\x00"),
+        allowed=CLOSED_OR_ANSWERED,
+    )
     for key in (-1, 4, 7, 999, 32_767):
         yield Case(name=f"key {key}", data=framed(struct.pack(">hhih", key, 0, 1, -1)))
     for spec in APIS.values():
@@ -74,8 +90,10 @@ def frame_cases() -> Iterator[Case]:
                 allowed=ANSWERED if spec.key is ApiKey.API_VERSIONS else CLOSED_OR_ANSWERED,
             )
     head = struct.pack(">hhih", ApiKey.METADATA, 1, 1, 4) + b"fuzz"
-    for count in (2**31 - 1, 2**24, -2):
+    for count in (2**31 - 1, 2**24):
         yield Case(name=f"{count} topics, none sent", data=framed(head + struct.pack(">i", count)))
+    # Kafka takes every negative count of a nullable array for null.
+    yield Case(name="-2 topics", data=framed(head + struct.pack(">i", -2)), allowed=ANSWERED)
     yield Case(name="a string beyond the frame", data=framed(head + b"\x00\x00\x00\x01\x7f\xff"))
     yield Case(name="not UTF-8", data=framed(head + b"\x00\x00\x00\x01\x00\x02\xff\xfe"))
     yield Case(
@@ -90,9 +108,11 @@ def frame_cases() -> Iterator[Case]:
         yield Case(name=f"{name} as tag size", data=framed(flexible + b"\x01\x00" + bomb))
 
 
-def produced(records: bytes | None, version: int = 9) -> bytes:
-    partition = PartitionProduceData(index=0, records=records)
-    topics = [TopicProduceData(name=TOPIC, partition_data=[partition])]
+def produced(
+    records: bytes | None, version: int = 9, *, topic: str = TOPIC, count: int = 1
+) -> bytes:
+    partitions = [PartitionProduceData(index=0, records=records)] * count
+    topics = [TopicProduceData(name=topic, partition_data=partitions)]
     return request(
         ApiKey.PRODUCE, version, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics)
     )
@@ -141,10 +161,10 @@ def produce_cases() -> Iterator[Case]:
 
 
 def bomb_cases() -> Iterator[Case]:
-    """Half a gigabyte of zeros, packed small."""
+    """Gigabytes of zeros, packed small."""
     zeros = bytes(BOMB_BYTES)
     packed = {
-        Compression.GZIP: zlib.compress(zeros, 9, wbits=31),
+        Compression.GZIP: zlib.compress(zeros, wbits=31),
         Compression.ZSTD: bytes(cramjam.zstd.compress(zeros)),
         Compression.LZ4: bytes(cramjam.lz4.compress(zeros)),
     }
@@ -152,14 +172,15 @@ def bomb_cases() -> Iterator[Case]:
     # A raw snappy block says its size up front, in a varint.
     packed[Compression.SNAPPY] = b"\xff\xff\xff\xff\x0f" + b"\x00" * 100
     for compression, payload in packed.items():
-        if len(payload) > 1_000_000:
-            payload = payload[:1_000_000]
-        yield Case(
-            name=f"a {compression.name} bomb",
-            data=produced(_compressed_batch(compression, payload)),
-            allowed=CLOSED_OR_ANSWERED,
-            seconds=5.0,
-        )
+        batch = _compressed_batch(compression, payload)
+        for topic in (TOPIC, COMPACTED_TOPIC):
+            for count in (1, BOMBS):
+                yield Case(
+                    name=f"{count} {compression.name} bombs for {topic}",
+                    data=produced(batch, topic=topic, count=count),
+                    allowed=CLOSED_OR_ANSWERED,
+                    seconds=30.0,
+                )
 
 
 def many_cases() -> Iterator[Case]:
@@ -200,6 +221,14 @@ def many_cases() -> Iterator[Case]:
         ),
         allowed=CLOSED_OR_ANSWERED,
     )
+    lookup = ListOffsetsPartition(partition_index=0, timestamp=1)
+    asked = ListOffsetsTopic(name=TOPIC, partitions=[lookup] * MANY_TOPICS)
+    yield Case(
+        name="one partition many times in one ListOffsets",
+        data=request(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(topics=[asked])),
+        allowed=ANSWERED,
+        seconds=30.0,
+    )
     created = CreatableTopic(name="fuzz-twice", num_partitions=1, replication_factor=1)
     for count in (2, 1_000):
         yield Case(
@@ -222,6 +251,44 @@ def many_cases() -> Iterator[Case]:
             ),
             allowed=ANSWERED,
         )
+
+
+def swollen_cases(topic_ids: list[uuid.UUID]) -> Iterator[Case]:
+    """Every API with each of its arrays blown up in turn: one element, again and again."""
+    messages = Messages(random.Random(1), topic_ids)
+    for spec in APIS.values():
+        version = spec.max_version
+        for outer in fields_of(spec.request):
+            if not isinstance(outer.type, ArrayOf) or version not in outer.versions:
+                continue
+            body = messages.message(spec.request, version)
+            while not getattr(body, outer.name):
+                body = messages.message(spec.request, version)
+            element = getattr(body, outer.name)[0]
+            swollen = request_with(body, outer.name, [element] * SWOLLEN)
+            yield _swollen_case(f"{spec.key.name} with many {outer.name}", spec, swollen)
+            if not isinstance(outer.type.element, StructOf):
+                continue
+            for inner in fields_of(outer.type.element.message):
+                if isinstance(inner.type, ArrayOf) and version in inner.versions:
+                    name = f"{spec.key.name} with many {outer.name}.{inner.name}"
+                    while not getattr(element, inner.name):
+                        element = messages.message(outer.type.element.message, version)
+                    part = getattr(element, inner.name)[0]
+                    grown = request_with(element, inner.name, [part] * SWOLLEN)
+                    swollen = request_with(body, outer.name, [grown])
+                    yield _swollen_case(name, spec, swollen)
+
+
+def request_with(message: Message, name: str, value: object) -> Message:
+    changed = copy.copy(message)
+    setattr(changed, name, value)
+    return changed
+
+
+def _swollen_case(name: str, spec: ApiSpec, body: Message) -> Case:
+    data = request(spec.key, spec.max_version, body)
+    return Case(name=name, data=data, allowed=CLOSED_OR_ANSWERED, seconds=30.0)
 
 
 def resealed(batch: bytes) -> bytes:

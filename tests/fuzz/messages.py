@@ -10,7 +10,7 @@ from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
 from zhumq.records.codecs import Compression
 
-TOPICS = ("fuzz-a", "fuzz-b")
+TOPICS = ("fuzz-a", "fuzz-compacted")
 GROUPS = ("fuzz-group", "fuzz-other-group")
 STRINGS = (
     *TOPICS,

@@ -16,10 +16,15 @@ from zhumq.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
 )
-from zhumq.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from zhumq.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from zhumq.protocol.schema import Message
 
-HANG_SECONDS = 1.0  # the longest a healthy client may have to wait
+HANG_SECONDS = 1.0  # the longest a healthy client may have to wait, on a quiet machine
+PROBE_SECONDS_MAX = 15.0  # the same on any machine, however busy: after this it hangs
 ANSWER_SECONDS = 0.03  # a request may be parked; after this the next one is sent elsewhere
 SLOW_SECONDS = 30.0  # for the few cases that ask for a lot of honest work
 
@@ -101,6 +106,7 @@ class Target:
         self._pid = pid
         self._probe = Peer(self.address)
         self._memory_before = self.resident_bytes()
+        self.longest_wait_seconds = 0.0
 
     def close(self) -> None:
         self._probe.__exit__()
@@ -112,7 +118,17 @@ class Target:
             5,
             CreateTopicsRequest(
                 topics=[
-                    CreatableTopic(name=name, num_partitions=2, replication_factor=1)
+                    CreatableTopic(
+                        name=name,
+                        num_partitions=2,
+                        replication_factor=1,
+                        configs=[
+                            CreatableTopicConfig(
+                                name="cleanup.policy",
+                                value="compact" if "compact" in name else "delete",
+                            )
+                        ],
+                    )
                     for name in topics
                 ],
                 timeout_ms=10_000,
@@ -128,20 +144,18 @@ class Target:
         with Peer(self.address) as peer:
             yield peer
 
-    def check_health(self, case: str = "", seconds: float = HANG_SECONDS) -> None:
-        """A client that did nothing wrong is answered, and soon."""
+    def check_health(self, case: str) -> None:
+        """A client that did nothing wrong is answered."""
         started = time.monotonic()
         try:
             versions = self._probe.ask(
-                ApiKey.API_VERSIONS, 3, ApiVersionsRequest(), seconds=SLOW_SECONDS
+                ApiKey.API_VERSIONS, 3, ApiVersionsRequest(), seconds=PROBE_SECONDS_MAX
             )
         except (TimeoutError, ConnectionError) as error:
             raise Hang(f"{case}: a healthy client is not served any more: {error!r}") from error
-        waited = time.monotonic() - started
+        self.longest_wait_seconds = max(self.longest_wait_seconds, time.monotonic() - started)
         assert versions.error_code == 0
         assert len(versions.api_keys) > 1
-        if waited > seconds:
-            raise Hang(f"{case}: a healthy client waited for {waited:.1f} s")
 
     def resident_bytes(self) -> int:
         for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():

@@ -36,6 +36,9 @@ class Commits:
         self._reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
         self._partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
 
+    def close(self) -> None:
+        self._reader.close()
+
     def look(self) -> int:
         """The sum of all committed offsets."""
         for each in self._reader.committed(self._partitions, timeout=30):
@@ -76,19 +79,26 @@ def test_nothing_is_lost_while_members_come_and_go(client: str, tmp_path: Path) 
                     assert member.poll() is None, "a member failed"
             assert producer.wait(30) == 0
         finally:
+            commits.close()
             for process in [producer, *members]:
-                if process.stdin is not None:
-                    process.stdin.close()
-            for process in [producer, *members]:
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                end(process)
             for reader in readers:
                 reader.join()
+            for process in [producer, *members]:
+                process.stdout.close()
         assert commits.steps_back == []
         check_coverage(stays)
         assert len(stays) >= MEMBERS * 2, "members were meant to come and go"
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(30)
 
 
 def collect(member: subprocess.Popen[str], stays: list[dict[str, object]]) -> None:

@@ -85,7 +85,7 @@ class BrokerApp:
             parts.push_async_callback(store.close)
             flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
             parts.callback(flusher.close)
-            replicas = ReplicaManager(config.broker_id, logs, flusher, config.log_config)
+            replicas = ReplicaManager(config.broker_id, logs, flusher, config.partition_settings)
             controller = ControllerDriver(store, _topic_limits(config), uuid.uuid4)
             groups = GroupCoordinator(config.settings, store, controller, replicas, clock)
             parts.push_async_callback(groups.close)

@@ -13,6 +13,7 @@ from zhumq.model.ids import BrokerId
 from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
 from zhumq.records.batch import TimestampType
+from zhumq.replication.partition import PartitionSettings
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -104,9 +105,15 @@ class BrokerConfig:
             settings=loaded,
         )
 
-    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
-        """What storage needs to know of a topic's settings."""
+    def partition_settings(self, topic_overrides: Mapping[str, str]) -> PartitionSettings:
+        """What a topic's settings, with the broker's behind them, mean for its partitions."""
         topic = topic_settings(topic_overrides, self.settings)
+        return PartitionSettings(
+            log=self._log_config(topic),
+            min_in_sync_replicas=topic.integer("min.insync.replicas"),
+        )
+
+    def _log_config(self, topic: Settings) -> LogConfig:
         return LogConfig(
             segment_bytes=topic.integer("segment.bytes"),
             segment_ms=topic.integer("segment.ms"),

@@ -59,11 +59,8 @@ class Dispatcher:
         self.requests_handled += 1
         try:
             result = handler(RequestContext(header, connection), request.body)
-        except BrokerError as reason:
-            return encode_response(header, _error_response(header, reason.code))
-        except Exception:
-            logger.exception("%s v%d failed", header.api_key.name, header.api_version)
-            return encode_response(header, _error_response(header, ErrorCode.UNKNOWN_SERVER_ERROR))
+        except Exception as failure:
+            return _encode_failure(header, failure)
         if result is None:
             return None
         if isinstance(result, asyncio.Future) or asyncio.iscoroutine(result):
@@ -96,15 +93,17 @@ class Dispatcher:
                 answer.cancel()
                 return
             failure = done.exception()
-            if failure is None:
-                response = done.result()
-                answer.set_result(None if response is None else encode_response(header, response))
-            elif isinstance(failure, BrokerError):
-                answer.set_result(encode_response(header, _error_response(header, failure.code)))
+            try:
+                if failure is not None:
+                    parts: list[Part] | None = _encode_failure(header, failure)
+                else:
+                    response = done.result()
+                    parts = None if response is None else encode_response(header, response)
+            except Exception as error:
+                # The listener closes the connection: its client must not wait for ever.
+                answer.set_exception(error)
             else:
-                logger.error("%s failed", header.api_key.name, exc_info=failure)
-                code = ErrorCode.UNKNOWN_SERVER_ERROR
-                answer.set_result(encode_response(header, _error_response(header, code)))
+                answer.set_result(parts)
 
         def give_up(given_up: asyncio.Future[list[Part] | None]) -> None:
             # The connection is gone: stop the work for it as well.
@@ -131,6 +130,18 @@ class Dispatcher:
         response = handler(RequestContext(oldest, connection), None)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return encode_response(oldest, response)
+
+
+def _encode_failure(header: RequestHeader, failure: BaseException) -> list[Part]:
+    if isinstance(failure, MalformedFrame):
+        raise failure
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    if isinstance(failure, BrokerError):
+        code = failure.code
+    else:
+        name, version = header.api_key.name, header.api_version
+        logger.error("%s v%d failed", name, version, exc_info=failure)
+    return encode_response(header, _error_response(header, code))
 
 
 def _error_response(header: RequestHeader, code: ErrorCode) -> Any:

@@ -76,9 +76,7 @@ def demo(
         _report("inspected", counted)
         _say_what_next(broker)
         if not once:
-            sys.stdout.write("\nServing until Ctrl-C.\n")
-            sys.stdout.flush()
-            _wait_for_interrupt(broker)
+            _serve_until_interrupt(broker)
 
 
 @contextmanager
@@ -215,9 +213,11 @@ def _say_what_next(broker: RunningBroker) -> None:
     sys.stdout.flush()
 
 
-def _wait_for_interrupt(broker: RunningBroker) -> None:
+def _serve_until_interrupt(broker: RunningBroker) -> None:
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        sys.stdout.write("\nServing until Ctrl-C.\n")
+        sys.stdout.flush()
         broker.process.wait()
     except KeyboardInterrupt:
         sys.stdout.write("\nstopping\n")

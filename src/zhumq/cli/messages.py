@@ -74,14 +74,15 @@ def format_json_line(
         "partition": partition,
         "offset": offset,
         "timestamp": timestamp_ms,
-        "key": _encode_bytes(key),
-        "value": _encode_bytes(value),
-        "headers": [[name, _encode_bytes(content)] for name, content in headers],
+        "key": text_or_base64(key),
+        "value": text_or_base64(value),
+        "headers": [[name, text_or_base64(content)] for name, content in headers],
     }
     return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
-def _encode_bytes(content: bytes | None) -> str | dict[str, str] | None:
+def text_or_base64(content: bytes | None) -> str | dict[str, str] | None:
+    """Bytes for JSON: text where they are text."""
     if content is None:
         return None
     try:

@@ -38,7 +38,13 @@ def print_table(
         values = [row[field] for row in rows if row[field] is not None]
         numeric = bool(values) and all(isinstance(value, int) for value in values)
         justify: Any = "right" if numeric else "left"
-        table.add_column(heading, justify=justify, no_wrap=numeric, overflow="fold")
+        table.add_column(
+            heading,
+            justify=justify,
+            no_wrap=numeric,
+            overflow="fold",
+            min_width=len(heading),  # a narrow terminal folds long values, never a heading
+        )
     for row in rows:
         table.add_row(*(Text(_cell(row[field])) for field in headings))
     if sys.stdout.isatty():

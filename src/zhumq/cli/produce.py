@@ -26,7 +26,7 @@ from zhumq.cli.output import print_note
 
 DELIVERY_TIMEOUT_MS = 30_000  # a message that the broker has not taken by then has failed
 POLL_EVERY_MESSAGES = 1_000  # failures are looked for, and the bar is moved, this often
-QUEUE_WAIT_SECONDS = 0.1  # one wait for room in the full queue of librdkafka
+QUEUE_WAIT_SECONDS = 0.02  # one wait for room in the full queue of librdkafka
 FLUSH_STEP_SECONDS = 0.5  # so that Ctrl-C is heard while the last messages go out
 LINE_BYTES_MAX = 64 * 1024 * 1024  # a stream without line ends must not fill the memory
 PROGRESS_BYTES_MIN = 1024 * 1024  # a smaller file is sent before a bar could be read

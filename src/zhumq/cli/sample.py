@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 SEED = 20260101
 FIRST_MOMENT = datetime(2026, 1, 1, 8, 0, 0, tzinfo=UTC)
 
-SERVICES = ("checkout", "inventory", "payments", "search", "sessions", "shipping")
+SERVICES = ("checkout", "gateway", "inventory", "payments", "search", "sessions")
 LEVELS = ("INFO", "WARN", "ERROR")
 LEVEL_WEIGHTS = (90, 8, 2)
 TEXTS = {

@@ -137,16 +137,18 @@ def describe(
         for entry in sorted(topic.partitions, key=lambda entry: entry.id)
     ]
     settings = _changed_settings(admin, name)
+    # Kafka's tools write an id in the alphabet that is safe in addresses and file names.
+    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")
     if as_json:
         document = {
             "topic": name,
-            "topic_id": str(topic.topic_id),
+            "topic_id": topic_id,
             "settings": settings,
             "partitions": partitions,
         }
         print_json(document)
         return
-    print_facts({"topic": name, "topic id": topic.topic_id, **settings})
+    print_facts({"topic": name, "topic id": topic_id, **settings})
     headings = {
         "partition": "PARTITION",
         "leader": "LEADER",

@@ -88,7 +88,7 @@ class LocalStore:
         # middle: the journal and the picture must not part.
         writing = asyncio.get_running_loop().create_task(self._propose(changes, expected_version))
         self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
+        writing.add_done_callback(self._written)
         return await asyncio.shield(writing)
 
     async def _propose(self, changes: Sequence[Change], expected_version: int) -> ClusterImage:
@@ -104,6 +104,11 @@ class LocalStore:
         await asyncio.gather(*self._writing, return_exceptions=True)
         async with self._turn:
             self._file.close()
+
+    def _written(self, writing: asyncio.Task[ClusterImage]) -> None:
+        self._writing.discard(writing)
+        if not writing.cancelled():
+            writing.exception()  # Seen: whoever asked has either heard of it or gone away.
 
     def _take_over(self, image: ClusterImage) -> None:
         self._image = image

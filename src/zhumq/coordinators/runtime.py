@@ -15,7 +15,7 @@ from zhumq.records.builder import build_batch
 logger = logging.getLogger(__name__)
 
 LOAD_BYTES_MAX = 1 << 20  # read from the log at a time; the loop gets a turn in between
-RELOAD_DELAY_S = 1.0  # between two attempts to load a shard whose log refuses
+RELOAD_DELAY_S = 1.0  # between two loads of a shard whose log refuses
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 40  # varints of one record, at their longest
 
@@ -89,6 +89,7 @@ class _Running(Generic[Request, Response]):
     next_offset: int
     # Invariant: durable_offset <= next_offset.
     durable_offset: int
+    loaded_at_ms: int
     next_token: int = 0
     waiting: dict[ReplyToken, tuple[Request, "asyncio.Future[Response]"]] = field(
         default_factory=dict
@@ -316,13 +317,14 @@ class CoordinatorRuntime(Generic[Request, Response]):
                 break  # nothing but compacted-away offsets up to the end
             offset = next_offset
             await asyncio.sleep(0)
-        logger.info("%s shard %d loaded up to offset %d", self._name, index, end_offset)
+        logger.debug("%s shard %d loaded up to offset %d", self._name, index, end_offset)
         return _Running(
             index=index,
             shard=shard,
             partition=partition,
             next_offset=end_offset,
             durable_offset=end_offset,
+            loaded_at_ms=self._now_ms(),
         )
 
     def _throw_away(self, running: _Running[Request, Response], code: ErrorCode) -> None:
@@ -333,12 +335,16 @@ class CoordinatorRuntime(Generic[Request, Response]):
         del self._running[index]
         self._turn_away(running, code)
         self._not_yet[index] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        # A disk that stays full fails every append: do not read the log over and over meanwhile.
+        served_s = (self._now_ms() - running.loaded_at_ms) / 1000
         task = asyncio.get_running_loop().create_task(
-            self._reload(index, running.partition), name=f"{self._name}-reload-{index}"
+            self._reload(index, running.partition, delay_s=max(RELOAD_DELAY_S - served_s, 0)),
+            name=f"{self._name}-reload-{index}",
         )
         self._reloads[index] = task
 
-    async def _reload(self, index: int, partition: StatePartition) -> None:
+    async def _reload(self, index: int, partition: StatePartition, *, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
         while True:
             try:
                 await self.load(index, partition)

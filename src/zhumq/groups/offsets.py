@@ -29,6 +29,7 @@ from zhumq.protocol.messages.offsets import (
 )
 
 NO_OFFSET = -1
+TIMESTAMP_MAX = 2**63 - 1
 DEFAULT_RETENTION = -1  # OffsetCommit's retention_time_ms: as the broker is set
 
 PartitionOffsets = dict[int, CommittedOffset]
@@ -96,7 +97,9 @@ def commit(
 ) -> OffsetCommitResponse:
     """Record every offset of a commit whose sender has been checked."""
     retention_ms = message.retention_time_ms
-    expire_ms = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else turn.now_ms + retention_ms
+    expire_ms = NO_TIMESTAMP
+    if retention_ms != DEFAULT_RETENTION:
+        expire_ms = min(turn.now_ms + retention_ms, TIMESTAMP_MAX)
     response = OffsetCommitResponse()
     for topic in message.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)

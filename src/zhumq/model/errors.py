@@ -183,6 +183,9 @@ RETRIABLE_CODES = frozenset(
 )
 
 
+MESSAGE_CHARACTERS_MAX = 1_000
+
+
 class ZhumqError(Exception):
     """The root of every error this project raises on purpose."""
 
@@ -195,6 +198,10 @@ class BrokerError(ZhumqError):
     @property
     def retriable(self) -> bool:
         return self.code in RETRIABLE_CODES
+
+    def __str__(self) -> str:
+        # It travels to clients in fields of at most 32 KiB, and may quote what one of them sent.
+        return super().__str__()[:MESSAGE_CHARACTERS_MAX]
 
 
 class MalformedFrame(ZhumqError):

@@ -2,18 +2,29 @@
 
 import asyncio
 import uuid
+from dataclasses import dataclass
 
 from zhumq.model.errors import (
     BrokerError,
     FencedLeaderEpoch,
+    NotEnoughReplicas,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
 from zhumq.replication.pending import DurabilityWaiters, ParkedFetch
 from zhumq.storage.flusher import Flusher
+from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSettings:
+    """What a topic's settings mean for its partitions."""
+
+    log: LogConfig
+    min_in_sync_replicas: int
 
 
 class Partition:
@@ -28,8 +39,10 @@ class Partition:
         "_flush_requested",
         "_flusher",
         "_loop",
+        "in_sync_replicas",
         "leader_epoch",
         "log",
+        "min_in_sync_replicas",
         "parked_fetches",
         "topic_id",
         "topic_partition",
@@ -42,11 +55,16 @@ class Partition:
         leader_epoch: LeaderEpoch,
         log: PartitionLog,
         flusher: Flusher,
+        *,
+        in_sync_replicas: int,
+        min_in_sync_replicas: int,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.log = log
+        self.in_sync_replicas = in_sync_replicas
+        self.min_in_sync_replicas = min_in_sync_replicas
         self.parked_fetches: set[ParkedFetch] = set()
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
@@ -75,6 +93,14 @@ class Partition:
             for parked in tuple(self.parked_fetches):
                 parked.bytes_arrived(size)
         return appended
+
+    def check_enough_replicas(self) -> None:
+        """Refuse what is to be acknowledged by all, where all are too few."""
+        if self.in_sync_replicas < self.min_in_sync_replicas:
+            raise NotEnoughReplicas(
+                f"{self.topic_partition}: {self.in_sync_replicas} replicas are in sync,"
+                f" min.insync.replicas is {self.min_in_sync_replicas}"
+            )
 
     def is_durable(self, next_offset: int) -> bool:
         return self.log.flushed_offset >= next_offset

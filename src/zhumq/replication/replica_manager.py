@@ -8,7 +8,7 @@ from types import MappingProxyType
 from zhumq.metadata.image import ClusterImage, Topic
 from zhumq.model.errors import BrokerError, InconsistentTopicId, UnknownTopicOrPartition
 from zhumq.model.ids import BrokerId, TopicPartition
-from zhumq.replication.partition import Partition
+from zhumq.replication.partition import Partition, PartitionSettings
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
@@ -25,12 +25,12 @@ class ReplicaManager:
         broker_id: BrokerId,
         logs: LogManager,
         flusher: Flusher,
-        log_config_of: Callable[[Mapping[str, str]], LogConfig],
+        settings_of: Callable[[Mapping[str, str]], PartitionSettings],
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
         self._flusher = flusher
-        self._log_config_of = log_config_of
+        self._settings_of = settings_of
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topics: Mapping[str, Topic] = MappingProxyType({})
 
@@ -63,25 +63,33 @@ class ReplicaManager:
                 self._serve(topic, known)
 
     def _serve(self, topic: Topic, known: Topic | None) -> None:
-        config = self._log_config_of(topic.settings)
+        settings = self._settings_of(topic.settings)
         for index, state in enumerate(topic.partitions):
             if self._broker_id not in state.replicas:
                 continue
             serving = self._partitions.get((topic.name, index))
             if serving is not None:
                 if known is None or known.settings != topic.settings:
-                    serving.log.update_config(config)
+                    serving.log.update_config(settings.log)
+                    serving.min_in_sync_replicas = settings.min_in_sync_replicas
                 serving.leader_epoch = state.leader_epoch
+                serving.in_sync_replicas = len(state.in_sync)
                 continue
             topic_partition = TopicPartition(topic.name, index)
             try:
-                log = self._open_log(topic_partition, topic.topic_id, config)
+                log = self._open_log(topic_partition, topic.topic_id, settings.log)
             except BrokerError as reason:
                 # This one partition stays offline; the broker lives on for all the others.
                 logger.error("partition %s is offline: %s", topic_partition, reason)  # noqa: TRY400
                 continue
             self._partitions[topic.name, index] = Partition(
-                topic_partition, topic.topic_id, state.leader_epoch, log, self._flusher
+                topic_partition,
+                topic.topic_id,
+                state.leader_epoch,
+                log,
+                self._flusher,
+                in_sync_replicas=len(state.in_sync),
+                min_in_sync_replicas=settings.min_in_sync_replicas,
             )
 
     def _open_log(

@@ -275,7 +275,7 @@ def _recover(
         _add_damage(last.segment, last.valid_end, last.next_offset, recovery_point)
     for result in results:
         result.segment.file.sync()
-        result.segment.replace_index_files()
+        result.segment.replace_index_files(final=result is not last)
     _write_corrupt_ranges(directory, segments, disk)
     return end_offset
 

@@ -366,8 +366,10 @@ class Segment:
         self._note_max_timestamp()
         self.replace_index_files()
 
-    def replace_index_files(self) -> None:
-        """Write both index files as a whole."""
+    def replace_index_files(self, *, final: bool = False) -> None:
+        """Write both index files as a whole; final as in write_indexes."""
+        if final:
+            self._note_max_timestamp()
         offset_index, time_index = self.offset_index, self.time_index
         self._disk.write_file(self.prefix + INDEX_SUFFIX, offset_index.encode(), sync=False)
         self._disk.write_file(self.prefix + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
@@ -388,7 +390,12 @@ class Segment:
     def _load_indexes(self) -> OffsetIndex:
         offset_data = self._disk.read_file(self.prefix + INDEX_SUFFIX)
         time_data = self._disk.read_file(self.prefix + TIME_INDEX_SUFFIX)
-        if offset_data is None or time_data is None:
+        # A closed segment with batches has at least the final entry of the time index, and a large
+        # one has an offset index.
+        is_lost = (self.size and not time_data) or (
+            self.size > self._index_interval_bytes and not offset_data
+        )
+        if offset_data is None or time_data is None or is_lost:
             self.rebuild_indexes()
         else:
             try:

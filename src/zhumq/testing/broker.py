@@ -13,6 +13,7 @@ import uvloop
 
 from zhumq.broker.app import BrokerApp
 from zhumq.broker.config import BrokerConfig
+from zhumq.host.disk import Disk
 
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
@@ -31,7 +32,10 @@ class RunningBroker:
 
 @contextlib.contextmanager
 def broker(
-    *, data_dir: Path | None = None, settings: Mapping[str, str] | None = None
+    *,
+    data_dir: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    disk: Disk | None = None,
 ) -> Iterator[RunningBroker]:
     """Run a broker on a free port until the end of the block.
 
@@ -51,7 +55,7 @@ def broker(
         thread = threading.Thread(target=loop.run_forever, name="zhumq-broker", daemon=True)
         thread.start()
         stack.callback(_end_loop, loop, thread)
-        app = asyncio.run_coroutine_threadsafe(BrokerApp.start(config), loop).result(
+        app = asyncio.run_coroutine_threadsafe(BrokerApp.start(config, disk=disk), loop).result(
             START_SECONDS_MAX
         )
         try:

@@ -1,13 +1,13 @@
 """Consumers that join, leave, crash, pause and repeat themselves, around a coordinator that restarts."""
 
 import pytest
-from group_world import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, SETTINGS, World
+from group_world import REBALANCE_TIMEOUT_MS, SETTINGS, STATIC_SESSION_TIMEOUT_MS, World
 from simulated_consumer import PARTITIONS, REQUEST_TIMEOUT_MS, Consumer
 
 from zhumq.groups.classic import ClassicGroup, ClassicGroupState
 
-SEEDS = range(40)
-STEPS = 120
+SEEDS = range(20)
+STEPS = 80
 CONSUMERS = 5
 
 
@@ -26,7 +26,7 @@ def misbehave(world: World, consumers: list[Consumer]) -> None:
             case 1:
                 consumer.leave()
             case 2:
-                consumer.pause(draw.randrange(2 * SESSION_TIMEOUT_MS))
+                consumer.pause(draw.randrange(STATIC_SESSION_TIMEOUT_MS))
             case 3:
                 consumer.change_subscription()
             case _:
@@ -47,7 +47,7 @@ def run_world(seed: int) -> World:
         world.run_until(world.now_ms + draw.randrange(1, 3_000))
     # All faults end, everybody comes back, and in bounded time all partitions have one owner each.
     world.lost_replies = world.repeated_requests = 0
-    world.run_until(world.now_ms + REQUEST_TIMEOUT_MS + 2 * SESSION_TIMEOUT_MS)
+    world.run_until(world.now_ms + REQUEST_TIMEOUT_MS + STATIC_SESSION_TIMEOUT_MS)
     for consumer in consumers:
         if not consumer.alive:
             consumer.start()

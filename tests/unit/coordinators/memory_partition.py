@@ -61,6 +61,7 @@ class MemoryPartition:
         for next_offset, future in self._waiters:
             if not future.done() and next_offset <= self.durable_offset:
                 future.set_result(None)
+        self._waiters = [waiter for waiter in self._waiters if not waiter[1].done()]
 
     def fail_flush(self, error: BrokerError) -> None:
         for _, future in self._waiters:

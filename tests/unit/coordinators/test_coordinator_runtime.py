@@ -65,6 +65,11 @@ class CounterShard:
         return Outcome()
 
 
+@pytest.fixture(autouse=True)
+def _quick_reloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "RELOAD_DELAY_S", 0.002)
+
+
 def make_runtime(batch_bytes_max: int = 1_000_000) -> CoordinatorRuntime[str, str]:
     return CoordinatorRuntime(
         name="counter",
@@ -235,11 +240,7 @@ def test_a_flush_that_fails_is_never_answered_as_done() -> None:
     run(scenario)
 
 
-def test_a_shard_whose_log_cannot_be_read_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(runtime_module, "RELOAD_DELAY_S", 0.001)
-
+def test_a_shard_whose_log_cannot_be_read_is_tried_again() -> None:
     async def scenario() -> None:
         runtime, partition = make_runtime(), MemoryPartition()
         await runtime.load(0, partition)

@@ -112,11 +112,14 @@ class MetadataHandler:
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists)
         }
         described = self._describe_wanted(self._store.image, request)
+        asked_for = set(missing)
         for topic in described:
             reason = refused.get(topic.name or "")
             if reason is not None:
                 topic.error_code = reason.code
-            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in missing:
+            elif (
+                topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in asked_for
+            ):
                 # Not this time; the client asks again and the next ones are created.
                 topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         return self._respond(context, request, described)

@@ -1,9 +1,10 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and is cut."""
 
+from collections import Counter
 from typing import Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
-from zhumq.model.errors import BrokerError, OffsetOutOfRange
+from zhumq.model.errors import BrokerError, ErrorCode, OffsetOutOfRange
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.offsets import (
     EpochEndOffset,
@@ -54,18 +55,28 @@ class OffsetsHandler:
         self, _context: RequestContext, request: ListOffsetsRequest
     ) -> ListOffsetsResponse:
         committed_only = request.isolation_level == _READ_COMMITTED
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self._list_offset(topic.name, partition, committed_only=committed_only)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
+        asked = Counter(
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
         )
+        response = ListOffsetsResponse()
+        for topic in request.topics:
+            answered = ListOffsetsTopicResponse(name=topic.name)
+            response.topics.append(answered)
+            for partition in topic.partitions:
+                if asked[topic.name, partition.partition_index] == 1:
+                    answer = self._list_offset(topic.name, partition, committed_only=committed_only)
+                else:
+                    # As in Kafka: a partition is looked up once for a request, or not at all.
+                    answer = ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.INVALID_REQUEST,
+                        timestamp=_UNKNOWN,
+                        offset=_UNKNOWN,
+                    )
+                answered.partitions.append(answer)
+        return response
 
     def _list_offset(
         self, topic: str, asked: ListOffsetsPartition, *, committed_only: bool

@@ -7,6 +7,7 @@ from typing import Final
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
+from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequiredAcks, MalformedFrame
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.produce import (
@@ -63,6 +64,8 @@ class ProduceHandler:
                     failed = True
                     continue
                 try:
+                    if acks == _ALL_ACKS:
+                        partition.check_enough_replicas()
                     appended = partition.append(data.records or b"", now_ms)
                 except BrokerError as reason:
                     _set_error(answer, reason)
@@ -124,7 +127,7 @@ def _set_unknown(answer: PartitionProduceResponse, topic: TopicProduceData, by_i
     answer.error_code = (
         ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
-    which = topic.topic_id if by_id else topic.name
+    which = topic.topic_id if by_id else topic.name[:TOPIC_NAME_LENGTH_MAX]
     answer.error_message = f"there is no partition {which}-{answer.index} here"
 
 

@@ -72,7 +72,7 @@ class ProducersHandler:
                     ProducerState(
                         producer_id=producer_id,
                         producer_epoch=entry.epoch,
-                        last_sequence=entry.last_sequence,
+                        last_sequence=entry.batches[-1].last_sequence if entry.batches else -1,
                         last_timestamp=entry.last_timestamp,
                         coordinator_epoch=entry.coordinator_epoch,
                         current_txn_start_offset=entry.transaction_first_offset,

@@ -8,7 +8,7 @@ from zhumq.broker.config_entries import ConfigEntry
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
-from zhumq.metadata.controller import TopicWish
+from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX, TopicWish
 from zhumq.metadata.image import Topic
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import ZERO_UUID
@@ -68,7 +68,7 @@ class TopicsHandler:
                 CreatableTopicResult(
                     name=name,
                     error_code=ErrorCode.INVALID_REQUEST,
-                    error_message=f"topic {name!r} stands twice in the request",
+                    error_message=_twice(name),
                 )
                 for name in repeated
             ]
@@ -173,7 +173,7 @@ class TopicsHandler:
             CreatePartitionsTopicResult(
                 name=name,
                 error_code=ErrorCode.INVALID_REQUEST,
-                error_message=f"topic {name!r} stands twice in the request",
+                error_message=_twice(name),
             )
             for name in repeated
         ]
@@ -204,3 +204,7 @@ _Name = TypeVar("_Name")
 
 def _repeated(names: Iterable[_Name]) -> list[_Name]:
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _twice(name: str) -> str:
+    return f"topic {name[:TOPIC_NAME_LENGTH_MAX]!r} stands twice in the request"

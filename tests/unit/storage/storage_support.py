@@ -1,0 +1,89 @@
+"""What the storage tests share: a clock that stands still, batches, and opening logs."""
+
+from typing import Any
+
+from zhumq.host.disk import Disk
+from zhumq.model.ids import TopicPartition
+from zhumq.records.batch import Record, RecordBatch, batches
+from zhumq.records.builder import build_batch
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.partition_log import PartitionLog
+
+NOW_MS = 1_700_000_000_000
+PARTITION = TopicPartition("orders", 0)
+FOLDER = "/data/orders-0"
+LOG_FILE = f"{FOLDER}/{0:020d}.log"
+
+
+class StillClock:
+    """Time moves only when the test says so."""
+
+    def __init__(self) -> None:
+        self.ms = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+def make_batch(
+    *values: bytes,
+    timestamp: int = NOW_MS,
+    keys: tuple[bytes | None, ...] | None = None,
+    **header: Any,
+) -> bytes:
+    """A batch with one record for each value."""
+    records = [
+        Record(timestamp=timestamp, key=None if keys is None else keys[place], value=value)
+        for place, value in enumerate(values)
+    ]
+    return build_batch(records, **header)
+
+
+def open_log(
+    disk: Disk,
+    *,
+    recovery_point: int = 0,
+    clean_shutdown: bool = False,
+    log_start_offset: int = 0,
+    clock: StillClock | None = None,
+    folder: str = FOLDER,
+    **settings: Any,
+) -> PartitionLog:
+    """The log every test uses."""
+    return PartitionLog.open(
+        folder,
+        PARTITION,
+        LogConfig(**settings),
+        disk=disk,
+        clock=clock or StillClock(),
+        recovery_point=recovery_point,
+        clean_shutdown=clean_shutdown,
+        log_start_offset=log_start_offset,
+    )
+
+
+def append(log: PartitionLog, *values: bytes, leader_epoch: int = 0, **header: Any) -> int:
+    """Append one batch; returns its base offset."""
+    batch = make_batch(*values, **header)
+    return log.append(batch, leader_epoch=leader_epoch, now_ms=NOW_MS).base_offset
+
+
+def read_batches(log: PartitionLog, offset: int | None = None) -> list[RecordBatch]:
+    """All batches from an offset on, over all segments."""
+    offset = log.log_start_offset if offset is None else offset
+    found: list[RecordBatch] = []
+    while offset < log.log_end_offset:
+        part = log.read(offset, max_bytes=1 << 20, up_to_offset=log.log_end_offset)
+        if not len(part):
+            break
+        found.extend(batches(part.read_bytes()))
+        offset = part.next_offset
+    return found
+
+
+def read_values(log: PartitionLog, offset: int | None = None) -> list[bytes | None]:
+    """The values of all records from an offset on."""
+    return [record.value for batch in read_batches(log, offset) for record in batch.records()]
