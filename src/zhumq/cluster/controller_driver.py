@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from zhumq.cluster.store import MetadataStore, VersionConflict
-from zhumq.metadata.changes import Change, ProducerIdsAllocated, apply_changes
+from zhumq.metadata.changes import Change, Draft, ProducerIdsAllocated, TopicCreated
 from zhumq.metadata.controller import (
     TopicLimits,
     TopicWish,
@@ -14,7 +14,7 @@ from zhumq.metadata.controller import (
     plan_settings,
     plan_topic,
 )
-from zhumq.metadata.image import ClusterImage, Topic
+from zhumq.metadata.image import ClusterView, Topic
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import ProducerId
 
@@ -39,13 +39,14 @@ class ControllerDriver:
         """For each wish the topic, or why there is none. The good ones are made together."""
         ids = [self._new_id() for _ in wishes]
 
-        def plan(image: ClusterImage, index: int) -> Change:
+        def plan(image: ClusterView, index: int) -> Change:
             return plan_topic(image, wishes[index], ids[index], self._limits)
 
         results = await self._carry_out(len(wishes), plan, validate_only=validate_only)
         topics: list[Topic | BrokerError] = []
-        for wish, result in zip(wishes, results, strict=True):
-            topics.append(result if isinstance(result, BrokerError) else result.topics[wish.name])
+        for result in results:
+            assert isinstance(result, TopicCreated | BrokerError)
+            topics.append(result.topic if isinstance(result, TopicCreated) else result)
         return topics
 
     async def delete_topics(self, names: Sequence[str]) -> list[BrokerError | None]:
@@ -62,7 +63,7 @@ class ControllerDriver:
     ) -> list[BrokerError | None]:
         """Each growth is a topic's name, the new total, and the brokers of the new partitions."""
 
-        def plan(image: ClusterImage, index: int) -> Change:
+        def plan(image: ClusterView, index: int) -> Change:
             name, count, assignment = growths[index]
             return plan_more_partitions(image, name, count, assignment, self._limits)
 
@@ -78,7 +79,7 @@ class ControllerDriver:
     ) -> None:
         """Give a topic the settings that the function makes of the present topic."""
 
-        def plan(image: ClusterImage, _index: int) -> Change:
+        def plan(image: ClusterView, _index: int) -> Change:
             return plan_settings(image, name, new_settings(image.topics.get(name)))
 
         (result,) = await self._carry_out(1, plan, validate_only=validate_only)
@@ -103,33 +104,32 @@ class ControllerDriver:
     async def _carry_out(
         self,
         count: int,
-        plan: Callable[[ClusterImage, int], Change],
+        plan: Callable[[ClusterView, int], Change],
         *,
         validate_only: bool = False,
-    ) -> list[ClusterImage | BrokerError]:
+    ) -> list[Change | BrokerError]:
         while True:
-            before = self._store.image
-            image = before
-            changes: list[Change] = []
-            results: list[ClusterImage | BrokerError] = []
+            image = self._store.image
+            # Later wishes are judged with the earlier ones granted, as duplicates would be.
+            draft = Draft(image)
+            results: list[Change | BrokerError] = []
             for index in range(count):
                 try:
-                    change = plan(image, index)
+                    change = plan(draft, index)
                 except BrokerError as reason:
                     results.append(reason)
                     continue
-                # Later wishes are judged with the earlier ones granted, as duplicates would be.
-                image = apply_changes(image, [change])
-                changes.append(change)
-                results.append(image)
+                draft.apply(change)
+                results.append(change)
+            changes = [result for result in results if not isinstance(result, BrokerError)]
             if not changes or validate_only:
                 return results
             try:
-                await self._store.propose(changes, before.version)
+                await self._store.propose(changes, image.version)
             except VersionConflict:
                 continue
             return results
 
 
-def _error_of(result: ClusterImage | BrokerError) -> BrokerError | None:
+def _error_of(result: Change | BrokerError) -> BrokerError | None:
     return result if isinstance(result, BrokerError) else None

@@ -12,7 +12,7 @@ from zhumq.metadata.changes import (
     TopicDeleted,
     TopicSettingsChanged,
 )
-from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import ClusterView, PartitionState, Topic
 from zhumq.model.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -69,7 +69,7 @@ def check_topic_name(name: str) -> None:
 
 
 def plan_topic(
-    image: ClusterImage, wish: TopicWish, topic_id: uuid.UUID, limits: TopicLimits
+    image: ClusterView, wish: TopicWish, topic_id: uuid.UUID, limits: TopicLimits
 ) -> TopicCreated:
     """The creation of a topic with its partitions placed."""
     check_topic_name(wish.name)
@@ -99,7 +99,7 @@ def plan_topic(
 
 
 def plan_more_partitions(
-    image: ClusterImage,
+    image: ClusterView,
     name: str,
     count: int,
     assignment: Sequence[Sequence[int]] | None,
@@ -128,7 +128,7 @@ def plan_more_partitions(
     return PartitionsAdded(name=name, partitions=tuple(_new_partition(each) for each in replicas))
 
 
-def plan_deletion(image: ClusterImage, name: str) -> TopicDeleted:
+def plan_deletion(image: ClusterView, name: str) -> TopicDeleted:
     """The end of a topic."""
     topic = existing_topic(image, name)
     if name in INTERNAL_TOPICS:
@@ -137,7 +137,7 @@ def plan_deletion(image: ClusterImage, name: str) -> TopicDeleted:
 
 
 def plan_settings(
-    image: ClusterImage, name: str, settings: Mapping[str, str | None]
+    image: ClusterView, name: str, settings: Mapping[str, str | None]
 ) -> TopicSettingsChanged:
     """A topic's settings are now these."""
     existing_topic(image, name)
@@ -172,7 +172,7 @@ def check_topic_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
     return kept
 
 
-def existing_topic(image: ClusterImage, name: str) -> Topic:
+def existing_topic(image: ClusterView, name: str) -> Topic:
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"there is no topic {name!r}")
@@ -189,7 +189,7 @@ def _list_elements(name: str, present: str) -> list[str]:
 
 
 def _check_partition_count(
-    image: ClusterImage, name: str, count: int, new: int, limits: TopicLimits
+    image: ClusterView, name: str, count: int, new: int, limits: TopicLimits
 ) -> None:
     if count <= 0:
         raise InvalidPartitions(f"topic {name!r} needs at least one partition, not {count}")
@@ -205,7 +205,7 @@ def _check_partition_count(
 
 
 def _place(
-    image: ClusterImage, count: int, copies: int, *, first_partition: int
+    image: ClusterView, count: int, copies: int, *, first_partition: int
 ) -> list[tuple[BrokerId, ...]]:
     brokers = sorted(image.brokers)
     if copies <= 0:
@@ -221,7 +221,7 @@ def _place(
 
 
 def _check_assignment(
-    image: ClusterImage, assignment: Mapping[int, Sequence[int]], *, first_partition: int
+    image: ClusterView, assignment: Mapping[int, Sequence[int]], *, first_partition: int
 ) -> list[tuple[BrokerId, ...]]:
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):
         raise InvalidReplicaAssignment("partitions must be numbered without a gap or a repetition")

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
@@ -41,6 +42,17 @@ class Topic:
     settings: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
+class ClusterView(Protocol):
+    """What a planner looks at: a picture, or one that is just being drawn."""
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, Broker]: ...
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
+    @property
+    def partition_count(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
     """Everything a broker needs to route, at one version. Changes make a new one."""
@@ -52,12 +64,10 @@ class ClusterImage:
     topics: Mapping[str, Topic]
     # Invariant: the same topics as `topics`, by id.
     topics_by_id: Mapping[uuid.UUID, Topic]
+    # Invariant: the partitions of all topics together.
+    partition_count: int = 0
     # The first producer id that no broker has been given yet.
     next_producer_id: int = 0
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self.topics.values())
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
         topic = self.topics.get(topic_partition.topic)

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from zhumq.broker.config import Address, BrokerConfig
+from zhumq.broker.config_entries import ConfigEntries, ConfigSource
+from zhumq.broker.settings import BROKER_SETTINGS
+from zhumq.metadata.image import Topic
+from zhumq.model.errors import SettingInvalid
+from zhumq.model.ids import ZERO_UUID
+from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
+from zhumq.storage.log_config import CleanupPolicy, LogConfig
+
+
+def load(**settings: str) -> BrokerConfig:
+    return BrokerConfig.load(settings={key.replace("_", "."): v for key, v in settings.items()})
+
+
+def test_the_defaults_of_settings_and_of_the_log_are_the_same() -> None:
+    assert load().partition_settings({}).log == LogConfig()
+
+
+def test_every_default_is_a_legal_value() -> None:
+    for table in (BROKER_SETTINGS, TOPIC_SETTINGS):
+        table.check({name: setting.default for name, setting in table.by_name.items()})
+
+
+def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
+    for name in TOPIC_SETTINGS.by_name:
+        assert broker_setting_for(name) in BROKER_SETTINGS.by_name
+
+
+def test_a_topic_setting_wins_over_the_brokers() -> None:
+    config = load(log_retention_ms="7", log_cleanup_policy="compact")
+    assert config.partition_settings({}).log.retention_ms == 7
+    own = config.partition_settings({"retention.ms": "8", "cleanup.policy": "compact,delete"})
+    assert own.log.retention_ms == 8
+    assert own.log.cleanup_policy == {CleanupPolicy.COMPACT, CleanupPolicy.DELETE}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.hours": "2", "log.retention.ms": "9"}, 9),
+    ],
+)
+def test_coarser_spellings_are_understood_and_the_finest_wins(
+    settings: dict[str, str], expected: int
+) -> None:
+    config = BrokerConfig.load(settings=settings)
+    assert config.partition_settings({}).log.retention_ms == expected
+
+
+def test_a_file_and_set_are_put_together(tmp_path: Path) -> None:
+    file = tmp_path / "zhumq.toml"
+    file.write_text(
+        '"num.partitions" = 3\nauto.create.topics.enable = false\n[log]\nsegment.bytes = 2048\n'
+    )
+    config = BrokerConfig.load(config_file=file, settings={"num.partitions": "5"})
+    assert config.settings.integer("num.partitions") == 5
+    assert config.settings.boolean("auto.create.topics.enable") is False
+    assert config.partition_settings({}).log.segment_bytes == 2048
+
+
+@pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:70000", "host:-1"])
+def test_an_address_is_a_host_and_a_port(text: str) -> None:
+    with pytest.raises(SettingInvalid, match="--listen"):
+        Address.parse(text, "--listen")
+
+
+def test_an_address_reads_and_prints_ipv6() -> None:
+    address = Address.parse("[::1]:9092", "--listen")
+    assert (address.host, address.port, address.is_loopback) == ("::1", 9092, True)
+    assert str(address) == "[::1]:9092"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.org"])
+def test_other_machines_are_let_in_only_when_said(host: str) -> None:
+    with pytest.raises(SettingInvalid, match="--insecure"):
+        BrokerConfig.load(listen=f"{host}:9092")
+    assert BrokerConfig.load(listen=f"{host}:9092", insecure=True).listen.host == host
+
+
+def test_a_setting_tells_where_its_value_comes_from() -> None:
+    entries = ConfigEntries(load(log_retention_ms="7").settings)
+    topic = Topic(name="t", topic_id=ZERO_UUID, partitions=(), settings={"segment.bytes": "99"})
+    described = {entry.name: entry for entry in entries.of_topic(topic)}
+    assert described["segment.bytes"].source is ConfigSource.DYNAMIC_TOPIC
+    assert described["retention.ms"].source is ConfigSource.STATIC_BROKER
+    assert [each.source for each in described["retention.ms"].synonyms] == [
+        ConfigSource.STATIC_BROKER,
+        ConfigSource.DEFAULT,
+    ]
+    assert described["cleanup.policy"].is_default
+    assert [entry.name for entry in entries.of_topic(topic, ["retention.ms", "nope"])] == [
+        "retention.ms"
+    ]
