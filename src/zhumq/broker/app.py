@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import resource
 import signal
 import sys
 import uuid
@@ -33,6 +34,7 @@ from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock, SystemClock
 from zhumq.host.disk import Disk, SystemDisk
+from zhumq.host.memory import keep_freed_memory
 from zhumq.metadata.controller import TopicLimits
 from zhumq.metadata.image import Broker
 from zhumq.model.errors import SettingInvalid, ZhumqError
@@ -118,11 +120,13 @@ class BrokerApp:
 
 def serve(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT. Returns the exit code of the program."""
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 
 
 async def _serve(config: BrokerConfig) -> int:
+    _allow_many_open_files()
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
@@ -139,6 +143,12 @@ async def _serve(config: BrokerConfig) -> int:
     await app.stop()
     logger.info("stopped")
     return EXIT_OK
+
+
+def _allow_many_open_files() -> None:
+    """Every partition and every connection is an open file, and systems default to very few."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _listen(address: Address, dispatcher: Dispatcher, limits: Limits) -> Listener:

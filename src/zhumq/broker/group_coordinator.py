@@ -20,6 +20,9 @@ from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
 
 _MINUTE_MS = 60_000
+# The topic's own max.message.bytes: a low message.max.bytes for users must not keep groups small.
+_BATCH_BYTES_MAX = 8 << 20
+_RECORD_BYTES_MAX = _BATCH_BYTES_MAX - 1_024  # what is left in a batch for one key and value
 
 
 class GroupCoordinator:
@@ -41,7 +44,7 @@ class GroupCoordinator:
             ),
             refuse=refusal,
             clock=clock,
-            batch_bytes_max=settings.integer("message.max.bytes"),
+            batch_bytes_max=_BATCH_BYTES_MAX,
         )
         existing = store.image.topics.get(CONSUMER_OFFSETS_TOPIC)
         # Groups are found by the number of partitions, so it never changes once the topic exists.
@@ -61,6 +64,7 @@ class GroupCoordinator:
                 settings={
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
+                    "max.message.bytes": str(_BATCH_BYTES_MAX),
                     "segment.bytes": settings.text("offsets.topic.segment.bytes"),
                 },
             ),
@@ -93,6 +97,7 @@ def _group_settings(settings: Settings) -> GroupSettings:
         session_timeout_ms_max=settings.integer("group.max.session.timeout.ms"),
         initial_rebalance_delay_ms=settings.integer("group.initial.rebalance.delay.ms"),
         members_max=settings.integer("group.max.size"),
+        group_record_bytes_max=_RECORD_BYTES_MAX,
         offset_metadata_bytes_max=settings.integer("offset.metadata.max.bytes"),
         offsets_retention_ms=settings.integer("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_interval_ms=settings.integer("offsets.retention.check.interval.ms"),

@@ -36,6 +36,8 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 
+# One bit for each operation anybody may do with a group: READ (3), DELETE (6), DESCRIBE (8).
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 GROUP_IDS_REMEMBERED_MAX = 4_096  # whose partition need not be computed again
 
 Answer = TypeVar("Answer")
@@ -129,12 +131,12 @@ class GroupService:
                 for index, groups in by_shard.items()
             )
         )
+        # Every shard answers in the order it was asked in, also if a group was named twice.
         found = {
-            group.group_id: group
-            for response in responses
-            for group in _expect(OffsetFetchResponse, response).groups
+            index: iter(_expect(OffsetFetchResponse, response).groups)
+            for index, response in zip(by_shard, responses, strict=True)
         }
-        answered = [found[group.group_id] for group in asked]
+        answered = [next(found[self.partition_for(group.group_id)]) for group in asked]
         return unname_fetch(message, answered, request.version, self._topics)
 
     async def _topics_deleted(self, request: GroupRequest) -> TopicsDeletedResponse:
@@ -158,6 +160,10 @@ class GroupService:
             for response in responses
             for group in _expect(DescribeGroupsResponse, response).groups
         }
+        if message.include_authorized_operations:
+            for group in found.values():
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=[found[group_id] for group_id in message.groups])
 
     async def _delete(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Final
 
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
@@ -14,6 +14,8 @@ from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
+
+LOAD_RETRY_SECONDS: Final = 5.0
 
 
 class InternalTopic:
@@ -33,7 +35,9 @@ class InternalTopic:
         self._controller = controller
         self._replicas = replicas
         self._runtime = runtime
+        # The first attempts, for which callers wait, and the later ones, for which nobody does.
         self._loads: dict[int, asyncio.Task[None]] = {}
+        self._retries: set[asyncio.Task[None]] = set()
 
     async def ensure(self) -> None:
         """Done when the topic exists and its shards here have been loaded. Raises BrokerError."""
@@ -54,9 +58,10 @@ class InternalTopic:
                 self._loads[index] = asyncio.get_running_loop().create_task(load)
 
     async def close(self) -> None:
-        for load in self._loads.values():
-            load.cancel()
-        await asyncio.gather(*self._loads.values(), return_exceptions=True)
+        tasks = [*self._loads.values(), *self._retries]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._runtime.close()
 
     async def _load(self, index: int, partition: Partition) -> None:
@@ -65,3 +70,10 @@ class InternalTopic:
         except BrokerError as reason:
             # Its groups are answered COORDINATOR_NOT_AVAILABLE; all the others are served.
             logger.error("cannot load %s: %s", partition.topic_partition, reason)  # noqa: TRY400
+            retry = asyncio.get_running_loop().create_task(self._load_later(index, partition))
+            self._retries.add(retry)
+            retry.add_done_callback(self._retries.discard)
+
+    async def _load_later(self, index: int, partition: Partition) -> None:
+        await asyncio.sleep(LOAD_RETRY_SECONDS)
+        await self._load(index, partition)

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 LOAD_BYTES_MAX = 1 << 20  # read from the log at a time; the loop gets a turn in between
 RELOAD_DELAY_S = 1.0  # between two loads of a shard whose log refuses
+LATE_MS = 1_000  # a timer this late means that the whole process stood still
+CATCH_UP_S = 0.2  # in which requests that arrived meanwhile are heard before anybody is given up
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 40  # varints of one record, at their longest
 
@@ -96,6 +98,7 @@ class _Running(Generic[Request, Response]):
     )
     timer: asyncio.TimerHandle | None = None
     timer_at_ms: int = 0
+    is_catching_up: bool = False
 
 
 class CoordinatorRuntime(Generic[Request, Response]):
@@ -287,6 +290,15 @@ class CoordinatorRuntime(Generic[Request, Response]):
 
     def _deadline_passed(self, running: _Running[Request, Response]) -> None:
         running.timer = None
+        late_ms = self._now_ms() - running.timer_at_ms
+        if late_ms > LATE_MS and not running.is_catching_up:
+            # A broker that was paused must not blame its members: their heartbeats may lie unread.
+            running.is_catching_up = True
+            running.timer = asyncio.get_running_loop().call_later(
+                CATCH_UP_S, self._deadline_passed, running
+            )
+            return
+        running.is_catching_up = False
         # Timers are more precise than milliseconds and may fire a fraction early.
         now_ms = max(self._now_ms(), running.timer_at_ms)
         self._decide(running, lambda: running.shard.expire(now_ms), now_ms)

@@ -22,7 +22,7 @@ from zhumq.groups.persisted import group_record
 from zhumq.groups.requests import GroupRequest
 from zhumq.groups.settings import GroupSettings
 from zhumq.model.errors import ErrorCode
-from zhumq.model.state_machine import ReplyToken
+from zhumq.model.state_machine import ReplyToken, StateRecord
 from zhumq.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -224,7 +224,12 @@ class ClassicProtocol:
             self._complete_join_if_ready(group, turn)
             return
         stable = group.state is ClassicGroupState.STABLE
-        if not stable or group.selected_protocol() != group.protocol_name:
+        record = group_record(group.group_id, group.to_record())
+        if (
+            not stable
+            or group.selected_protocol() != group.protocol_name
+            or self._is_too_large(record)
+        ):
             self._rebalance_or_complete_join(group, turn)
             return
         # Nothing changes for the others: no rebalance, the member takes over its assignment.
@@ -236,7 +241,7 @@ class ClassicProtocol:
             # An older leader would assign anew if it were told that it leads.
             response.leader = leader_before or ""
             response.members = []
-        turn.record([group_record(group.group_id, group.to_record())])
+        turn.record([record])
         turn.answer(parked.token, response)
 
     # Rebalance
@@ -314,6 +319,9 @@ class ClassicProtocol:
             group.pending_sync.add(member.member_id)
         turn.set_deadline(_sync(group), group.rebalance_timeout_ms)
 
+    def _is_too_large(self, record: StateRecord) -> bool:
+        return len(record.key) + len(record.value or b"") > self._settings.group_record_bytes_max
+
     # Sync
 
     def sync(
@@ -345,7 +353,7 @@ class ClassicProtocol:
         group.assign({each.member_id: bytes(each.assignment) for each in message.assignments})
         group.transition_to(ClassicGroupState.STABLE, turn.now_ms)
         record = group_record(group.group_id, group.to_record())
-        if len(record.value or b"") > self._settings.group_record_bytes_max:
+        if self._is_too_large(record):
             # What cannot be written down cannot be so: nobody gets an assignment.
             group.assign({})
             for member_id in list(group.parked_syncs):

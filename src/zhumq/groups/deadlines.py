@@ -35,9 +35,6 @@ class Deadlines(Generic[Key]):
         """Forget `key`; its heap entry is dropped when it surfaces."""
         self._due_ms.pop(key, None)
 
-    def due_ms(self, key: Key) -> int | None:
-        return self._due_ms.get(key)
-
     @property
     def next_deadline_ms(self) -> int | None:
         self._settle_top()

@@ -83,9 +83,6 @@ class CommittedOffsets:
             for partition in topics[topic]
         ]
 
-    def groups(self) -> Iterable[str]:
-        return self._by_group.keys()
-
     def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         for group_id in self._by_group:
             for key in self.keys_of_group(group_id):

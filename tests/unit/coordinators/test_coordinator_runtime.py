@@ -10,7 +10,7 @@ from memory_partition import MemoryPartition
 
 from zhumq.coordinators import runtime as runtime_module
 from zhumq.coordinators.runtime import CoordinatorRuntime
-from zhumq.host.clock import SystemClock
+from zhumq.host.clock import Clock, SystemClock
 from zhumq.model.errors import ErrorCode, NotLeaderOrFollower, StorageFailed
 from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
 from zhumq.records.batch import batches
@@ -70,12 +70,27 @@ def _quick_reloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_module, "RELOAD_DELAY_S", 0.002)
 
 
-def make_runtime(batch_bytes_max: int = 1_000_000) -> CoordinatorRuntime[str, str]:
+class StandingClock:
+    """A clock that moves when the test says so."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_ms(self) -> int:
+        return self.time_ms
+
+
+def make_runtime(
+    batch_bytes_max: int = 1_000_000, clock: Clock | None = None
+) -> CoordinatorRuntime[str, str]:
     return CoordinatorRuntime(
         name="counter",
         make_shard=CounterShard,
         refuse=lambda _request, code: ErrorCode(code).name,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         batch_bytes_max=batch_bytes_max,
     )
 
@@ -272,6 +287,23 @@ def test_a_parked_request_is_answered_at_its_deadline() -> None:
         runtime = make_runtime()
         await runtime.load(0, MemoryPartition())
         assert await runtime.submit(0, "park") == "expired"
+
+    run(scenario)
+
+
+def test_after_a_pause_of_the_process_what_arrived_meanwhile_is_heard_first() -> None:
+    async def scenario() -> None:
+        clock = StandingClock()
+        runtime = make_runtime(clock=clock)
+        await runtime.load(0, MemoryPartition())
+        parked = runtime.submit(0, "park")
+        running = runtime._running[0]
+        clock.time_ms += 60_000
+        runtime._deadline_passed(running)
+        assert running.shard.next_deadline_ms is not None, "nobody is given up yet"
+        assert runtime.submit(0, "?a").done(), "requests are served"
+        runtime._deadline_passed(running)
+        assert await parked == "expired"
 
     run(scenario)
 

@@ -16,6 +16,7 @@ from zhumq.groups.shard import GroupShard
 from zhumq.host.clock import SystemClock
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.groups import (
+    OPERATIONS_NOT_ASKED_FOR,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -233,6 +234,33 @@ def test_an_old_fetch_is_answered_in_its_old_form() -> None:
         assert isinstance(response, OffsetFetchResponse)
         (topic,) = response.topics
         assert [each.committed_offset for each in topic.partitions] == [3, -1]
+
+    run(scenario)
+
+
+def test_a_group_asked_for_twice_is_answered_twice() -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.commit("g", "topic", 3)
+        asked = [
+            OffsetFetchRequestGroup(group_id="g", topics=None),
+            OffsetFetchRequestGroup(group_id="g", topics=[]),
+        ]
+        response = await broker.ask(OffsetFetchRequest(groups=asked), 9)
+        assert isinstance(response, OffsetFetchResponse)
+        assert [len(group.topics) for group in response.groups] == [1, 0]
+
+    run(scenario)
+
+
+def test_authorized_operations_are_told_when_asked_for() -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.commit("g", "topic", 3)
+        for asked, operations in ((True, 328), (False, OPERATIONS_NOT_ASKED_FOR)):
+            response = await broker.ask(
+                DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked), 6
+            )
+            assert isinstance(response, DescribeGroupsResponse)
+            assert response.groups[0].authorized_operations == operations
 
     run(scenario)
 

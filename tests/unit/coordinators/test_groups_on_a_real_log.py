@@ -62,14 +62,24 @@ async def running(disk: MemoryDisk, *, crash: bool = False) -> AsyncIterator[Gro
         clock=clock,
         batch_bytes_max=1_000,
     )
-    await runtime.load(0, Partition(HERE, TOPIC_ID, LeaderEpoch(0), log, flusher))
+    partition = Partition(
+        HERE,
+        TOPIC_ID,
+        LeaderEpoch(0),
+        log,
+        flusher,
+        in_sync_replicas=1,
+        min_in_sync_replicas=1,
+    )
+    await runtime.load(0, partition)
     try:
         yield GroupService(runtime, partition_count=1, topics=AnyTopic())
     finally:
         await runtime.close()
         flusher.close()
         if crash:
-            disk.crash()
+            # Record data must live by its own syncs; the small files beside it are storage's affair.
+            disk.crash(lambda path, unsynced: 0 if path.endswith(".log") else unsynced)
         else:
             logs.close()
 

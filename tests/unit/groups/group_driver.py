@@ -103,9 +103,9 @@ class Driver:
             self.advance(0)
         return token
 
-    def ask(self, message: GroupMessage, version: int = LATEST, **options: str) -> GroupResponse:
+    def ask(self, message: GroupMessage, version: int = LATEST) -> GroupResponse:
         """Hand in a request that is answered at once."""
-        return self.answers[self.send(message, version, **options)]
+        return self.answers[self.send(message, version)]
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, deadline by deadline."""
