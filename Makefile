@@ -29,7 +29,7 @@ run: $(READY)  ## start a broker, send and read a sample, serve until Ctrl-C (ON
 	@$(BIN)/zhumq demo $(if $(ONCE),--once) $(if $(LISTEN),--listen $(LISTEN)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
 check: static  ## format, lint, types, import rules, unit and property tests: under a minute
-	$(BIN)/pytest -q -n $(WORKERS) $(wildcard tests/test_tidy.py tests/unit tests/properties)
+	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" $(wildcard tests/test_tidy.py tests/unit tests/properties)
 
 test: static kcat  ## everything in check, and every other test: real sockets, real processes, kill -9
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests

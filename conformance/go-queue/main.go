@@ -177,31 +177,37 @@ func started(consumer queue.MessageQueue) func() {
 // flushes the chunk at hand, but not those that are being sent.
 func push(topic string, count int, options ...kq.PushOption) error {
 	pusher := kq.NewPusher([]string{broker}, topic, options...)
-	before := records(topic)
+	before := int64(-1)
+	err := until("every partition has a leader", func() bool {
+		before = records(topic)
+		return before >= 0
+	})
+	if err != nil {
+		return err
+	}
 	for i := 0; i < count; i++ {
 		if err := pusher.PushWithKey(context.Background(), fmt.Sprintf("key-%d", i), fmt.Sprintf("value-%d", i)); err != nil {
 			return err
 		}
 	}
-	err := until("all are in the log", func() bool { return records(topic) == before+int64(count) })
+	err = until("all are in the log", func() bool { return records(topic) == before+int64(count) })
 	return errors.Join(err, pusher.Close())
 }
 
-// records is how many records the partitions of a topic hold.
+// records is how many records the partitions of a topic hold, -1 while it cannot be said.
 func records(topic string) int64 {
-	var latest []kafka.OffsetRequest
-	for partition := range partitionsOf(topic) {
-		latest = append(latest, kafka.LastOffsetOf(partition))
-	}
-	answer, err := client().ListOffsets(context.Background(), &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{topic: latest},
-	})
-	if err != nil {
-		return -1
-	}
 	var total int64
-	for _, each := range answer.Topics[topic] {
-		total += each.LastOffset
+	for partition := range partitionsOf(topic) {
+		leader, err := kafka.DialLeader(context.Background(), "tcp", broker, topic, partition)
+		if err != nil {
+			return -1
+		}
+		last, err := leader.ReadLastOffset()
+		leader.Close()
+		if err != nil {
+			return -1
+		}
+		total += last
 	}
 	return total
 }

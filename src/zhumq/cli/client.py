@@ -2,11 +2,13 @@
 
 import logging
 import socket
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, TopicDescription
+from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicDescription
 
 from zhumq.cli.options import CommandFailed
 
@@ -68,28 +70,42 @@ def connect_admin(bootstrap: str) -> AdminClient:
 
 def settle(future: Future[T], doing: str) -> T:
     """The result of one admin call, or the reason in one line."""
-    try:
+    with kafka_errors(doing):
         return future.result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
+
+
+@contextmanager
+def kafka_errors(doing: str) -> Iterator[None]:
+    """Whatever the client library refuses becomes the one line that a command says."""
+    try:
+        yield
     except KafkaException as error:
         raise CommandFailed(f"cannot {doing}: {explain(error.args[0])}") from error
-    except ValueError as error:
+    except ValueError as error:  # an argument that the library does not take
         raise CommandFailed(f"cannot {doing}: {error}") from error
+
+
+def list_topics(admin: AdminClient) -> ClusterMetadata:
+    """The topics and brokers that there are."""
+    with kafka_errors("list topics"):
+        return admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
 
 
 def describe_topic(admin: AdminClient, topic: str) -> TopicDescription:
     """What the broker knows of a topic. Asking never creates it."""
-    futures = admin.describe_topics(
-        TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    try:
-        found: TopicDescription = futures[topic].result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+    with kafka_errors(f"describe {topic!r}"):
+        futures = admin.describe_topics(
+            TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        try:
+            found: TopicDescription = futures[topic].result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
             raise CommandFailed(
                 f"there is no topic {topic!r}: see `zhumq topic list`, "
                 f"or make it with `zhumq topic create {topic}`"
             ) from error
-        raise CommandFailed(f"cannot describe {topic!r}: {explain(error.args[0])}") from error
     return found
 
 

@@ -3,14 +3,20 @@
 import sys
 import time
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
-from zhumq.cli.client import client_settings, connect_admin, describe_topic, explain
+from zhumq.cli.client import (
+    client_settings,
+    connect_admin,
+    describe_topic,
+    explain,
+    kafka_errors,
+)
 from zhumq.cli.messages import format_json_line
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
 from zhumq.cli.positions import EARLIEST, LATEST, Position, parse_position, resolve_offsets
 
@@ -50,7 +56,8 @@ def consume(
         ),
     ] = EARLIEST,
     partition: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Read only this partition.")
+        int | None,
+        typer.Option(metavar="N", min=0, max=INT32_MAX, help="Read only this partition."),
     ] = None,
     messages_max: Annotated[
         int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N messages.")
@@ -73,6 +80,8 @@ def consume(
 ) -> None:
     """Print messages as they come."""
     position = parse_position(start, option="--from")
+    if group == "":
+        raise CommandFailed("--group cannot be empty")
     if group is not None and position.edge is None:
         raise CommandFailed(
             "in a group --from takes earliest or latest: "
@@ -91,37 +100,39 @@ def consume(
     if partition is not None and partition not in known:
         raise CommandFailed(f"{topic!r} has no partition {partition}, only 0 to {len(known) - 1}")
 
-    consumer = Consumer(
-        client_settings(bootstrap)
-        | {
-            "group.id": group if group is not None else SOLE_READER_GROUP,
-            "enable.auto.commit": group is not None,
-            # An offset is stored once its message is printed, so a crash repeats and never skips.
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": position.edge or EARLIEST,
-            "enable.partition.eof": True,
-            # librdkafka's own second of rest between two full queues is most of a long read.
-            "fetch.queue.backoff.ms": 5,
-        }
-    )
-    try:
-        if group is None:
-            wanted = known if partition is None else [partition]
-            offsets = resolve_offsets(admin, topic, wanted, position)
-            consumer.assign(
-                [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+    with kafka_errors(f"read {topic!r}"):
+        consumer = Consumer(_settings(bootstrap, group, position.edge or EARLIEST))
+        try:
+            if group is None:
+                wanted = known if partition is None else [partition]
+                offsets = resolve_offsets(admin, topic, wanted, position)
+                consumer.assign(
+                    [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+                )
+            else:
+                consumer.subscribe([topic])
+            separator = key_separator.encode() if key_separator is not None else None
+            printed = _follow(
+                consumer, rules, as_json=as_json, key_separator=separator, commits=group is not None
             )
-        else:
-            consumer.subscribe([topic])
-        separator = key_separator.encode() if key_separator is not None else None
-        printed = _follow(
-            consumer, rules, as_json=as_json, key_separator=separator, commits=group is not None
-        )
-    finally:
-        consumer.close()
+        finally:
+            consumer.close()
     if messages_max is not None and printed < messages_max:
         raise CommandFailed(f"only {printed} of {messages_max} messages came")
     print_note(f"read {printed:,} messages from {topic}")
+
+
+def _settings(bootstrap: str, group: str | None, reset: str) -> dict[str, Any]:
+    return client_settings(bootstrap) | {
+        "group.id": group if group is not None else SOLE_READER_GROUP,
+        "enable.auto.commit": group is not None,
+        # An offset is stored once its message is printed, so a crash repeats and never skips.
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": reset,
+        "enable.partition.eof": True,
+        # librdkafka's own second of rest between two full queues is most of a long read.
+        "fetch.queue.backoff.ms": 5,
+    }
 
 
 def _follow(

@@ -22,6 +22,7 @@ from zhumq.cli.client import (
     client_settings,
     connect_admin,
     describe_topic,
+    list_topics,
     settle,
 )
 from zhumq.cli.messages import OutgoingMessage
@@ -74,7 +75,7 @@ def demo(
         levels = _read_back(broker.bootstrap, lines, began_at)
         counted = ", ".join(f"{levels[level]:,} {level}" for level in LEVELS)
         _report("inspected", counted)
-        _say_what_next(broker)
+        _say_what_next(broker, once=once)
         if not once:
             _serve_until_interrupt(broker)
 
@@ -138,8 +139,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 def _make_topic(bootstrap: str) -> None:
 
     admin = connect_admin(bootstrap)
-    metadata = admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
-    if TOPIC not in metadata.topics:
+    if TOPIC not in list_topics(admin).topics:
         futures = admin.create_topics(
             [NewTopic(TOPIC, num_partitions=PARTITIONS)], request_timeout=REQUEST_TIMEOUT_SECONDS
         )
@@ -197,12 +197,18 @@ def _read_back(bootstrap: str, lines: list[LogLine], began_at: dict[int, int]) -
     return levels
 
 
-def _say_what_next(broker: RunningBroker) -> None:
+def _say_what_next(broker: RunningBroker, *, once: bool) -> None:
     program = Path(sys.argv[0])
     command = os.path.relpath(program) if program.name == "zhumq" else "zhumq"
     option = "" if broker.bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap {broker.bootstrap}"
+    again = f"  {command} start --listen {broker.bootstrap} --data-dir {broker.data_dir}\n"
+    beginning = (
+        "Start the broker again, and in another terminal look around"
+        if once
+        else ("Try next, in another terminal")
+    )
     sys.stdout.write(
-        f"\nTry next, in another terminal:\n"
+        f"\n{beginning}:\n{again if once else ''}"
         f"  {command} topic describe {TOPIC}{option}\n"
         f"  {command} consume {TOPIC} --max 5{option}\n"
         f"  {command} consume {TOPIC} --group readers --until-end{option} | grep ERROR\n"

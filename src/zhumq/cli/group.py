@@ -8,7 +8,13 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, connect_admin, describe_topic, settle
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    INT32_MAX,
+    BootstrapOption,
+    CommandFailed,
+    JsonOption,
+)
 from zhumq.cli.output import print_facts, print_json, print_note, print_table
 from zhumq.cli.positions import LATEST, Position, parse_position, resolve_offsets
 
@@ -114,7 +120,7 @@ def reset(
         ),
     ],
     partition: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Only this partition.")
+        int | None, typer.Option(metavar="N", min=0, max=INT32_MAX, help="Only this partition.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show, change nothing.")] = False,
     as_json: JsonOption = False,

@@ -92,6 +92,9 @@ def run(arguments: Sequence[str]) -> int:
     except ZhumqError as error:
         _complain(str(error))
         return EXIT_FAILED
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return EXIT_FAILED
     return code if isinstance(code, int) else 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zhumq.cli.options import CommandFailed
+from zhumq.cli.options import INT32_MAX, INT64_MAX, CommandFailed
 
 # Fields that consume writes and that have no meaning in what is sent.
 IGNORED_FIELDS = frozenset({"topic", "offset"})
@@ -53,8 +53,10 @@ def parse_json_line(line: bytes, number: int) -> OutgoingMessage:
         value=_decode_bytes(document.get("value"), f"line {number}: value"),
         key=_decode_bytes(document.get("key"), f"line {number}: key"),
         headers=_decode_headers(document.get("headers"), f"line {number}: headers"),
-        partition=_decode_count(document.get("partition"), f"line {number}: partition"),
-        timestamp_ms=_decode_count(document.get("timestamp"), f"line {number}: timestamp"),
+        partition=_decode_count(document.get("partition"), f"line {number}: partition", INT32_MAX),
+        timestamp_ms=_decode_count(
+            document.get("timestamp"), f"line {number}: timestamp", INT64_MAX
+        ),
     )
 
 
@@ -127,9 +129,9 @@ def _decode_headers(content: Any, place: str) -> tuple[tuple[str, bytes | None],
     return tuple(decoded)
 
 
-def _decode_count(content: Any, place: str) -> int | None:
+def _decode_count(content: Any, place: str, highest: int) -> int | None:
     if content is None:
         return None
-    if isinstance(content, bool) or not isinstance(content, int) or content < 0:
-        raise CommandFailed(f"{place} must be a whole number, 0 or more")
+    if isinstance(content, bool) or not isinstance(content, int) or not 0 <= content <= highest:
+        raise CommandFailed(f"{place} must be a whole number from 0 to {highest}")
     return content

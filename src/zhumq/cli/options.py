@@ -11,6 +11,10 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:9080"
 DEFAULT_DATA_DIR = "zhumq-data"
 
+# What the protocol has room for.
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
 BootstrapOption = Annotated[
     str,
     typer.Option(

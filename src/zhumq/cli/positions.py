@@ -8,7 +8,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, settle
-from zhumq.cli.options import CommandFailed
+from zhumq.cli.options import INT64_MAX, CommandFailed
+
+DIGITS_MAX = 19  # of a number of 64 bits
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -27,10 +29,10 @@ def parse_position(text: str, *, option: str) -> Position:
     """Read earliest, latest, an offset, an ISO 8601 time, or @MILLISECONDS since 1970."""
     if text in (EARLIEST, LATEST):
         return Position(edge=text)
-    if text.isascii() and text.isdigit():
-        return Position(offset=int(text))
-    if text.startswith("@") and text[1:].isascii() and text[1:].isdigit():
-        return Position(timestamp_ms=int(text[1:]))
+    digits = text.removeprefix("@")
+    if digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX:
+        number = min(int(digits), INT64_MAX)
+        return Position(timestamp_ms=number) if text != digits else Position(offset=number)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

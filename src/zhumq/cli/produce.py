@@ -19,15 +19,16 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from zhumq.cli.client import check_reachable, client_settings, explain
+from zhumq.cli.client import check_reachable, client_settings, explain, kafka_errors
 from zhumq.cli.messages import OutgoingMessage, parse_json_line, parse_line
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
 
 DELIVERY_TIMEOUT_MS = 30_000  # a message that the broker has not taken by then has failed
 POLL_EVERY_MESSAGES = 1_000  # failures are looked for, and the bar is moved, this often
 QUEUE_WAIT_SECONDS = 0.02  # one wait for room in the full queue of librdkafka
 FLUSH_STEP_SECONDS = 0.5  # so that Ctrl-C is heard while the last messages go out
+MESSAGE_BYTES_MAX = 80 * 1024 * 1024  # the longest line with everything around it
 LINE_BYTES_MAX = 64 * 1024 * 1024  # a stream without line ends must not fill the memory
 PROGRESS_BYTES_MIN = 1024 * 1024  # a smaller file is sent before a bar could be read
 
@@ -67,7 +68,8 @@ def produce(
         typer.Option(metavar="TEXT", help="What stands between key and value in a line."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Send everything to one partition.")
+        int | None,
+        typer.Option(metavar="N", min=0, max=INT32_MAX, help="Send everything to one partition."),
     ] = None,
     acks: Annotated[
         Acks, typer.Option(help="all: on disk before it counts. 1: in the log. 0: sent.")
@@ -94,6 +96,8 @@ def produce(
             "enable.idempotence": acks is Acks.ALL,
             "compression.type": compression.value,
             "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+            # What is too large is the topic's to say.
+            "message.max.bytes": MESSAGE_BYTES_MAX,
         },
         partition=partition,
     )
@@ -103,7 +107,7 @@ def produce(
         try:
             for number, line in enumerate(_lines(), 1):
                 bytes_read += len(line)
-                text = line.removesuffix(b"\n").removesuffix(b"\r")
+                text = line.removesuffix(b"\r\n").removesuffix(b"\n")
                 if as_json:
                     if text.strip():
                         outbox.send(parse_json_line(text, number))
@@ -123,7 +127,6 @@ class Outbox:
     def __init__(
         self, topic: str, settings: dict[str, Any], *, partition: int | None = None
     ) -> None:
-
         self.sent = 0
         self._topic = topic
         self._partition = partition
@@ -142,19 +145,20 @@ class Outbox:
             options["timestamp"] = message.timestamp_ms
         if message.headers:
             options["headers"] = list(message.headers)
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value=message.value,
-                    key=message.key,
-                    on_delivery=self._on_delivery,
-                    **options,
-                )
-                break
-            except BufferError:
-                self._producer.poll(QUEUE_WAIT_SECONDS)
-                self._raise_failure()
+        with kafka_errors(f"send to {self._topic!r}"):
+            while True:
+                try:
+                    self._producer.produce(
+                        self._topic,
+                        value=message.value,
+                        key=message.key,
+                        on_delivery=self._on_delivery,
+                        **options,
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(QUEUE_WAIT_SECONDS)
+                    self._raise_failure()
         self.sent += 1
         if self.sent % self._poll_every == 0:
             self._producer.poll(0)

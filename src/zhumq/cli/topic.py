@@ -20,11 +20,13 @@ from zhumq.cli.client import (
     REQUEST_TIMEOUT_SECONDS,
     connect_admin,
     describe_topic,
-    explain,
+    kafka_errors,
+    list_topics,
     settle,
 )
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
+    INT32_MAX,
     BootstrapOption,
     CommandFailed,
     JsonOption,
@@ -48,10 +50,12 @@ SetOption = Annotated[
 def create(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="As the broker is set if not given.")
+        int | None,
+        typer.Option(metavar="N", min=1, max=INT32_MAX, help="As the broker is set if not given."),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="As the broker is set if not given.")
+        int | None,
+        typer.Option(metavar="N", min=1, max=INT32_MAX, help="As the broker is set if not given."),
     ] = None,
     settings: SetOption = None,
     if_not_exists: Annotated[
@@ -62,15 +66,17 @@ def create(
     """Create a topic."""
     admin = connect_admin(bootstrap)
 
-    topic = NewTopic(
-        name,
-        num_partitions=partitions or BROKER_DEFAULT,
-        replication_factor=replicas or BROKER_DEFAULT,
-        config=parse_settings(settings or []),
-    )
+    wanted = parse_settings(settings or [])
     try:
-        futures = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)
-        settle(futures[name], f"create {name!r}")
+        with kafka_errors(f"create {name!r}"):
+            topic = NewTopic(
+                name,
+                num_partitions=partitions or BROKER_DEFAULT,
+                replication_factor=replicas or BROKER_DEFAULT,
+                config=wanted,
+            )
+            futures = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)
+            settle(futures[name], f"create {name!r}")
     except CommandFailed as error:
         cause = error.__cause__
         exists = (
@@ -85,7 +91,7 @@ def create(
 
 
 @app.command("list")
-def list_topics(
+def list_command(
     internal: Annotated[
         bool, typer.Option("--internal", help="Also the topics that the broker keeps for itself.")
     ] = False,
@@ -93,12 +99,7 @@ def list_topics(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the topics."""
-    admin = connect_admin(bootstrap)
-
-    try:
-        metadata = admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
-    except KafkaException as error:
-        raise CommandFailed(f"cannot list topics: {explain(error.args[0])}") from error
+    metadata = list_topics(connect_admin(bootstrap))
     rows: list[dict[str, Any]] = []
     for name, topic in sorted(metadata.topics.items()):
         if name.startswith("__") and not internal:
@@ -165,7 +166,10 @@ def describe(
 def alter(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Raise the number of partitions to N.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=INT32_MAX, help="Raise the number of partitions to N."
+        ),
     ] = None,
     settings: SetOption = None,
     unset: Annotated[
@@ -195,10 +199,11 @@ def alter(
         )
         settle(futures[resource], f"change the settings of {name!r}")
     if partitions is not None:
-        added = admin.create_partitions(
-            [NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-        settle(added[name], f"add partitions to {name!r}")
+        with kafka_errors(f"add partitions to {name!r}"):
+            added = admin.create_partitions(
+                [NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS
+            )
+            settle(added[name], f"add partitions to {name!r}")
     print_note(f"altered topic {name}")
 
 

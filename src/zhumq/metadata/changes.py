@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.model.ids import BrokerId, LeaderEpoch
 
 
@@ -47,7 +47,48 @@ class ProducerIdsAllocated:
     next_producer_id: int
 
 
-Change = TopicCreated | TopicDeleted | PartitionsAdded | TopicSettingsChanged | ProducerIdsAllocated
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChanged:
+    """A partition has this leader, these replicas and this in-sync set now."""
+
+    name: str
+    partition: int
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistered:
+    """A broker is alive and reached there; an earlier registration of it is over."""
+
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerGone:
+    """A broker is taken for dead until it registers again."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerElected:
+    """This broker decides for the cluster from now on."""
+
+    broker_id: BrokerId
+    epoch: int
+
+
+Change = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | TopicSettingsChanged
+    | ProducerIdsAllocated
+    | PartitionChanged
+    | BrokerRegistered
+    | BrokerGone
+    | ControllerElected
+)
 
 
 class Draft:
@@ -98,11 +139,79 @@ class Draft:
 
 
 def apply_changes(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """The next picture. The changes were decided on this very image, one after the other."""
-    draft = Draft(image)
+    """The next picture. Changes were decided on this very image, so they fit it."""
+    draft = _Draft(image)
     for change in changes:
         draft.apply(change)
     return draft.finish()
+
+
+class _Draft:
+    """A picture while changes are applied to it. A topic of many partitions is copied once."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._topics = dict(image.topics)
+        self._topics_by_id = dict(image.topics_by_id)
+        self._brokers = dict(image.brokers)
+        self._next_producer_id = image.next_producer_id
+        self._controller = (image.controller_id, image.controller_epoch)
+        self._partitions: dict[str, list[PartitionState]] = {}
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case PartitionChanged():
+                self._open(change.name)[change.partition] = change.state
+            case TopicCreated():
+                self._put(change.topic)
+            case TopicDeleted():
+                self._close(change.name)
+                del self._topics[change.name]
+                del self._topics_by_id[change.topic_id]
+            case PartitionsAdded():
+                self._open(change.name).extend(change.partitions)
+            case TopicSettingsChanged():
+                self._close(change.name)
+                self._put(replace(self._topics[change.name], settings=change.settings))
+            case ProducerIdsAllocated():
+                self._next_producer_id = change.next_producer_id
+            case BrokerRegistered():
+                self._brokers[change.broker.broker_id] = change.broker
+            case BrokerGone():
+                self._brokers.pop(change.broker_id, None)
+            case ControllerElected():
+                self._controller = (change.broker_id, change.epoch)
+            case _:
+                assert_never(change)
+
+    def finish(self) -> ClusterImage:
+        for name in tuple(self._partitions):
+            self._close(name)
+        controller_id, controller_epoch = self._controller
+        return replace(
+            self._image,
+            version=self._image.version + 1,
+            topics=self._topics,
+            topics_by_id=self._topics_by_id,
+            brokers=self._brokers,
+            next_producer_id=self._next_producer_id,
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
+        )
+
+    def _open(self, name: str) -> list[PartitionState]:
+        if name not in self._partitions:
+            self._partitions[name] = list(self._topics[name].partitions)
+        return self._partitions[name]
+
+    def _close(self, name: str) -> None:
+        partitions = self._partitions.pop(name, None)
+        if partitions is not None:
+            self._put(replace(self._topics[name], partitions=tuple(partitions)))
+
+    def _put(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._topics_by_id[topic.topic_id] = topic
 
 
 def changes_of(image: ClusterImage) -> list[Change]:
@@ -138,6 +247,31 @@ def change_to_json(change: Change) -> dict[str, Any]:
             return {"change": "topic_settings_changed", "name": change.name, "settings": settings}
         case ProducerIdsAllocated():
             return {"change": "producer_ids_allocated", "next": change.next_producer_id}
+        case PartitionChanged():
+            return {
+                "change": "partition_changed",
+                "name": change.name,
+                "partition": change.partition,
+                **_partition_to_json(change.state),
+            }
+        case BrokerRegistered():
+            broker = change.broker
+            return {
+                "change": "broker_registered",
+                "broker": broker.broker_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+                "epoch": broker.epoch,
+            }
+        case BrokerGone():
+            return {"change": "broker_gone", "broker": change.broker_id}
+        case ControllerElected():
+            return {
+                "change": "controller_elected",
+                "broker": change.broker_id,
+                "epoch": change.epoch,
+            }
         case _:
             assert_never(change)
 
@@ -162,23 +296,62 @@ def change_from_json(data: Mapping[str, Any]) -> Change:
             return TopicSettingsChanged(name=data["name"], settings=dict(data["settings"]))
         case "producer_ids_allocated":
             return ProducerIdsAllocated(next_producer_id=int(data["next"]))
+        case "partition_changed":
+            return PartitionChanged(
+                name=data["name"],
+                partition=int(data["partition"]),
+                state=_partition_from_json(data),
+            )
+        case "broker_registered":
+            broker = Broker(
+                broker_id=BrokerId(int(data["broker"])),
+                host=data["host"],
+                port=int(data["port"]),
+                rack=data["rack"],
+                epoch=int(data["epoch"]),
+            )
+            return BrokerRegistered(broker=broker)
+        case "broker_gone":
+            return BrokerGone(broker_id=BrokerId(int(data["broker"])))
+        case "controller_elected":
+            return ControllerElected(
+                broker_id=BrokerId(int(data["broker"])), epoch=int(data["epoch"])
+            )
         case other:
             raise ValueError(f"unknown change {other!r}")
 
 
 def _partition_to_json(state: PartitionState) -> dict[str, Any]:
-    return {
+    data: dict[str, Any] = {
         "replicas": list(state.replicas),
         "leader": state.leader,
         "leader_epoch": state.leader_epoch,
         "in_sync": list(state.in_sync),
     }
+    # What is seldom there is left out, so that a topic of many partitions stays small.
+    if state.partition_epoch:
+        data["partition_epoch"] = state.partition_epoch
+    if state.leader_broker_epoch:
+        data["leader_broker_epoch"] = state.leader_broker_epoch
+    if state.adding:
+        data["adding"] = list(state.adding)
+    if state.removing:
+        data["removing"] = list(state.removing)
+    return data
 
 
 def _partition_from_json(data: Mapping[str, Any]) -> PartitionState:
     return PartitionState(
-        replicas=tuple(BrokerId(int(broker)) for broker in data["replicas"]),
+        replicas=_brokers(data["replicas"]),
         leader=BrokerId(int(data["leader"])),
         leader_epoch=LeaderEpoch(int(data["leader_epoch"])),
-        in_sync=tuple(BrokerId(int(broker)) for broker in data["in_sync"]),
+        in_sync=_brokers(data["in_sync"]),
+        partition_epoch=int(data.get("partition_epoch", 0)),
+        leader_broker_epoch=int(data.get("leader_broker_epoch", 0)),
+        adding=_brokers(data.get("adding", ())),
+        removing=_brokers(data.get("removing", ())),
     )
+
+
+def _brokers(data: Sequence[Any]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(int(broker)) for broker in data)

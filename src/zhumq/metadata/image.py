@@ -9,6 +9,8 @@ from typing import Protocol
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+# Stands where a partition has no leader, or the cluster no controller.
+NO_BROKER = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,17 +21,34 @@ class Broker:
     host: str
     port: int
     rack: str | None = None
+    # Grows with every registration (KIP-380), so that an earlier life of a broker can be told apart.
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """Who holds a partition and who leads it."""
 
+    # The first one is the preferred leader. While the partition moves, old and new ones together.
     replicas: tuple[BrokerId, ...]
+    # Invariant: one broker leads in one epoch, or nobody does (NO_BROKER).
     leader: BrokerId
     leader_epoch: LeaderEpoch
-    # Invariant: a subset of replicas that has the leader in it.
+    # Invariant: a subset of replicas, never empty, that has the leader in it.
     in_sync: tuple[BrokerId, ...]
+    # Grows with every change of this state (KIP-497): the version of an in-sync set.
+    partition_epoch: int = 0
+    # The registration that the leader was named under. A broker that registered again since then
+    # does not lead: it may have lost what it had not flushed, in this very epoch.
+    leader_broker_epoch: int = 0
+    # KIP-455: of the replicas, those that are on their way in, and those on their way out.
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def target_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas when the move is over, or as they are if there is none."""
+        return tuple(each for each in self.replicas if each not in self.removing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +93,10 @@ class ClusterImage:
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
+
+    def leader_of(self, state: PartitionState) -> BrokerId:
+        """Who leads the partition now: the named leader, if it has not registered again since."""
+        broker = self.brokers.get(state.leader)
+        if broker is None or broker.epoch != state.leader_broker_epoch:
+            return NO_BROKER
+        return state.leader

@@ -4,6 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
+# What an event loop reads from a socket at once (uvloop 250 KiB, asyncio 256 KiB).
+READ_BYTES = 256 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -144,10 +147,6 @@ class RequestMemory:
         self._favoured = reader
         self._waiting.pop(reader, None)
         return True
-
-
-# What an event loop reads from a socket at once (uvloop 250 KiB, asyncio 256 KiB).
-READ_BYTES = 256 * 1024
 
 
 class Admission:

@@ -139,6 +139,8 @@ class RecordBatch:
     def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
         """Decode the records, one at a time."""
         header = self.header
+        if not header.records_count and len(self.data) == HEADER_BYTES:
+            return iter(())  # Compaction took all of them.
         payload = decompress(
             header.compression, self.data[HEADER_BYTES:], size_max=decompressed_bytes_max
         )

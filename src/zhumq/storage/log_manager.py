@@ -18,6 +18,7 @@ from zhumq.model.errors import (
 from zhumq.model.ids import TopicPartition
 from zhumq.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
@@ -32,6 +33,7 @@ from zhumq.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
+from zhumq.storage.compaction import CompactionTicket
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.segment import IndexCache
@@ -53,14 +55,35 @@ class OffsetCheckpoint:
     data_dir: str
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
+    first_dirty_offsets: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int] | None
 
     def run(self) -> None:
         """Write the checkpoint files. May be called in a thread."""
         write_offsets(self.disk, f"{self.data_dir}/{RECOVERY_POINT_FILE}", self.recovery_points)
         write_offsets(self.disk, f"{self.data_dir}/{LOG_START_FILE}", self.log_start_offsets)
+        write_offsets(self.disk, f"{self.data_dir}/{CLEANER_FILE}", self.first_dirty_offsets)
         if self.high_watermarks is not None:
             write_offsets(self.disk, f"{self.data_dir}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCompaction:
+    """A compaction under way."""
+
+    log: PartitionLog
+    ticket: CompactionTicket
+    checkpoint: OffsetCheckpoint
+
+    def run(self) -> None:
+        """Compact. Called in a thread."""
+        try:
+            # Recovery must never meet the gaps compaction leaves, so the recovery points come first.
+            self.checkpoint.run()
+        except BrokerError as error:
+            self.ticket.error = error
+            return
+        self.ticket.run()
 
 
 class LogManager:
@@ -86,6 +109,7 @@ class LogManager:
         self._lock = lock
         self._cache = IndexCache()
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._compacting: set[PartitionLog] = set()
         self._trash: list[tuple[int, str]] = []  # when to remove it, and what
 
     @classmethod
@@ -123,6 +147,7 @@ class LogManager:
         clean = self._disk.read_file(clean_path) is not None
         recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
         log_start_offsets = self._read_offsets(LOG_START_FILE)
+        first_dirty_offsets = self._read_offsets(CLEANER_FILE)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
         for entry in self._disk.list_directory(self.data_dir):
             if not entry.is_directory:
@@ -145,6 +170,9 @@ class LogManager:
             except BrokerError as error:
                 logger.exception("%s cannot be opened and stays offline", topic_partition)
                 self.failures[topic_partition] = error
+            else:
+                log = self._logs[topic_partition]
+                log.first_dirty_offset = first_dirty_offsets.get(topic_partition, 0)
         if clean:
             self._disk.unlink(clean_path)
             self._disk.sync_directory(self.data_dir)
@@ -261,6 +289,24 @@ class LogManager:
             count += len(dropped)
         return count
 
+    def begin_compaction(
+        self, now_ms: int, high_watermark_of: Callable[[PartitionLog], int]
+    ) -> "LogCompaction | None":
+        """The next log worth compacting, to be run in a thread; None if there is none."""
+        for log in self._logs.values():
+            if log.config.is_compacted and log not in self._compacting:
+                ticket = log.begin_compaction(now_ms, high_watermark_of(log))
+                if ticket is not None:
+                    self._compacting.add(log)
+                    return LogCompaction(log=log, ticket=ticket, checkpoint=self.begin_checkpoint())
+        return None
+
+    def finish_compaction(self, compaction: "LogCompaction") -> None:
+        """Back on the event loop: the compacted segments take their place."""
+        self._compacting.discard(compaction.log)
+        dropped = compaction.log.finish_compaction(compaction.ticket)
+        self.add_trash(dropped, compaction.log.config.file_delete_delay_ms)
+
     def add_trash(self, paths: list[str], delay_ms: int) -> None:
         """Files that may be removed after a while."""
         due_ms = self._clock.monotonic_ms() + delay_ms
@@ -300,6 +346,11 @@ class LogManager:
                 name: log.log_start_offset
                 for name, log in self._logs.items()
                 if log.log_start_offset
+            },
+            first_dirty_offsets={
+                name: log.first_dirty_offset
+                for name, log in self._logs.items()
+                if log.first_dirty_offset
             },
             high_watermarks=None if high_watermarks is None else dict(high_watermarks),
         )

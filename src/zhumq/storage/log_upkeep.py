@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
@@ -13,6 +13,7 @@ from zhumq.storage.checkpoints import (
     encode_leader_epochs,
     write_leader_epochs,
 )
+from zhumq.storage.compaction import CompactionTicket, SealedSegment, is_worthwhile
 from zhumq.storage.flush_ticket import FlushTicket, SmallFile
 from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import UNLIMITED, LogConfig
@@ -20,7 +21,7 @@ from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_prefix
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.producer_snapshot import encode_snapshot
 from zhumq.storage.producer_state import ProducerState
-from zhumq.storage.recovery import LoadedLog, restore_producers
+from zhumq.storage.recovery import LoadedLog, restore_producers, write_corrupt_ranges
 from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
 from zhumq.storage.segment import IndexCache, Segment
 from zhumq.storage.segment_list import SegmentList
@@ -52,6 +53,7 @@ class LogUpkeep:
         self.log_end_offset = loaded.log_end_offset
         self.flushed_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
+        self.first_dirty_offset = 0  # everything below was compacted
         self.leader_epochs: LeaderEpochs = loaded.leader_epochs
         self.producer_state: ProducerState = loaded.producer_state
         # Called before anything below the recovery point is cut, so that the checkpoint on disk
@@ -113,8 +115,10 @@ class LogUpkeep:
         if self._failure is not None or self._is_closed:
             return None
         checkpoint = checkpoint or self.is_checkpoint_due
-        if self.flushed_offset == self.log_end_offset and not (
-            checkpoint and self.recovery_point < self.log_end_offset
+        if (
+            self.flushed_offset == self.log_end_offset
+            and not self._has_new_files
+            and not (checkpoint and self.recovery_point < self.log_end_offset)
         ):
             return None
         files = [segment.file for segment in self._unsynced_segments]
@@ -241,15 +245,22 @@ class LogUpkeep:
             self._remove_files(segment)
         segment = self._segments.active
         segment.unseal()
-        found = segment.find(offset) if offset > segment.base_offset else None
-        end_offset = offset
+        position, end_offset = segment.size, offset
+        found = segment.find(offset)
         if found is not None:
-            position, header = found
-            end_offset = min(offset, header.base_offset)
-            segment.truncate(position, end_offset)
-        elif offset == segment.base_offset:
-            segment.truncate(0, offset)
-        self._end_at(end_offset)
+            position, end_offset = found[0], min(offset, found[1].base_offset)
+        was_damaged = bool(self.corrupt_ranges)
+        for bad in segment.corrupt_ranges:
+            if bad.next_offset > offset:
+                position = min(position, bad.start_position)
+                end_offset = min(end_offset, bad.first_offset)
+        segment.truncate(position, end_offset)
+        if was_damaged:
+            write_corrupt_ranges(self.directory, self._segments.all, self._disk)
+        if end_offset < self.log_start_offset:
+            self.truncate_fully_and_start_at(self.log_start_offset)
+        else:
+            self._end_at(end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Throw everything away; the next batch gets this offset."""
@@ -257,21 +268,21 @@ class LogUpkeep:
         for segment in self._segments.take_all():
             self._remove_files(segment)
         self._segments.add(self._new_segment(offset))
-        self._has_new_files = True
         self.log_start_offset = offset
         self.recovery_point = offset
         self._end_at(offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
         self._truncations += 1
+        self._has_new_files = True  # so that the next flush makes the cut itself durable
         if offset < self.recovery_point:
             self.recovery_point = max(offset, self.log_start_offset)
             self.before_recovery_point_falls()
 
     def _end_at(self, end_offset: int) -> None:
         self.log_end_offset = end_offset
-        self.log_start_offset = min(self.log_start_offset, end_offset)
         self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         self._unsynced_segments = [
             segment for segment in self._unsynced_segments if segment in self._segments.all
@@ -330,13 +341,8 @@ class LogUpkeep:
         removed = self._segments.take_first(count)
         trash: list[str] = []
         for segment in removed:
-            for path in (*segment.paths, segment.prefix + SNAPSHOT_SUFFIX):
-                try:
-                    self._disk.rename(path, path + DELETED_SUFFIX)
-                except StorageFailed as error:
-                    logger.warning("%s: cannot rename: %s", self.topic_partition, error)
-                else:
-                    trash.append(path + DELETED_SUFFIX)
+            trash.extend(self._rename_deleted(segment.paths))
+            self._disk.unlink(segment.prefix + SNAPSHOT_SUFFIX)
             segment.release()
         self.log_start_offset = max(self.log_start_offset, self._segments.base_offset)
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
@@ -350,6 +356,83 @@ class LogUpkeep:
             count,
             self.log_start_offset,
         )
+        return trash
+
+    def _rename_deleted(self, paths: Sequence[str]) -> list[str]:
+        renamed: list[str] = []
+        for path in paths:
+            try:
+                self._disk.rename(path, path + DELETED_SUFFIX)
+            except StorageFailed as error:
+                logger.warning("%s: %s", self.topic_partition, error)
+            else:
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+    def begin_compaction(self, now_ms: int, high_watermark: int) -> CompactionTicket | None:
+        """What a thread has to do to compact the log now; None if it is not worth it.
+
+        Only sealed segments below the recovery point: what may have to be recovered has no gaps.
+        """
+        if not self.config.is_compacted or self._failure is not None or self.corrupt_ranges:
+            return None
+        limit = min(high_watermark, self.recovery_point)
+        if self.first_undecided_offset is not None:
+            limit = min(limit, self.first_undecided_offset)
+        sealed: list[SealedSegment] = []
+        for place, segment in enumerate(self._segments.all[:-1]):
+            next_offset = self._segments.next_offset_of(place, self.log_end_offset)
+            too_young = segment.max_timestamp > now_ms - self.config.min_compaction_lag_ms
+            if next_offset > limit or (self.config.min_compaction_lag_ms and too_young):
+                break
+            sealed.append(SealedSegment(segment=segment, next_offset=next_offset))
+        if not is_worthwhile(sealed, self.first_dirty_offset, self.config, now_ms):
+            return None
+        return CompactionTicket(
+            directory=self.directory,
+            disk=self._disk,
+            config=self.config,
+            truncations=self._truncations,
+            segments=sealed,
+            first_dirty_offset=self.first_dirty_offset,
+            end_offset=sealed[-1].next_offset,
+            now_ms=now_ms,
+            producer_sequences={
+                producer_id: entry.batches[-1].last_sequence
+                for producer_id, entry in self.producer_state.producers.items()
+                if entry.batches
+            },
+        )
+
+    def finish_compaction(self, ticket: CompactionTicket) -> list[str]:
+        """Put the compacted segments in their place. Returns files to be removed later."""
+        kept = set(self._segments.all)
+        is_stale = ticket.truncations != self._truncations or any(
+            each.segment not in kept for done in ticket.compacted for each in done.replaced
+        )
+        if ticket.error is not None or is_stale or self._is_closed:
+            logger.warning("%s: not compacted: %s", self.topic_partition, ticket.error)
+            ticket.discard()
+            return []
+        trash: list[str] = []
+        for done in ticket.compacted:
+            old = [each.segment for each in done.replaced]
+            for segment in old:
+                trash.extend(self._rename_deleted(segment.paths))
+                segment.release()
+            segment = Segment(
+                self.directory,
+                done.base_offset,
+                disk=self._disk,
+                cache=self._cache,
+                size=done.size,
+                index_interval_bytes=self.config.index_interval_bytes,
+            )
+            self._disk.rename(done.path, segment.paths[0])
+            segment.take_indexes(done.offset_index, done.time_index)
+            segment.is_sealed = True
+            self._segments.replace(old, [segment])
+        self.first_dirty_offset = ticket.end_offset
         return trash
 
     def close(self, *, clean: bool = True) -> None:

@@ -82,7 +82,10 @@ def load_log(
         end_offset = _recover(directory, segments, epochs, config, recovery_point, disk)
     for segment in segments[:-1]:
         segment.is_sealed = True
-    start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
+    if end_offset < log_start_offset:
+        segments = _start_over(directory, segments, config, disk, cache, log_start_offset)
+        end_offset = log_start_offset
+    start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(start_offset)
     return LoadedLog(
@@ -100,8 +103,6 @@ def restore_producers(
     directory: str, segments: Sequence[Segment], end_offset: int, *, disk: Disk
 ) -> ProducerState:
     """The producer state at the end of the log: the newest usable snapshot, and what follows it."""
-    if not any(segment.size for segment in segments):
-        return ProducerState()
     snapshots: list[int] = []
     for entry in disk.list_directory(directory):
         offset = offset_in(entry.name, SNAPSHOT_SUFFIX)
@@ -209,6 +210,31 @@ def _find_segments(
     return segments
 
 
+def _start_over(
+    directory: str,
+    segments: Sequence[Segment],
+    config: LogConfig,
+    disk: Disk,
+    cache: IndexCache,
+    log_start_offset: int,
+) -> list[Segment]:
+    """All that is left was deleted already: go on where the log has to begin, never before it."""
+    logger.warning("%s ends before its start, it goes on at %d", directory, log_start_offset)
+    for segment in segments:
+        for path in segment.paths:
+            disk.unlink(path)
+        segment.release()
+    return [
+        Segment.create(
+            directory,
+            log_start_offset,
+            disk=disk,
+            cache=cache,
+            index_interval_bytes=config.index_interval_bytes,
+        )
+    ]
+
+
 def _load_leader_epochs(directory: str, segments: Sequence[Segment], disk: Disk) -> LeaderEpochs:
     epochs = read_leader_epochs(disk, f"{directory}/{LEADER_EPOCH_FILE}")
     if epochs is not None:
@@ -276,7 +302,7 @@ def _recover(
     for result in results:
         result.segment.file.sync()
         result.segment.replace_index_files(final=result is not last)
-    _write_corrupt_ranges(directory, segments, disk)
+    write_corrupt_ranges(directory, segments, disk)
     return end_offset
 
 
@@ -382,7 +408,8 @@ def _read_corrupt_ranges(directory: str, disk: Disk) -> list[CorruptRange]:
         return []
 
 
-def _write_corrupt_ranges(directory: str, segments: Sequence[Segment], disk: Disk) -> None:
+def write_corrupt_ranges(directory: str, segments: Sequence[Segment], disk: Disk) -> None:
+    """Write down where the log is damaged, for the next clean start."""
     path = f"{directory}/{CORRUPT_RANGES_FILE}"
     damage = [bad for segment in segments for bad in segment.corrupt_ranges]
     if damage:

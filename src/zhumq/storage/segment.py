@@ -208,8 +208,15 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from this position on, which must be the start of one; corrupt ranges are
         left out. Raises CorruptMessage where the bytes make no sense."""
-        file = self.file
-        end = self.size if end is None else end
+        return self._scan(self.file, position, self.size if end is None else end, chunk_bytes)
+
+    def scan_file(self, file: DiskFile) -> Iterator[tuple[int, BatchHeader]]:
+        """As scan, through a file of the caller's own: for threads, once the segment is sealed."""
+        return self._scan(file, 0, self.size, SCAN_CHUNK_BYTES)
+
+    def _scan(
+        self, file: DiskFile, position: int, end: int, chunk_bytes: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
         skips = {bad.start_position: bad.end_position for bad in self.corrupt_ranges}
         chunk = b""
         chunk_start = 0
@@ -325,7 +332,11 @@ class Segment:
         offset_index, time_index = self.offset_index, self.time_index
         offset_index.truncate_to(position)
         time_index.truncate_to(next_offset)
-        self.corrupt_ranges = [bad for bad in self.corrupt_ranges if bad.end_position <= position]
+        self.corrupt_ranges = [
+            bad
+            for bad in self.corrupt_ranges
+            if bad.end_position <= position and bad.next_offset <= next_offset
+        ]
         # The largest timestamp may be gone; the batches behind the last entry decide.
         last = time_index.last
         self._max_timestamp, self._offset_of_max_timestamp = last or (
@@ -375,6 +386,12 @@ class Segment:
         self._disk.write_file(self.prefix + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
         self._written_offset_entries = len(offset_index)
         self._written_time_entries = len(time_index)
+
+    def take_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Use indexes that compaction built, and write them."""
+        self._offset_index = offset_index
+        self._time_index = time_index
+        self.replace_index_files()
 
     def unload_indexes(self) -> None:
         """Give the memory of a sealed segment's indexes back; its files hold them."""

@@ -1,9 +1,10 @@
 """Finding offsets by time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, Record, RecordBatch
+from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, RecordBatch
+from zhumq.records.outline import RecordOutline, outline
 from zhumq.storage.segment import LOOKUP_CHUNK_BYTES, Segment
 
 
@@ -27,11 +28,9 @@ def first_at_or_after(
         for position, header in segment.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
-            for record in _records(segment, position, header):
-                if record.timestamp >= timestamp and record.offset >= log_start_offset:
-                    return TimestampedOffset(
-                        record.timestamp, record.offset, header.partition_leader_epoch
-                    )
+            for found, offset, _ in _records(segment, position, header):
+                if found >= timestamp and offset >= log_start_offset:
+                    return TimestampedOffset(found, offset, header.partition_leader_epoch)
     return None
 
 
@@ -45,12 +44,12 @@ def largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampedOf
     if found is None:
         return None
     position, header = found
-    for record in _records(segment, position, header):
-        if record.timestamp >= header.max_timestamp and record.offset >= log_start_offset:
-            return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    for timestamp, offset, _ in _records(segment, position, header):
+        if timestamp >= header.max_timestamp and offset >= log_start_offset:
+            return TimestampedOffset(timestamp, offset, header.partition_leader_epoch)
     return None
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+def _records(segment: Segment, position: int, header: BatchHeader) -> Iterator[RecordOutline]:
     data = segment.file.read_at(position, header.size)
-    return list(RecordBatch(header, memoryview(data)).records())
+    return outline(RecordBatch(header, memoryview(data)))

@@ -28,9 +28,13 @@ from zhumq.records.batch import (
     decode_header,
 )
 from zhumq.records.codecs import Compression, crc32c
+from zhumq.records.outline import outline
 from zhumq.storage.log_config import LogConfig
 
 ZSTD_CODE = int(Compression.ZSTD)
+# A few KiB can decompress to many millions of records, and every lookup by time in that batch
+# would have to pass them. librdkafka's batch.num.messages ends at this number too.
+BATCH_RECORDS_MAX = 1_000_000
 
 
 class AppendOrigin(Enum):
@@ -95,6 +99,8 @@ def _check_content(
         raise InvalidRecord(
             f"a batch of {count} records has last offset delta {header.last_offset_delta}"
         )
+    if count > BATCH_RECORDS_MAX:
+        raise InvalidRecord(f"a batch of {count} records: {BATCH_RECORDS_MAX} are the most")
     attributes = header.attributes
     code = attributes & COMPRESSION_MASK
     if code == 0:
@@ -144,8 +150,8 @@ def _timestamp_error(header: BatchHeader, config: LogConfig, now_ms: int) -> Inv
 
 def _check_keys(batch: memoryview, header: BatchHeader) -> None:
     """Compaction needs a key in every record."""
-    for record in RecordBatch(header, batch).records():
-        if record.key is None:
+    for _, _, has_key in outline(RecordBatch(header, batch)):
+        if not has_key:
             raise InvalidRecord("a compacted topic takes no record without a key")
 
 

@@ -72,6 +72,14 @@ def test_a_partition_that_is_not_there_is_refused(cli: Cli, topic: str) -> None:
     assert "has no partition 5" in cli.fails("consume", topic, "--partition", "5")
 
 
+def test_a_line_beyond_the_librarys_own_limit_is_the_topics_to_judge(cli: Cli, topic: str) -> None:
+    line = "x" * 3_000_000
+    assert "max.message.bytes" in cli.fails("produce", topic, lines=[line])
+    cli.must("topic", "alter", topic, "--set", "max.message.bytes=4000000")
+    cli.must("produce", topic, lines=[line])
+    assert cli.must("consume", topic, "--until-end").lines == [line]
+
+
 def test_a_message_that_is_too_large_is_refused(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic, "--set", "max.message.bytes=1000")
     assert "max.message.bytes" in cli.fails("produce", topic, lines=["x" * 5_000])

@@ -79,6 +79,7 @@ def test_without_a_broker_every_command_says_what_to_do(
     [
         (["consume", "t", "--group", "g", "--from", "5"], "`zhumq group reset g --topic t"),
         (["consume", "t", "--group", "g", "--partition", "0"], "exclude each other"),
+        (["consume", "t", "--group", ""], "--group cannot be empty"),
         (["consume", "t", "--from", "noon"], "--from wants earliest"),
         (["produce", "t", "--json", "--key-separator", ":"], "JSON lines name their key"),
         (["produce", "t", "--key-separator", ""], "cannot be empty"),

