@@ -17,6 +17,7 @@ from zhumq.protocol.api import (
     decode_request,
     encode_response,
 )
+from zhumq.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +62,9 @@ class Dispatcher:
             result = handler(RequestContext(header, connection), request.body)
         except Exception as failure:
             return _encode_failure(header, failure)
-        if result is None:
-            return None
-        if isinstance(result, asyncio.Future) or asyncio.iscoroutine(result):
-            return self._answer_later(header, result)
-        return encode_response(header, result)
+        if isinstance(result, Message):
+            return encode_response(header, result)
+        return None if result is None else self._answer_later(header, result)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         """Nothing is kept per connection; its parked requests were cancelled with their answers."""

@@ -8,10 +8,16 @@ from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
 from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX
-from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequiredAcks, MalformedFrame
+from zhumq.model.errors import (
+    BrokerError,
+    ErrorCode,
+    InvalidRequiredAcks,
+    MalformedFrame,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -44,51 +50,54 @@ class ProduceHandler:
         acks = request.acks
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
+        by_id = context.header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
-        response = ProduceResponse()
+        topics: list[TopicProduceResponse] = []
         # What has to reach the disk before the answer: (partition, up to where, its response).
         undurable: list[tuple[Partition, int, PartitionProduceResponse]] = []
         failed = False
         for topic in request.topic_data:
             answers: list[PartitionProduceResponse] = []
-            name = topic.name
-            if context.header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS:
-                known = self._store.image.topics_by_id.get(topic.topic_id)
-                name = known.name if known is not None else ""
-            for data in topic.partition_data:
-                answer = PartitionProduceResponse(index=data.index)
-                answers.append(answer)
-                partition = self._replicas.find(name, data.index)
-                if partition is None:
-                    _set_unknown(answer, topic, by_id=not topic.name)
-                    failed = True
-                    continue
-                try:
-                    if acks == _ALL_ACKS:
-                        partition.check_enough_replicas()
-                    appended = partition.append(data.records or b"", now_ms)
-                except BrokerError as reason:
-                    _set_error(answer, reason)
-                    failed = True
-                    continue
-                answer.base_offset = appended.base_offset
-                answer.log_append_time_ms = appended.log_append_time_ms
-                answer.log_start_offset = appended.log_start_offset
-                if acks == _ALL_ACKS and not partition.is_durable(appended.last_offset + 1):
-                    undurable.append((partition, appended.last_offset + 1, answer))
-            response.responses.append(
+            topics.append(
                 TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
+            name = self._name_of(topic) if by_id else topic.name
+            for data in topic.partition_data:
+                partition = self._replicas.find(name, data.index)
+                try:
+                    if partition is None:
+                        raise _unknown(topic, data.index, by_id=by_id)
+                    if acks == _ALL_ACKS:
+                        partition.check_enough_replicas()
+                    appended = partition.append(data.records or b"", now_ms)
+                except BrokerError as reason:
+                    answers.append(_refused(data.index, reason))
+                    failed = True
+                    continue
+                answer = PartitionProduceResponse(
+                    index=data.index,
+                    base_offset=appended.base_offset,
+                    log_append_time_ms=appended.log_append_time_ms,
+                    log_start_offset=appended.log_start_offset,
+                )
+                answers.append(answer)
+                if acks == _ALL_ACKS and not partition.is_durable(appended.last_offset + 1):
+                    undurable.append((partition, appended.last_offset + 1, answer))
         if acks == _NO_ACKS:
             if failed:
                 # The client waits for no answer; a closed connection is how it learns of trouble.
                 raise MalformedFrame("a produce request with acks=0 failed")
             return None
+        response = ProduceResponse(responses=topics)
         if not undurable:
             return response
         return self._answer_when_durable(response, undurable)
+
+    def _name_of(self, topic: TopicProduceData) -> str:
+        known = self._store.image.topics_by_id.get(topic.topic_id)
+        return known.name if known is not None else ""
 
     def _answer_when_durable(
         self,
@@ -114,6 +123,12 @@ class ProduceHandler:
         return done
 
 
+def _refused(index: int, reason: BrokerError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index=index)
+    _set_error(answer, reason)
+    return answer
+
+
 def _set_error(answer: PartitionProduceResponse, reason: BrokerError) -> None:
     answer.error_code = reason.code
     answer.base_offset = -1
@@ -122,27 +137,20 @@ def _set_error(answer: PartitionProduceResponse, reason: BrokerError) -> None:
     answer.error_message = str(reason) or None
 
 
-def _set_unknown(answer: PartitionProduceResponse, topic: TopicProduceData, by_id: bool) -> None:
-    answer.base_offset = -1
-    answer.error_code = (
-        ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    )
-    which = topic.topic_id if by_id else topic.name[:TOPIC_NAME_LENGTH_MAX]
-    answer.error_message = f"there is no partition {which}-{answer.index} here"
+def _unknown(topic: TopicProduceData, index: int, *, by_id: bool) -> BrokerError:
+    if by_id:
+        return UnknownTopicId(f"there is no partition {index} of topic id {topic.topic_id} here")
+    name = topic.name[:TOPIC_NAME_LENGTH_MAX]
+    return UnknownTopicOrPartition(f"there is no partition {name}-{index} here")
 
 
 def _refuse_all(request: ProduceRequest, reason: BrokerError) -> ProduceResponse:
-    def refuse(data: PartitionProduceData) -> PartitionProduceResponse:
-        answer = PartitionProduceResponse(index=data.index)
-        _set_error(answer, reason)
-        return answer
-
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[refuse(data) for data in topic.partition_data],
+                partition_responses=[_refused(data.index, reason) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
