@@ -21,6 +21,7 @@ ROOMS = (
     "cluster",
     "net",
     "groups",
+    "consensus",
     "metadata",
     "records",
     "protocol",
@@ -36,7 +37,7 @@ def captions() -> str:
     if missing:
         raise SystemExit(f"tools/docs.py does not know the room {missing[0]!r}: add it to ROOMS")
     lines: list[str] = []
-    for room in ROOMS:
+    for room in (room for room in ROOMS if room in found):
         modules = sorted((SOURCE / room).rglob("*.py"))
         rows = [(path, caption(path)) for path in modules if path.stat().st_size > 0]
         lines += [f"### {room}", "", "| module | |", "|---|---|"]

@@ -9,6 +9,7 @@ import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
 from zhumq.cli.client import (
+    check_reachable,
     client_settings,
     connect_admin,
     describe_topic,
@@ -22,7 +23,9 @@ from zhumq.cli.positions import EARLIEST, LATEST, Position, parse_position, reso
 
 POLL_SECONDS = 0.2  # how long a Ctrl-C or a deadline may go unnoticed
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
+LOST_SECONDS_MAX = 10.0  # a broker that restarts is waited for, one that is gone is not
 SOLE_READER_GROUP = "zhumq-cli"  # librdkafka wants a name even where nothing is committed
+LOST_CODES = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,9 @@ def consume(
         raise CommandFailed(f"{topic!r} has no partition {partition}, only 0 to {len(known) - 1}")
 
     with kafka_errors(f"read {topic!r}"):
-        consumer = Consumer(_settings(bootstrap, group, position.edge or EARLIEST))
+        watch = BrokerWatch(bootstrap)
+        settings = _settings(bootstrap, group, position.edge or EARLIEST)
+        consumer = Consumer(settings | {"error_cb": watch.on_error})
         try:
             if group is None:
                 wanted = known if partition is None else [partition]
@@ -113,7 +118,12 @@ def consume(
                 consumer.subscribe([topic])
             separator = key_separator.encode() if key_separator is not None else None
             printed = _follow(
-                consumer, rules, as_json=as_json, key_separator=separator, commits=group is not None
+                consumer,
+                rules,
+                watch,
+                as_json=as_json,
+                key_separator=separator,
+                commits=group is not None,
             )
         finally:
             consumer.close()
@@ -138,6 +148,7 @@ def _settings(bootstrap: str, group: str | None, reset: str) -> dict[str, Any]:
 def _follow(
     consumer: Consumer,
     rules: StopRules,
+    watch: "BrokerWatch",
     *,
     as_json: bool,
     key_separator: bytes | None,
@@ -152,6 +163,7 @@ def _follow(
         if rules.messages_max is not None:
             room = min(room, rules.messages_max - printed)
         batch = _next_batch(consumer, room, next_offsets)
+        watch.check()
         output = sys.stdout.buffer
         for message in batch:
             output.write(_format(message, as_json=as_json, key_separator=key_separator))
@@ -170,6 +182,25 @@ def _follow(
         if rules.end_offsets is not None and _reached(consumer, rules.end_offsets, next_offsets):
             break
     return printed
+
+
+class BrokerWatch:
+    """Notices that the broker is gone, where librdkafka would go on trying in silence."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._lost_at: float | None = None
+
+    def on_error(self, error: KafkaError) -> None:
+        if error.code() in LOST_CODES and self._lost_at is None:
+            self._lost_at = time.monotonic()
+
+    def check(self) -> None:
+        """Raise CommandFailed if the broker was lost a while ago and still is."""
+        if self._lost_at is None or time.monotonic() - self._lost_at < LOST_SECONDS_MAX:
+            return
+        check_reachable(self._bootstrap)
+        self._lost_at = None
 
 
 def _reached(consumer: Consumer, end_offsets: dict[int, int], next_offsets: dict[int, int]) -> bool:
@@ -201,10 +232,7 @@ def _next_batch(consumer: Consumer, room: int, next_offsets: dict[int, int]) -> 
             assert number is not None
             assert offset is not None
             next_offsets[number] = offset
-        elif not error.retriable() and error.code() not in (
-            KafkaError._TRANSPORT,
-            KafkaError._ALL_BROKERS_DOWN,
-        ):
+        elif not error.retriable() and error.code() not in LOST_CODES:
             raise CommandFailed(f"cannot read {message.topic()!r}: {explain(error)}")
     return batch
 

@@ -484,3 +484,9 @@ class RebalanceInProgress(BrokerError):
     """The group is rebalancing; the member has to join again."""
 
     code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class TransactionalIdRefused(BrokerError):
+    """This producer may not use transactions. Not retriable, so that its client stops at once."""
+
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from cli_support import SOURCE, Cli
+from cli_support import SECONDS_MAX, SOURCE, Cli, begin
 
 from zhumq.testing.process import broker_process
 
@@ -17,3 +17,21 @@ def test_what_was_acknowledged_outlives_the_process(tmp_path: Path, acks: str) -
         process.kill()
         process.start()
         assert Cli(process.bootstrap).must("consume", "t", "--until-end").lines == lines
+
+
+def test_a_reader_goes_on_when_the_broker_is_back_and_ends_when_it_is_gone(tmp_path: Path) -> None:
+    environment = {"PYTHONPATH": str(SOURCE)}
+    with broker_process(tmp_path / "data", environment=environment) as process:
+        Cli(process.bootstrap).must("produce", "t", lines=["before"])
+        with begin(process.bootstrap, "consume", "t") as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == b"before\n"
+            process.kill()
+            process.start()
+            Cli(process.bootstrap).must("produce", "t", lines=["after"])
+            assert reader.stdout.readline() == b"after\n"
+            process.kill()
+            out, err = reader.communicate(timeout=SECONDS_MAX)
+    assert (reader.returncode, out) == (1, b"")
+    assert err.startswith(b"zhumq: no broker at ")
+    assert err.count(b"\n") == 1

@@ -10,7 +10,13 @@ from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.groups.requests import GroupMessage, GroupRequest, GroupResponse
-from zhumq.model.errors import BrokerError, CoordinatorNotAvailable, ErrorCode, InvalidRequest
+from zhumq.model.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    InvalidRequest,
+    TransactionalIdRefused,
+)
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import (
@@ -102,7 +108,7 @@ class GroupsHandler:
     async def _find(self, kind: int, key: str) -> Coordinator:
         try:
             if kind != CoordinatorKind.GROUP:
-                raise InvalidRequest("only groups have a coordinator here")
+                raise _no_coordinator(kind)
             await self._internal_topic.ensure()
             image = self._store.image
             index = self._service.partition_for(key)
@@ -125,3 +131,9 @@ class GroupsHandler:
             port=broker.port,
             error_code=ErrorCode.NONE,
         )
+
+
+def _no_coordinator(kind: int) -> BrokerError:
+    if kind == CoordinatorKind.TRANSACTION:
+        return TransactionalIdRefused("this broker has no transactions yet")
+    return InvalidRequest(f"there is no coordinator of kind {kind}")
