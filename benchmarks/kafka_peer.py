@@ -1,7 +1,6 @@
 """Apache Kafka from its published Maven artifacts: one KRaft node, started and stopped like any other server."""
 
 import argparse
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.server import REPOSITORY, Server, free_ports, serves, wait_until
+from benchmarks.server import REPOSITORY, Prepared, free_ports
 
 FETCH = REPOSITORY / "benchmarks" / "kafka" / "fetch"
 HEAP = "1g"
@@ -74,47 +73,33 @@ def settings_of(
     }
 
 
-def start_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Server:
-    """Format the storage below `directory` if it is new, start the node, return once it serves."""
-    server = launch_kafka(directory, settings=settings)
-    wait_until(lambda: serves(server.bootstrap), server)
-    return server
-
-
-def launch_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Server:
-    """Start the process and return at once: the measurement of the start time waits by itself."""
-    class_path = install()
+def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Prepared:
+    """Write the settings, and format the storage below `directory` if it is new."""
     data = directory / "kafka-data"
+    log = directory / "kafka.log"
     port, controller_port = free_ports(2)
-    properties = directory / "server.properties"
-    properties.write_text(
-        "".join(
-            f"{key}={value}\n"
-            for key, value in settings_of(
-                port=port, controller_port=controller_port, data=data, extra=settings or {}
-            ).items()
-        )
+    values = settings_of(
+        port=port, controller_port=controller_port, data=data, extra=settings or {}
     )
+    properties = directory / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     log4j = directory / "log4j2.yaml"
     log4j.write_text(LOG4J)
-    java = ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", class_path]
-    log = directory / "kafka.log"
-    with log.open("ab") as stderr:
-        if not (data / "meta.properties").exists():
-            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    java = (f"-Dlog4j2.configurationFile={log4j}", "-cp", install())
+    if not (data / "meta.properties").exists():
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        with log.open("ab") as output:
             subprocess.run(
-                [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],
-                check=True, stdout=stderr, stderr=stderr,
+                ["java", *java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],
+                check=True, stdout=output, stderr=output,
             )  # fmt: skip
-        process = subprocess.Popen(
-            [java[0], *JVM_OPTIONS, *java[1:], "kafka.Kafka", str(properties)],
-            stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    return Server(
-        name="kafka", process=process, bootstrap=f"127.0.0.1:{port}", data=data, log=log
+    return Prepared(
+        name="kafka",
+        command=("java", *JVM_OPTIONS, *java, "kafka.Kafka", str(properties)),
+        bootstrap=f"127.0.0.1:{port}",
+        data=data,
+        log=log,
+        output=directory / "kafka.out",
     )
 
 
@@ -128,7 +113,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kafka-peer-") as temporary:
         directory = arguments.data_dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        with start_kafka(directory, settings=settings) as server, suppress(KeyboardInterrupt):
+        with (
+            prepare_kafka(directory, settings=settings).start() as server,
+            suppress(KeyboardInterrupt),
+        ):
             sys.stdout.write(f"kafka ready kafka={server.bootstrap} pid={server.pid}\n")
             sys.stdout.flush()
             server.process.wait()

@@ -7,7 +7,9 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
@@ -65,15 +67,45 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
         return self.process.returncode
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A server ready to be launched: its folders exist and its storage is formatted."""
+
+    name: str
+    command: tuple[str, ...]
+    bootstrap: str
+    data: Path
+    log: Path
+    output: Path
+
+    def launch(self) -> Server:
+        """Start the process and return at once; it does not serve yet."""
+        with self.log.open("ab") as stderr, self.output.open("wb") as stdout:
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+            )
+        return Server(
+            name=self.name, process=process, bootstrap=self.bootstrap, data=self.data, log=self.log
+        )
+
+    def start(self) -> Server:
+        """Start the process and return once it serves."""
+        server = self.launch()
+        wait_until(lambda: serves(server.bootstrap), server)
+        return server
 
 
 def wait_until(fact: Callable[[], bool], server: Server, wait_s: float = READY_WAIT_S) -> None:

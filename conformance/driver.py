@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.kafka_peer import start_kafka
-from benchmarks.server import REPOSITORY, Server
-from benchmarks.zhumq_server import start_zhumq
+from benchmarks.kafka_peer import prepare_kafka
+from benchmarks.server import REPOSITORY, Prepared
+from benchmarks.zhumq_server import prepare_zhumq
 
 SUITES = ("kafka-python", "librdkafka", "franz-go", "java", "kafkajs", "go-queue")
 # What the suites' own projects start their brokers with.
@@ -21,16 +21,16 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
 }
-BROKERS: Mapping[str, Callable[..., Server]] = {"zhumq": start_zhumq, "kafka": start_kafka}
+BROKERS: Mapping[str, Callable[..., Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
 
 
 def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
     """Run one suite; its exit code and its last line."""
-    start = BROKERS[broker]
+    prepare = BROKERS[broker]
     with ExitStack() as stack:
         folder = root / suite
         folder.mkdir(parents=True)
-        server = stack.enter_context(start(folder, settings=SETTINGS))
+        server = stack.enter_context(prepare(folder, settings=SETTINGS).start())
         environment = {
             **os.environ,
             "BOOTSTRAP": server.bootstrap,
@@ -42,7 +42,7 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
             second.mkdir()
             closed = {**SETTINGS, "auto.create.topics.enable": "false"}
             environment["BOOTSTRAP_NOAUTOCREATE"] = stack.enter_context(
-                start(second, settings=closed)
+                prepare(second, settings=closed).start()
             ).bootstrap
         done = subprocess.run(
             [REPOSITORY / "conformance" / suite / "run"],

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.local_store import JOURNAL_ENTRIES_MAX, JOURNAL_NAME, LocalStore
 from zhumq.cluster.store import MetadataStore, VersionConflict
+from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.host.disk import SystemDisk
 from zhumq.metadata.changes import ProducerIdsAllocated
 from zhumq.metadata.controller import TopicLimits, TopicWish
@@ -27,8 +29,27 @@ LIMITS = TopicLimits(
 Open = Callable[[], Awaitable[MetadataStore]]
 
 
+@pytest.fixture(params=["local", "zookeeper"])
+def open_store(request: pytest.FixtureRequest) -> Open:
+    """Opens the same store again and again, for the broker above."""
+    opener: Open = request.getfixturevalue(f"open_{request.param}")
+    return opener
+
+
 @pytest.fixture
-def open_store(tmp_path: Path) -> Open:
+def open_zookeeper(zookeeper: DevZookeeper) -> Open:
+    ensemble = f"{zookeeper.connect}/{uuid.uuid4()}"
+
+    async def open_it() -> MetadataStore:
+        store = await ZookeeperStore.open(ensemble, new_cluster_id="c", create_chroot=True)
+        await store.register(BROKER)
+        return store
+
+    return open_it
+
+
+@pytest.fixture
+def open_local(tmp_path: Path) -> Open:
     async def open_it() -> MetadataStore:
         store = LocalStore.open(
             tmp_path, disk=SystemDisk(), cluster_id="c", broker_id=BROKER.broker_id
@@ -154,10 +175,10 @@ def test_producer_ids_are_never_given_twice(open_store: Open) -> None:
 
 
 def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
-    open_store: Open, tmp_path: Path
+    open_local: Open, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        store = await open_store()
+        store = await open_local()
         for name in ("a", "b", "c"):
             await controller(store).create_topics([TopicWish(name=name)])
         await store.close()
@@ -166,7 +187,7 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
         start_of_last = whole.rindex(b"\n", 0, -1) + 1
         for cut in range(start_of_last, len(whole)):
             journal.write_bytes(whole[:cut])
-            again = await open_store()
+            again = await open_local()
             assert set(again.image.topics) == {"a", "b"}
             await again.close()
             assert journal.read_bytes() == whole[:start_of_last]
@@ -174,20 +195,20 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
         damaged[20] ^= 1
         journal.write_bytes(damaged)
         with pytest.raises(DataDirUnusable, match="damaged at byte 0"):
-            await open_store()
+            await open_local()
 
     asyncio.run(scenario())
 
 
-def test_the_journal_does_not_grow_for_ever(open_store: Open, tmp_path: Path) -> None:
+def test_the_journal_does_not_grow_for_ever(open_local: Open, tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = await open_store()
+        store = await open_local()
         for value in range(JOURNAL_ENTRIES_MAX * 2 + 10):
             change = ProducerIdsAllocated(next_producer_id=value)
             await store.propose([change], store.image.version)
         await store.close()
         assert (tmp_path / JOURNAL_NAME).read_bytes().count(b"\n") <= JOURNAL_ENTRIES_MAX
-        again = await open_store()
+        again = await open_local()
         assert again.image.next_producer_id == JOURNAL_ENTRIES_MAX * 2 + 9
         await again.close()
 
@@ -195,10 +216,10 @@ def test_the_journal_does_not_grow_for_ever(open_store: Open, tmp_path: Path) ->
 
 
 def test_the_folder_of_another_broker_is_refused_with_its_number(
-    open_store: Open, tmp_path: Path
+    open_local: Open, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        store = await open_store()
+        store = await open_local()
         await controller(store).create_topics([TopicWish(name="t")])
         await store.close()
         with pytest.raises(DataDirUnusable, match="--broker-id 1"):

@@ -24,6 +24,7 @@ COMMANDS = {
     "group": "zhumq.cli.group",
     "dump-log": "zhumq.cli.dump_log",
     "demo": "zhumq.cli.demo",
+    "zookeeper": "zhumq.cli.zookeeper",
 }
 
 

@@ -15,7 +15,9 @@ from zhumq.groups.group import (
     Parked,
     Turn,
 )
+from zhumq.groups.persisted import group_record
 from zhumq.model.errors import ErrorCode
+from zhumq.model.state_machine import StateRecord
 from zhumq.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
 from zhumq.protocol.messages.groups import (
     DescribedGroup,
@@ -148,6 +150,21 @@ class ClassicGroup(Group):
                 )
             )
         group.leader_id = value.leader if value.leader in group.members else group.leader_id
+        group.subscribed = group._subscribed_topics()
+        return group
+
+    @classmethod
+    def with_members(
+        cls, group_id: str, *, generation: int, members: Iterable[ClassicMember], now_ms: int
+    ) -> "ClassicGroup":
+        """A stable group of consumers, taken over from another protocol with what everybody has."""
+        group = cls(group_id, now_ms=now_ms)
+        group.state = group.previous_state = ClassicGroupState.STABLE
+        group.generation = generation
+        group.protocol_type = PROTOCOL_TYPE
+        for member in members:
+            group.add_member(member)
+        group.protocol_name = group.selected_protocol()
         group.subscribed = group._subscribed_topics()
         return group
 
@@ -401,6 +418,9 @@ class ClassicGroup(Group):
                 DeadlineKey(DeadlineKind.SESSION, self.group_id, member_id),
                 member.session_timeout_ms,
             )
+
+    def tombstones(self) -> list[StateRecord]:
+        return [group_record(self.group_id, None)]
 
     def listed(self) -> ListedGroup:
         return ListedGroup(

@@ -9,13 +9,14 @@ from zhumq.groups.deadlines import Deadlines
 from zhumq.groups.requests import GroupResponse
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
-from zhumq.protocol.messages.groups import DescribedGroup, ListedGroup
+from zhumq.protocol.messages.groups import ListedGroup
 
 
 class GroupType(StrEnum):
     """Who assigns partitions to members; the names are those ListGroups shows."""
 
     CLASSIC = "classic"  # a leader among the members
+    CONSUMER = "consumer"  # the coordinator (KIP-848)
 
 
 class DeadlineKind(StrEnum):
@@ -24,6 +25,8 @@ class DeadlineKind(StrEnum):
     SESSION = "session"  # a member has not been heard of
     JOIN = "join"  # a rebalance has waited long enough for members to join
     SYNC = "sync"  # members have joined and then not asked for their assignment
+    # A member of a consumer group has not given up partitions, or not joined again, in its time.
+    REBALANCE = "rebalance"
     OFFSETS_CHECK = "offsets check"  # look for offsets to expire, over all groups
 
 
@@ -112,9 +115,9 @@ class Group(ABC):
         """The member has shown a sign of life other than a heartbeat."""
 
     @abstractmethod
-    def listed(self) -> ListedGroup:
-        """The group's line in ListGroups."""
+    def tombstones(self) -> list[StateRecord]:
+        """The records that delete the group, its offsets aside."""
 
     @abstractmethod
-    def described(self) -> DescribedGroup:
-        """The group's entry in DescribeGroups."""
+    def listed(self) -> ListedGroup:
+        """The group's line in ListGroups."""

@@ -1,11 +1,18 @@
 """The records of `__consumer_offsets`, in Kafka's own formats: keys, values, and back."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.model.state_machine import StateRecord
 from zhumq.protocol.messages.coordinator_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -13,6 +20,7 @@ from zhumq.protocol.messages.coordinator_records import (
     decode_versioned,
     encode_versioned,
 )
+from zhumq.protocol.schema import Message
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -38,7 +46,27 @@ class OffsetKey(NamedTuple):
     partition: int
 
 
-RecordKey = GroupKey | OffsetKey
+class ConsumerRecordKind(IntEnum):
+    """What a record of a consumer group (KIP-848) says; the first number of its key."""
+
+    GROUP = 3
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+    REGEX = 16
+
+
+class ConsumerKey(NamedTuple):
+    """The key under which one record of a consumer group lies."""
+
+    kind: ConsumerRecordKind
+    group_id: str
+    # Of a member or, with REGEX, the expression; nothing for what is the group's as a whole.
+    name: str = ""
+
+
+RecordKey = GroupKey | OffsetKey | ConsumerKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +115,54 @@ def decode_key(key: bytes) -> RecordKey | None:
         if version == GROUP_KEY_VERSION:
             _, group = decode_versioned(GroupMetadataKey, key)
             return GroupKey(group.group)
+        return _decode_consumer_key(version, key)
     except MalformedFrame:
         return None
-    return None
+
+
+def encode_consumer_key(key: ConsumerKey) -> bytes:
+    return encode_versioned(_consumer_key_message(key), key.kind)
+
+
+def _consumer_key_message(key: ConsumerKey) -> Message:
+    group_id = key.group_id
+    match key.kind:
+        case ConsumerRecordKind.GROUP:
+            return ConsumerGroupMetadataKey(group_id=group_id)
+        case ConsumerRecordKind.MEMBER:
+            return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=key.name)
+        case ConsumerRecordKind.TARGET_EPOCH:
+            return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
+        case ConsumerRecordKind.TARGET:
+            return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=key.name)
+        case ConsumerRecordKind.CURRENT:
+            return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=key.name)
+        case ConsumerRecordKind.REGEX:
+            return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=key.name)
+
+
+def _decode_consumer_key(version: int, key: bytes) -> ConsumerKey | None:
+    match version:
+        case ConsumerRecordKind.GROUP:
+            _, group = decode_versioned(ConsumerGroupMetadataKey, key)
+            return ConsumerKey(ConsumerRecordKind.GROUP, group.group_id)
+        case ConsumerRecordKind.MEMBER:
+            _, member = decode_versioned(ConsumerGroupMemberMetadataKey, key)
+            return ConsumerKey(ConsumerRecordKind.MEMBER, member.group_id, member.member_id)
+        case ConsumerRecordKind.TARGET_EPOCH:
+            _, epoch = decode_versioned(ConsumerGroupTargetAssignmentMetadataKey, key)
+            return ConsumerKey(ConsumerRecordKind.TARGET_EPOCH, epoch.group_id)
+        case ConsumerRecordKind.TARGET:
+            _, target = decode_versioned(ConsumerGroupTargetAssignmentMemberKey, key)
+            return ConsumerKey(ConsumerRecordKind.TARGET, target.group_id, target.member_id)
+        case ConsumerRecordKind.CURRENT:
+            _, current = decode_versioned(ConsumerGroupCurrentMemberAssignmentKey, key)
+            return ConsumerKey(ConsumerRecordKind.CURRENT, current.group_id, current.member_id)
+        case ConsumerRecordKind.REGEX:
+            _, regex = decode_versioned(ConsumerGroupRegularExpressionKey, key)
+            return ConsumerKey(ConsumerRecordKind.REGEX, regex.group_id, regex.regular_expression)
+        case _:
+            return None
 
 
 def decode_group(value: bytes) -> GroupMetadataValue | None:

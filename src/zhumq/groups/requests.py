@@ -4,6 +4,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from zhumq.model.errors import ErrorCode
+from zhumq.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribedGroup,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from zhumq.protocol.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -55,6 +62,8 @@ GroupMessage = (
     | SyncGroupRequest
     | HeartbeatRequest
     | LeaveGroupRequest
+    | ConsumerGroupHeartbeatRequest
+    | ConsumerGroupDescribeRequest
     | OffsetCommitRequest
     | OffsetFetchRequest
     | OffsetDeleteRequest
@@ -68,6 +77,8 @@ GroupResponse = (
     | SyncGroupResponse
     | HeartbeatResponse
     | LeaveGroupResponse
+    | ConsumerGroupHeartbeatResponse
+    | ConsumerGroupDescribeResponse
     | OffsetCommitResponse
     | OffsetFetchResponse
     | OffsetDeleteResponse
@@ -106,6 +117,15 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else code)
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=code)
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=code)
+        case ConsumerGroupDescribeRequest():
+            return ConsumerGroupDescribeResponse(
+                groups=[
+                    ConsumerGroupDescribedGroup(error_code=code, group_id=group_id)
+                    for group_id in message.group_ids
+                ]
+            )
         case OffsetCommitRequest():
             return refused_commit(message, code)
         case OffsetFetchRequest():

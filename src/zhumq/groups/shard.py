@@ -6,10 +6,17 @@ from typing import assert_never
 from zhumq.groups import offsets
 from zhumq.groups.classic import ClassicGroup, ClassicGroupState
 from zhumq.groups.classic_protocol import ClassicProtocol
+from zhumq.groups.consumer import ConsumerGroup
+from zhumq.groups.consumer_heartbeat import Refused
+from zhumq.groups.consumer_records import records_of
+from zhumq.groups.consumer_shard import ConsumerGroups
+from zhumq.groups.consumer_topics import ClusterTopics, NoTopics
 from zhumq.groups.deadlines import Deadlines
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.persisted import (
+    ConsumerKey,
+    ConsumerRecordKind,
     GroupKey,
     OffsetKey,
     decode_group,
@@ -30,6 +37,11 @@ from zhumq.groups.requests import (
 from zhumq.groups.settings import GroupSettings
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import Outcome, ReplyToken, StateRecord
+from zhumq.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+)
 from zhumq.protocol.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -55,7 +67,9 @@ from zhumq.protocol.messages.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 
 INSTANCE_ID_LENGTH_MAX = 249  # KIP-345: as long as a topic's name at most
@@ -70,12 +84,22 @@ class GroupShard:
     While the log is read, `replay` only keeps the last value of every key; `loaded` makes groups and
     offsets of them. From then on `replay` keeps the offsets, and what a classic group recorded of itself.
     A rebalance that is under way is not recorded, as in Kafka: after a reload its members join again.
+    A consumer group records every step, so that it is at all times what the log says of it.
     """
 
-    def __init__(self, settings: GroupSettings, *, draw_member_suffix: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        draw_member_suffix: Callable[[], str],
+        topics: ClusterTopics | None = None,
+    ) -> None:
         self._settings = settings
         self._classic = ClassicProtocol(settings, draw_member_suffix)
         self._groups: dict[str, Group] = {}
+        self._consumer = ConsumerGroups(
+            settings, topics or NoTopics(), draw_member_suffix, self._groups, self._classic
+        )
         self._offsets = CommittedOffsets()
         self._recorded_groups: dict[str, bytes] = {}
         self._deadlines: Deadlines[DeadlineKey] = Deadlines()
@@ -103,10 +127,17 @@ class GroupShard:
                 turn.answer(token, HeartbeatResponse(error_code=code))
             case LeaveGroupRequest():
                 turn.answer(token, self._leave(message, request.version, turn))
+            case ConsumerGroupHeartbeatRequest():
+                turn.answer(token, self._consumer.heartbeat(message, request, turn))
+                if self._groups:
+                    self._schedule_offsets_check(turn)
+            case ConsumerGroupDescribeRequest():
+                consumers = [self._consumer.describe(each) for each in message.group_ids]
+                turn.answer(token, ConsumerGroupDescribeResponse(groups=consumers))
             case OffsetCommitRequest():
                 turn.answer(token, self._commit(message, request.version, turn))
             case OffsetFetchRequest():
-                found = [offsets.fetch(self._offsets, asked) for asked in message.groups]
+                found = [self._fetch(asked) for asked in message.groups]
                 turn.answer(token, OffsetFetchResponse(groups=found))
             case OffsetDeleteRequest():
                 turn.answer(token, self._delete_offsets(message, turn))
@@ -135,6 +166,8 @@ class GroupShard:
             group = self._groups.get(key.group_id)
             if isinstance(group, ClassicGroup):
                 self._expire_classic(group, key, turn)
+            elif isinstance(group, ConsumerGroup):
+                self._consumer.deadline_passed(group, key, turn)
         return turn.outcome()
 
     def replay(self, record: StateRecord, now_ms: int) -> None:
@@ -149,6 +182,8 @@ class GroupShard:
                 self._replay_offset(key, record.value, now_ms)
             case GroupKey(group_id):
                 self._replay_group(group_id, record.value)
+            case ConsumerKey(kind, group_id):
+                self._replay_consumer_group(kind, group_id, record.value)
             case None:
                 # A kind of record of a later version: whoever knows it will read it.
                 pass
@@ -157,6 +192,7 @@ class GroupShard:
         """The log has been read to its end: be what it says. Members have a session to be heard in."""
         assert self._loading is not None, "a shard is loaded once"
         records, self._loading = self._loading, None
+        of_consumers: dict[ConsumerKey, bytes] = {}
         for raw_key, value in records.items():
             match decode_key(raw_key):
                 case OffsetKey() as key:
@@ -168,11 +204,16 @@ class GroupShard:
                         self._groups[group_id] = ClassicGroup.from_record(
                             group_id, decoded, now_ms=now_ms
                         )
+                case ConsumerKey() as key:
+                    of_consumers[key] = value
                 case None:
                     pass
+        self._consumer.restore(of_consumers)
         turn = Turn(now_ms, self._deadlines)
-        for group in self._groups.values():
-            if isinstance(group, ClassicGroup):
+        for group in list(self._groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self._consumer.resume(group, turn)
+            elif isinstance(group, ClassicGroup):
                 for member_id in group.members:
                     group.heard_from(member_id, turn)
                 if len(group.members) > self._settings.members_max:
@@ -187,6 +228,9 @@ class GroupShard:
         state: dict[bytes, bytes] = {}
         for group_id, value in self._recorded_groups.items():
             state[group_record(group_id, None).key] = value
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                state.update((each.key, each.value or b"") for each in records_of(group))
         for key, committed in self._offsets.items():
             record = offset_record(key, committed)
             assert record.value is not None
@@ -203,16 +247,22 @@ class GroupShard:
             turn.answer(token, refusal(request, code))
             return
         group = self._groups.get(message.group_id)
-        if group is None:
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            try:
+                turn.answer(token, self._consumer.join(group, message, request, turn))
+            except Refused as reason:
+                turn.answer(token, refusal(request, reason.code))
+            return
+        if not isinstance(group, ClassicGroup):
             if message.member_id:
                 # Only a member without an id can found a group.
                 turn.answer(token, refusal(request, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
+            if group is not None:
+                # Nobody is left of the consumer protocol: whoever comes first decides.
+                turn.record(group.tombstones())
             group = ClassicGroup(message.group_id, now_ms=turn.now_ms)
             self._add_group(group, turn)
-        if not isinstance(group, ClassicGroup):
-            turn.answer(token, refusal(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return
         self._classic.join(group, message, request, token, turn)
 
     def _check_join(self, message: JoinGroupRequest) -> ErrorCode:
@@ -240,6 +290,8 @@ class GroupShard:
             turn.answer(token, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         elif isinstance(group, ClassicGroup):
             self._classic.sync(group, message, request.version, token, turn)
+        elif isinstance(group, ConsumerGroup):
+            turn.answer(token, self._consumer.sync(group, message, turn))
         else:
             turn.answer(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
@@ -249,6 +301,8 @@ class GroupShard:
         group = self._groups.get(message.group_id)
         if isinstance(group, ClassicGroup):
             return self._classic.heartbeat(group, message, turn)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.classic_heartbeat(group, message, turn)
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def _leave(self, message: LeaveGroupRequest, version: int, turn: Turn) -> LeaveGroupResponse:
@@ -261,6 +315,8 @@ class GroupShard:
         group = self._groups.get(message.group_id)
         if isinstance(group, ClassicGroup):
             response = self._classic.leave(group, message, turn)
+        elif isinstance(group, ConsumerGroup):
+            response = self._consumer.leave(group, message, turn)
         else:
             response = LeaveGroupResponse(
                 members=[
@@ -284,8 +340,8 @@ class GroupShard:
                 self._classic.join_deadline_passed(group, turn)
             case DeadlineKind.SYNC:
                 self._classic.sync_deadline_passed(group, turn)
-            case DeadlineKind.OFFSETS_CHECK:
-                raise AssertionError("the check of offsets is not of one group")
+            case DeadlineKind.REBALANCE | DeadlineKind.OFFSETS_CHECK:
+                raise AssertionError(f"{key.kind} is not of a classic group")
 
     # Offsets
 
@@ -311,6 +367,14 @@ class GroupShard:
             group.heard_from(message.member_id, turn)
         return offsets.commit(message, self._settings, turn)
 
+    def _fetch(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        group = self._groups.get(asked.group_id)
+        if isinstance(group, ConsumerGroup):
+            code = group.check_fetch(asked.member_id, asked.member_epoch)
+            if code is not ErrorCode.NONE:
+                return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+        return offsets.fetch(self._offsets, asked)
+
     def _delete_offsets(self, message: OffsetDeleteRequest, turn: Turn) -> OffsetDeleteResponse:
         group = self._groups.get(message.group_id)
         if not message.group_id:
@@ -333,7 +397,7 @@ class GroupShard:
             )
             turn.record(offset_record(key, None) for key in expired.keys)
             if expired.all_expired and group.is_idle:
-                turn.record([group_record(group.group_id, None)])
+                turn.record(group.tombstones())
         if self._groups:
             self._schedule_offsets_check(turn)
 
@@ -350,12 +414,16 @@ class GroupShard:
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         group = self._groups.get(group_id)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             return group.described()
         described = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
         if version >= GROUP_ID_NOT_FOUND_IN_DESCRIBE_SINCE_VERSION:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            described.error_message = (
+                f"Group {group_id} not found."
+                if group is None
+                else f"Group {group_id} is not a classic group."
+            )
         return described
 
     def _list(self, message: ListGroupsRequest) -> ListGroupsResponse:
@@ -373,9 +441,9 @@ class GroupShard:
     def _delete_group(self, group_id: str, turn: Turn) -> DeletableGroupResult:
         group = self._groups.get(group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
-        if code is ErrorCode.NONE:
+        if group is not None and code is ErrorCode.NONE:
             turn.record(offset_record(key, None) for key in self._offsets.keys_of_group(group_id))
-            turn.record([group_record(group_id, None)])
+            turn.record(group.tombstones())
         return DeletableGroupResult(group_id=group_id, error_code=code)
 
     # Replay
@@ -396,7 +464,17 @@ class GroupShard:
             self._recorded_groups[group_id] = value
             return
         self._recorded_groups.pop(group_id, None)
-        group = self._groups.pop(group_id, None)
+        group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
+            del self._groups[group_id]
             for member_id in group.pending_members:
                 self._deadlines.cancel(DeadlineKey(DeadlineKind.SESSION, group_id, member_id))
+
+    def _replay_consumer_group(
+        self, kind: ConsumerRecordKind, group_id: str, value: bytes | None
+    ) -> None:
+        # What a group decided itself is already so; only that it is deleted was not decided by it.
+        if kind is ConsumerRecordKind.GROUP and value is None:
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                del self._groups[group_id]

@@ -19,8 +19,11 @@ DIRECTORY_MODE = 0o750
 TEMPORARY_SUFFIX = ".tmp"
 VECTOR_PARTS_MAX = 1024  # IOV_MAX on Linux: the most parts one writev takes
 
-# The errors that mean "no room": the same write works again once there is some.
-NO_ROOM_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# The errors that mean "no room", on the disk or in the table of open files: the same works again
+# once there is some.
+NO_ROOM_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
 
 
 class DirectoryEntry(NamedTuple):

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, assert_never
 
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
@@ -96,11 +97,12 @@ class Draft:
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self.brokers = image.brokers
+        self.brokers = dict(image.brokers)
         self.topics = dict(image.topics)
         self.topics_by_id = dict(image.topics_by_id)
         self.partition_count = image.partition_count
         self._next_producer_id = image.next_producer_id
+        self._controller = (image.controller_id, image.controller_epoch)
 
     def apply(self, change: Change) -> None:
         """Draw one change. It was decided on this very draft, so it fits."""
@@ -117,11 +119,28 @@ class Draft:
                 self._put(replace(self.topics[change.name], settings=change.settings))
             case ProducerIdsAllocated():
                 self._next_producer_id = change.next_producer_id
+            case PartitionChanged():
+                self.change_partitions(change.name, [change])
+            case BrokerRegistered():
+                self.brokers[change.broker.broker_id] = change.broker
+            case BrokerGone():
+                self.brokers.pop(change.broker_id, None)
+            case ControllerElected():
+                self._controller = (change.broker_id, change.epoch)
             case _:
                 assert_never(change)
 
+    def change_partitions(self, name: str, changes: Sequence[PartitionChanged]) -> None:
+        """Draw many changes of one topic's partitions at the cost of one."""
+        topic = self.topics[name]
+        partitions = list(topic.partitions)
+        for change in changes:
+            partitions[change.partition] = change.state
+        self._put(replace(topic, partitions=tuple(partitions)))
+
     def finish(self) -> ClusterImage:
         """The picture as drawn. The draft is not used after that."""
+        controller_id, controller_epoch = self._controller
         return replace(
             self._image,
             version=self._image.version + 1,
@@ -129,6 +148,9 @@ class Draft:
             topics_by_id=self.topics_by_id,
             partition_count=self.partition_count,
             next_producer_id=self._next_producer_id,
+            brokers=self.brokers,
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
         )
 
     def _put(self, topic: Topic) -> None:
@@ -139,79 +161,21 @@ class Draft:
 
 
 def apply_changes(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """The next picture. Changes were decided on this very image, so they fit it."""
-    draft = _Draft(image)
-    for change in changes:
-        draft.apply(change)
+    """The next picture. The changes were decided on this very image, one after the other."""
+    draft = Draft(image)
+    for name, run in groupby(changes, key=_changed_partitions_topic):
+        if name is None:
+            for change in run:
+                draft.apply(change)
+        else:
+            draft.change_partitions(
+                name, [each for each in run if isinstance(each, PartitionChanged)]
+            )
     return draft.finish()
 
 
-class _Draft:
-    """A picture while changes are applied to it. A topic of many partitions is copied once."""
-
-    def __init__(self, image: ClusterImage) -> None:
-        self._image = image
-        self._topics = dict(image.topics)
-        self._topics_by_id = dict(image.topics_by_id)
-        self._brokers = dict(image.brokers)
-        self._next_producer_id = image.next_producer_id
-        self._controller = (image.controller_id, image.controller_epoch)
-        self._partitions: dict[str, list[PartitionState]] = {}
-
-    def apply(self, change: Change) -> None:
-        match change:
-            case PartitionChanged():
-                self._open(change.name)[change.partition] = change.state
-            case TopicCreated():
-                self._put(change.topic)
-            case TopicDeleted():
-                self._close(change.name)
-                del self._topics[change.name]
-                del self._topics_by_id[change.topic_id]
-            case PartitionsAdded():
-                self._open(change.name).extend(change.partitions)
-            case TopicSettingsChanged():
-                self._close(change.name)
-                self._put(replace(self._topics[change.name], settings=change.settings))
-            case ProducerIdsAllocated():
-                self._next_producer_id = change.next_producer_id
-            case BrokerRegistered():
-                self._brokers[change.broker.broker_id] = change.broker
-            case BrokerGone():
-                self._brokers.pop(change.broker_id, None)
-            case ControllerElected():
-                self._controller = (change.broker_id, change.epoch)
-            case _:
-                assert_never(change)
-
-    def finish(self) -> ClusterImage:
-        for name in tuple(self._partitions):
-            self._close(name)
-        controller_id, controller_epoch = self._controller
-        return replace(
-            self._image,
-            version=self._image.version + 1,
-            topics=self._topics,
-            topics_by_id=self._topics_by_id,
-            brokers=self._brokers,
-            next_producer_id=self._next_producer_id,
-            controller_id=controller_id,
-            controller_epoch=controller_epoch,
-        )
-
-    def _open(self, name: str) -> list[PartitionState]:
-        if name not in self._partitions:
-            self._partitions[name] = list(self._topics[name].partitions)
-        return self._partitions[name]
-
-    def _close(self, name: str) -> None:
-        partitions = self._partitions.pop(name, None)
-        if partitions is not None:
-            self._put(replace(self._topics[name], partitions=tuple(partitions)))
-
-    def _put(self, topic: Topic) -> None:
-        self._topics[topic.name] = topic
-        self._topics_by_id[topic.topic_id] = topic
+def _changed_partitions_topic(change: Change) -> str | None:
+    return change.name if isinstance(change, PartitionChanged) else None
 
 
 def changes_of(image: ClusterImage) -> list[Change]:

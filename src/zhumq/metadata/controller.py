@@ -13,6 +13,7 @@ from zhumq.metadata.changes import (
     TopicSettingsChanged,
 )
 from zhumq.metadata.image import ClusterView, PartitionState, Topic
+from zhumq.metadata.placement import VIRTUAL_NODES, place
 from zhumq.model.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -42,6 +43,7 @@ class TopicLimits:
     default_replication_factor: int
     partitions_per_topic_max: int
     partitions_in_all_max: int
+    virtual_nodes: int = VIRTUAL_NODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +90,11 @@ def plan_topic(
         copies = wish.replication_factor
         copies = limits.default_replication_factor if copies == -1 else copies
         _check_partition_count(image, wish.name, count, count, limits)
-        replicas = _place(image, count, copies, first_partition=0)
+        replicas = _place(image, wish.name, (), count, copies, limits)
     topic = Topic(
         name=wish.name,
         topic_id=topic_id,
-        partitions=tuple(_new_partition(brokers) for brokers in replicas),
+        partitions=tuple(_new_partition(image, brokers) for brokers in replicas),
         settings=settings,
     )
     return TopicCreated(topic=topic)
@@ -116,8 +118,8 @@ def plan_more_partitions(
         )
     _check_partition_count(image, name, count, count - present, limits)
     if assignment is None:
-        copies = len(topic.partitions[0].replicas)
-        replicas = _place(image, count - present, copies, first_partition=present)
+        copies = len(topic.partitions[0].target_replicas)
+        replicas = _place(image, name, topic.partitions, count, copies, limits)
     else:
         if len(assignment) != count - present:
             raise InvalidReplicaAssignment(
@@ -125,7 +127,8 @@ def plan_more_partitions(
             )
         by_index = {present + index: brokers for index, brokers in enumerate(assignment)}
         replicas = _check_assignment(image, by_index, first_partition=present)
-    return PartitionsAdded(name=name, partitions=tuple(_new_partition(each) for each in replicas))
+    partitions = tuple(_new_partition(image, each) for each in replicas)
+    return PartitionsAdded(name=name, partitions=partitions)
 
 
 def plan_deletion(image: ClusterView, name: str) -> TopicDeleted:
@@ -205,19 +208,27 @@ def _check_partition_count(
 
 
 def _place(
-    image: ClusterView, count: int, copies: int, *, first_partition: int
+    image: ClusterView,
+    name: str,
+    present: Sequence[PartitionState],
+    count: int,
+    copies: int,
+    limits: TopicLimits,
 ) -> list[tuple[BrokerId, ...]]:
-    brokers = sorted(image.brokers)
     if copies <= 0:
         raise InvalidReplicationFactor(f"a partition needs at least one replica, not {copies}")
-    if copies > len(brokers):
+    if copies > len(image.brokers):
         raise InvalidReplicationFactor(
-            f"{copies} replicas need as many brokers, and {len(brokers)} are alive"
+            f"{copies} replicas need as many brokers, and {len(image.brokers)} are alive"
         )
-    return [
-        tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
-        for index in range(first_partition, first_partition + count)
-    ]
+    return place(
+        image.brokers.values(),
+        name,
+        count,
+        copies,
+        present=[state.target_replicas for state in present],
+        virtual_nodes=limits.virtual_nodes,
+    )
 
 
 def _check_assignment(
@@ -239,7 +250,11 @@ def _check_assignment(
     return replicas
 
 
-def _new_partition(replicas: tuple[BrokerId, ...]) -> PartitionState:
+def _new_partition(image: ClusterView, replicas: tuple[BrokerId, ...]) -> PartitionState:
     return PartitionState(
-        replicas=replicas, leader=replicas[0], leader_epoch=FIRST_LEADER_EPOCH, in_sync=replicas
+        replicas=replicas,
+        leader=replicas[0],
+        leader_epoch=FIRST_LEADER_EPOCH,
+        in_sync=replicas,
+        leader_broker_epoch=image.brokers[replicas[0]].epoch,
     )

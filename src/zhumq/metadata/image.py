@@ -87,6 +87,8 @@ class ClusterImage:
     partition_count: int = 0
     # The first producer id that no broker has been given yet.
     next_producer_id: int = 0
+    # Grows with every election of a controller; an older one's decisions do not count.
+    controller_epoch: int = 0
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
         topic = self.topics.get(topic_partition.topic)

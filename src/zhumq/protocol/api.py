@@ -11,6 +11,7 @@ from zhumq.protocol import fetch_codec, produce_codec
 from zhumq.protocol.compiler import Decode, Encode, decode_message, decoder, encoder
 from zhumq.protocol.messages import (
     configs,
+    consumer_groups,
     fetch,
     groups,
     metadata,
@@ -66,6 +67,8 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -116,7 +119,8 @@ class UnsupportedApiVersion(UnsupportedVersion):
 
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
-        produce, fetch, offsets, metadata, groups, topics, transactions, configs, security,
+        produce, fetch, offsets, metadata, groups, consumer_groups, topics, transactions, configs,
+        security,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import HEADER_BYTES, BatchHeader, RecordBatch, TimestampType
-from zhumq.records.codecs import decompress
+from zhumq.records.codecs import DECOMPRESSED_BYTES_MAX, decompress
 
 VARINT_BYTES_MAX = 10
 
@@ -12,7 +12,9 @@ VARINT_BYTES_MAX = 10
 RecordOutline = tuple[int, int, bool]
 
 
-def outline(batch: RecordBatch) -> Iterator[RecordOutline]:
+def outline(
+    batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[RecordOutline]:
     """The records of a batch in outline: several times cheaper than `RecordBatch.records`.
 
     A batch of a few KiB can hold a million records, and any client may send one.
@@ -20,7 +22,9 @@ def outline(batch: RecordBatch) -> Iterator[RecordOutline]:
     header = batch.header
     if not header.records_count and len(batch.data) == HEADER_BYTES:
         return iter(())  # Compaction took all of them.
-    payload = decompress(header.compression, batch.data[HEADER_BYTES:])
+    payload = decompress(
+        header.compression, batch.data[HEADER_BYTES:], size_max=decompressed_bytes_max
+    )
     return _outline(header, bytes(payload))
 
 

@@ -12,7 +12,7 @@ from zhumq.model.errors import (
     UnknownLeaderEpoch,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
-from zhumq.replication.pending import DurabilityWaiters, ParkedFetch
+from zhumq.replication.pending import DurabilityWaiters, DurableCallback, ParkedFetch
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, LogSlice
@@ -105,16 +105,29 @@ class Partition:
     def is_durable(self, next_offset: int) -> bool:
         return self.log.flushed_offset >= next_offset
 
+    def call_when_durable(self, next_offset: int, callback: DurableCallback) -> None:
+        """Call back once everything below the offset is on the disk. Waiters share flushes."""
+        self._durable.add(next_offset, callback)
+        if not self._flush_requested:
+            self._flush_requested = True
+            self._flusher.request(self.log, self._flushed)
+
     def when_durable(self, next_offset: int) -> asyncio.Future[None]:
-        """Done once everything below the offset is on the disk. Waiters share flushes."""
+        """The same as a future."""
         future: asyncio.Future[None] = self._loop.create_future()
         if self.is_durable(next_offset):
             future.set_result(None)
             return future
-        self._durable.add(next_offset, future)
-        if not self._flush_requested:
-            self._flush_requested = True
-            self._flusher.request(self.log, self._flushed)
+
+        def settle(failure: BrokerError | None) -> None:
+            if future.done():
+                return
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+
+        self.call_when_durable(next_offset, settle)
         return future
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> LogSlice:
@@ -147,7 +160,7 @@ class Partition:
         for parked in tuple(self.parked_fetches):
             parked.wake()
 
-    def _flushed(self, failure: Exception | None) -> None:
+    def _flushed(self, failure: BrokerError | None) -> None:
         self._flush_requested = False
         if failure is not None:
             self._durable.failed(failure)

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from zhumq.model.errors import BrokerError
 
 
 class Watched(Protocol):
@@ -45,30 +47,31 @@ class ParkedFetch:
             self.done.set_result(None)
 
 
+# Called with None once the bytes are on the disk, or with the reason why they never will be.
+DurableCallback = Callable[[BrokerError | None], None]
+
+
 class DurabilityWaiters:
     """Those who wait until a log is on disk up to an offset, in the order of their offsets."""
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiters: deque[tuple[int, DurableCallback]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def add(self, next_offset: int, future: asyncio.Future[None]) -> None:
+    def add(self, next_offset: int, callback: DurableCallback) -> None:
         # Appends are numbered in the order they happen, so a queue is all the sorting there is.
-        self._waiters.append((next_offset, future))
+        self._waiters.append((next_offset, callback))
 
     def reached(self, flushed_offset: int) -> None:
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:
-            future = waiters.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+            waiters.popleft()[1](None)
 
-    def failed(self, reason: Exception) -> None:
+    def failed(self, reason: BrokerError) -> None:
         waiters, self._waiters = self._waiters, deque()
-        for _, future in waiters:
-            if not future.done():
-                future.set_exception(reason)
+        for _, callback in waiters:
+            callback(reason)

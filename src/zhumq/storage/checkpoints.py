@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zhumq.host.disk import Disk
-from zhumq.model.errors import DataDirUnusable, StorageFailed
+from zhumq.model.errors import DataDirUnusable
 from zhumq.model.ids import TopicPartition
 from zhumq.storage.leader_epochs import EpochStart, LeaderEpochs
 
@@ -103,7 +103,7 @@ def write_topic_id(disk: Disk, path: str, topic_id: uuid.UUID) -> None:
 
 
 def read_topic_id(disk: Disk, path: str) -> uuid.UUID | None:
-    """A partition's identity; None if there is no file."""
+    """A partition's identity; None if there is no file, or it does not say."""
     data = disk.read_file(path)
     if data is None:
         return None
@@ -111,7 +111,7 @@ def read_topic_id(disk: Disk, path: str) -> uuid.UUID | None:
         fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
         return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
     except (ValueError, KeyError, binascii.Error):
-        raise StorageFailed(f"{path} is not a partition's identity") from None
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

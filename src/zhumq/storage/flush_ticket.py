@@ -23,7 +23,7 @@ class FlushTicket:
     truncations: int  # how often the log had been truncated when the flush began
     disk: Disk
     files: Sequence[DiskFile]
-    directory: str | None = None  # if files were made in it
+    directories: Sequence[str] = ()  # in which names were made
     # For a checkpoint: what a restart will use instead of reading the log below next_offset.
     is_checkpoint: bool = False
     paths: Sequence[str] = ()
@@ -37,8 +37,8 @@ class FlushTicket:
                 file.sync()
             for path in self.paths:
                 self.disk.sync_file(path)
-            if self.directory is not None:
-                self.disk.sync_directory(self.directory)
+            for directory in self.directories:
+                self.disk.sync_directory(directory)
         except BrokerError as error:
             self.error = error
             return

@@ -34,9 +34,9 @@ from zhumq.storage.checkpoints import (
     write_topic_id,
 )
 from zhumq.storage.compaction import CompactionTicket
+from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
-from zhumq.storage.segment import IndexCache
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +109,7 @@ class LogManager:
         self._lock = lock
         self._cache = IndexCache()
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._begun_checkpoint: OffsetCheckpoint | None = None
         self._compacting: set[PartitionLog] = set()
         self._trash: list[tuple[int, str]] = []  # when to remove it, and what
 
@@ -354,6 +355,15 @@ class LogManager:
             },
             high_watermarks=None if high_watermarks is None else dict(high_watermarks),
         )
+
+    def begin_checkpoint_if_moved(self) -> OffsetCheckpoint | None:
+        """As begin_checkpoint, but None if nothing moved since the last one: cheap enough for every
+        second, so that a restart never has much more to read than checkpoint_bytes allow."""
+        checkpoint = self.begin_checkpoint()
+        if checkpoint == self._begun_checkpoint:
+            return None
+        self._begun_checkpoint = checkpoint
+        return checkpoint
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Write the checkpoint files now."""

@@ -1,20 +1,23 @@
 """What a log is made of, and its upkeep: flushing, cutting either end, retention, closing."""
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
-from zhumq.model.errors import DiskFull, OffsetOutOfRange, StorageFailed
+from zhumq.model.errors import BrokerError, OffsetOutOfRange, StorageFailed
 from zhumq.model.ids import TopicPartition
 from zhumq.storage.checkpoints import (
     LEADER_EPOCH_FILE,
+    PARTITION_FILE,
     encode_leader_epochs,
     write_leader_epochs,
 )
 from zhumq.storage.compaction import CompactionTicket, SealedSegment, is_worthwhile
 from zhumq.storage.flush_ticket import FlushTicket, SmallFile
+from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import UNLIMITED, LogConfig
 from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_prefix
@@ -23,7 +26,7 @@ from zhumq.storage.producer_snapshot import encode_snapshot
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.recovery import LoadedLog, restore_producers, write_corrupt_ranges
 from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
-from zhumq.storage.segment import IndexCache, Segment
+from zhumq.storage.segment import Segment
 from zhumq.storage.segment_list import SegmentList
 
 logger = logging.getLogger(__name__)
@@ -67,11 +70,12 @@ class LogUpkeep:
         self._is_closed = False
         self._truncations = 0
         self._unsynced_segments: list[Segment] = []  # sealed since the last flush
-        self._has_new_files = False
+        self._has_new_files = loaded.is_new
+        self._is_new = loaded.is_new  # the folder itself has to be made durable, too
         self._unsynced_index_paths: list[str] = []
         self._bytes_since_checkpoint = 0
         self._checkpoint_at_ms = clock.monotonic_ms()
-        self._checkpoint_snapshot = -1  # the offset of the snapshot written by the last checkpoint
+        self._checkpoint_snapshot = loaded.snapshot_offset  # the newest one that is on disk
 
     @property
     def size_bytes(self) -> int:
@@ -112,7 +116,7 @@ class LogUpkeep:
 
     def begin_flush(self, *, checkpoint: bool = False) -> FlushTicket | None:
         """What a thread has to sync now; None if there is nothing. One flush at a time."""
-        if self._failure is not None or self._is_closed:
+        if self._failure is not None:
             return None
         checkpoint = checkpoint or self.is_checkpoint_due
         if (
@@ -128,8 +132,12 @@ class LogUpkeep:
             truncations=self._truncations,
             disk=self._disk,
             files=files,
-            directory=self.directory if self._has_new_files else None,
+            directories=(self.directory,) if self._has_new_files else (),
         )
+        if self._is_new:
+            self._is_new = False
+            ticket.paths = (f"{self.directory}/{PARTITION_FILE}",)
+            ticket.directories = (self.directory, self.directory.rpartition("/")[0])
         if checkpoint:
             self._prepare_checkpoint(ticket)
         self._unsynced_segments = []
@@ -139,10 +147,16 @@ class LogUpkeep:
     def _prepare_checkpoint(self, ticket: FlushTicket) -> None:
         try:
             self._segments.active.write_indexes(final=False)
-        except DiskFull:
-            return  # The data can still be synced; the next checkpoint tries again.
+        except BrokerError as error:
+            # The data can still be synced; the next checkpoint tries again.
+            logger.warning("%s: no checkpoint: %s", self.topic_partition, error)
+            return
         ticket.is_checkpoint = True
-        ticket.paths = (*self._unsynced_index_paths, *self._segments.active.paths[1:])
+        ticket.paths = (
+            *ticket.paths,
+            *self._unsynced_index_paths,
+            *self._segments.active.paths[1:],
+        )
         self._unsynced_index_paths = []
         ticket.small_files = (
             SmallFile(
@@ -159,6 +173,8 @@ class LogUpkeep:
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The thread is done: what it synced counts as flushed, or the log is offline for good."""
+        if self._is_closed:
+            return
         if ticket.error is not None:
             # The kernel forgets which pages it could not write, so a second fsync would lie.
             logger.error("%s: flush failed, going offline: %s", self.topic_partition, ticket.error)
@@ -174,7 +190,8 @@ class LogUpkeep:
         self.recovery_point = max(self.recovery_point, next_offset)
         previous, self._checkpoint_snapshot = self._checkpoint_snapshot, next_offset
         if previous not in (-1, next_offset) and not self._segments.has_base(previous):
-            self._disk.unlink(file_prefix(self.directory, previous) + SNAPSHOT_SUFFIX)
+            with contextlib.suppress(StorageFailed):
+                self._disk.unlink(file_prefix(self.directory, previous) + SNAPSHOT_SUFFIX)
 
     def flush(self, *, checkpoint: bool = False) -> None:
         """Flush and wait for it. For startup, shutdown and tools; the event loop uses a ticket."""
@@ -192,9 +209,9 @@ class LogUpkeep:
             return
         previous.write_indexes(final=True)
         segment = self._new_segment(self.log_end_offset)
-        self._disk.write_file(
-            segment.prefix + SNAPSHOT_SUFFIX, encode_snapshot(self.producer_state), sync=False
-        )
+        if self._checkpoint_snapshot != segment.base_offset:
+            data = encode_snapshot(self.producer_state)
+            self._disk.write_file(segment.prefix + SNAPSHOT_SUFFIX, data, sync=False)
         previous.seal()
         self._unsynced_segments.append(previous)
         self._unsynced_index_paths.extend(previous.paths[1:])
@@ -289,7 +306,7 @@ class LogUpkeep:
         ]
         if self.leader_epochs.truncate_end(end_offset):
             self._write_leader_epochs()
-        self.producer_state = restore_producers(
+        self.producer_state, self._checkpoint_snapshot = restore_producers(
             self.directory, self._segments.all, end_offset, disk=self._disk
         )
 
@@ -443,6 +460,8 @@ class LogUpkeep:
             self._segments.active.write_indexes(final=True)
             self.flush(checkpoint=True)
         self._is_closed = True
+        if self._failure is None:
+            self._failure = StorageFailed(f"{self.topic_partition} is closed")
         for segment in self._segments.all:
             segment.release()
 

@@ -9,12 +9,13 @@ from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import HEAD, LOG_APPEND_TIME_FLAG, BatchHeader, RecordBatch
 from zhumq.records.control import decode_end_marker
 from zhumq.storage import time_lookup
+from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.log_upkeep import LogUpkeep
 from zhumq.storage.recovery import load_log
-from zhumq.storage.segment import RELATIVE_OFFSET_MAX, IndexCache, Segment
+from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import AppendOrigin, CheckedBatch, check_batches
 
@@ -103,10 +104,8 @@ class PartitionLog(LogUpkeep):
             self._failure = error
             raise
         self._note(checked, segment, position)
-        last_timestamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
-        return Appended(
-            base_offset, next_offset - 1, last_timestamp, self.log_start_offset, duplicate=False
-        )
+        append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
+        return Appended(base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False)
 
     def _check_producers(
         self, checked: list[CheckedBatch], origin: AppendOrigin
@@ -165,10 +164,15 @@ class PartitionLog(LogUpkeep):
     def _is_full(self, segment: Segment, size: int, last_offset: int, header: BatchHeader) -> bool:
         """Whether a new segment has to begin: the old one is too large, or too old."""
         config = self.config
-        return (
+        if (
             segment.size + size > config.segment_bytes
             or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or 0 <= segment.first_timestamp < header.max_timestamp - config.segment_ms
+        ):
+            return True
+        first_timestamp = segment.first_timestamp
+        return (
+            first_timestamp is not None
+            and 0 <= first_timestamp < header.max_timestamp - config.segment_ms
         )
 
     # Reading

@@ -110,7 +110,7 @@ class ProducerState:
             entry = staged.get(producer_id) or self.producers.get(producer_id)
             check_follows(entry, header)
             staged[producer_id] = entry = entry.copy() if entry else ProducerEntry()
-            _write(entry, header, 0, 0)
+            _write(entry, header, 0, header.last_offset_delta)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """The data batch is in the log, at this offset."""
@@ -181,8 +181,10 @@ def _write(entry: ProducerEntry, header: BatchHeader, base_offset: int, last_off
         batches.clear()
     elif len(batches) >= REMEMBERED_BATCHES:
         del batches[0]
+    delta = last_offset - base_offset
     sequence = header.base_sequence
     if sequence >= 0:
-        sequence = (sequence + header.last_offset_delta) & SEQUENCE_MAX
+        sequence = (sequence + delta) & SEQUENCE_MAX
     timestamp = entry.last_timestamp = header.max_timestamp
-    batches.append(WrittenBatch(sequence, last_offset, last_offset - base_offset, timestamp))
+    # Past NamedTuple's own constructor: this runs for every batch of an idempotent producer.
+    batches.append(tuple.__new__(WrittenBatch, (sequence, last_offset, delta, timestamp)))

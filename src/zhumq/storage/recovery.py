@@ -4,9 +4,10 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zhumq.host.disk import TEMPORARY_SUFFIX, DirectoryEntry, Disk
-from zhumq.model.errors import BrokerError, CorruptMessage, InconsistentTopicId
+from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, InconsistentTopicId
 from zhumq.records.batch import RecordBatch
 from zhumq.records.control import decode_end_marker
 from zhumq.storage.checkpoints import (
@@ -21,6 +22,7 @@ from zhumq.storage.checkpoints import (
     write_topic_id,
 )
 from zhumq.storage.compaction_swap import complete_swaps
+from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import LogConfig
@@ -36,10 +38,10 @@ from zhumq.storage.log_files import (
     offset_in,
 )
 from zhumq.storage.log_slice import CorruptRange
-from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot
+from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.recovery_scan import ScanResult, scan_segment
-from zhumq.storage.segment import IndexCache, Segment
+from zhumq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,9 @@ class LoadedLog:
     recovery_point: int
     leader_epochs: LeaderEpochs
     producer_state: ProducerState
+    snapshot_offset: int  # of the newest snapshot on disk; -1 if there is none
     topic_id: uuid.UUID | None
+    is_new: bool
 
 
 def load_log(
@@ -78,7 +82,9 @@ def load_log(
     segments = _find_segments(directory, entries, config, disk, cache, log_start_offset)
     epochs = _load_leader_epochs(directory, segments, disk)
     end_offset = _clean_end(segments[-1]) if clean_shutdown else None
-    if end_offset is None:
+    if end_offset != recovery_point:  # A clean stop wrote down where the log ends.
+        clean_shutdown = False
+    if end_offset is None or not clean_shutdown:
         end_offset = _recover(directory, segments, epochs, config, recovery_point, disk)
     for segment in segments[:-1]:
         segment.is_sealed = True
@@ -88,20 +94,34 @@ def load_log(
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(start_offset)
+    producers = restore_producers(directory, segments, end_offset, disk=disk)
+    if not clean_shutdown and producers.state.producers:
+        producers = _keep_snapshot(directory, producers, end_offset, disk)
+    for segment in segments:
+        segment.close_file()
     return LoadedLog(
         segments=segments,
         log_start_offset=start_offset,
         log_end_offset=end_offset,
         recovery_point=end_offset if clean_shutdown else min(recovery_point, end_offset),
         leader_epochs=epochs,
-        producer_state=restore_producers(directory, segments, end_offset, disk=disk),
+        producer_state=producers.state,
+        snapshot_offset=producers.snapshot_offset,
         topic_id=topic_id,
+        is_new=not entries,
     )
+
+
+class RestoredProducers(NamedTuple):
+    """The producer state at the end of a log, and the snapshot it was made from (-1: none)."""
+
+    state: ProducerState
+    snapshot_offset: int
 
 
 def restore_producers(
     directory: str, segments: Sequence[Segment], end_offset: int, *, disk: Disk
-) -> ProducerState:
+) -> RestoredProducers:
     """The producer state at the end of the log: the newest usable snapshot, and what follows it."""
     snapshots: list[int] = []
     for entry in disk.list_directory(directory):
@@ -118,28 +138,51 @@ def restore_producers(
             logger.warning("%s is not usable (%s), the log is read instead", path, error)
             continue
         _replay_producers(state, segments, offset)
-        return state
+        return RestoredProducers(state, offset)
     state = ProducerState()
     _replay_producers(state, segments, segments[0].base_offset)
-    return state
+    return RestoredProducers(state, -1)
+
+
+def _keep_snapshot(
+    directory: str, producers: RestoredProducers, end_offset: int, disk: Disk
+) -> RestoredProducers:
+    """Make sure that a snapshot of the end is on disk: what the state was replayed from may be
+    deleted by retention before the next one is written."""
+    path = file_prefix(directory, end_offset) + SNAPSHOT_SUFFIX
+    if producers.snapshot_offset == end_offset:
+        disk.sync_file(path)
+        return producers
+    try:
+        disk.write_file(path, encode_snapshot(producers.state), sync=True)
+    except DiskFull as error:
+        logger.warning("no snapshot of the producers: %s", error)
+        return producers
+    return RestoredProducers(producers.state, end_offset)
 
 
 def _replay_producers(state: ProducerState, segments: Sequence[Segment], offset: int) -> None:
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if (following is not None and following.base_offset <= offset) or not segment.size:
             continue
-        start = segment.offset_index.position_before(offset)
-        for position, header in segment.scan(start):
-            if header.base_offset < offset or header.producer_id < 0:
-                continue
-            if not header.is_control:
-                state.update(header, header.base_offset)
-                continue
-            data = memoryview(segment.file.read_at(position, header.size))
-            for record in RecordBatch(header, data).records():
-                marker = decode_end_marker(record)
-                if marker is not None:
-                    state.end_transaction(header, marker)
+        try:
+            _replay_segment(state, segment, offset)
+        except CorruptMessage as error:
+            logger.warning("the producers are known only in part: %s", error)
+
+
+def _replay_segment(state: ProducerState, segment: Segment, offset: int) -> None:
+    for position, header in segment.scan(segment.offset_index.position_before(offset)):
+        if header.base_offset < offset or header.producer_id < 0:
+            continue
+        if not header.is_control:
+            state.update(header, header.base_offset)
+            continue
+        data = memoryview(segment.file.read_at(position, header.size))
+        for record in RecordBatch(header, data).records():
+            marker = decode_end_marker(record)
+            if marker is not None:
+                state.end_transaction(header, marker)
 
 
 def _settle_topic_id(
@@ -149,6 +192,8 @@ def _settle_topic_id(
     path = f"{directory}/{PARTITION_FILE}"
     stored = None if is_new else read_topic_id(disk, path)
     if stored is None:
+        if not is_new:
+            logger.warning("%s does not say which topic it belongs to", directory)
         if topic_id is not None:
             write_topic_id(disk, path, topic_id)
         return topic_id
@@ -299,9 +344,17 @@ def _recover(
     elif last.has_bad_end:
         end_offset = recovery_point  # Flushed once, so it is damage and not a torn tail.
         _add_damage(last.segment, last.valid_end, last.next_offset, recovery_point)
+    if end_offset < recovery_point:
+        logger.error(
+            "%s ends at offset %d, but was flushed up to %d: records are missing",
+            directory,
+            end_offset,
+            recovery_point,
+        )
     for result in results:
-        result.segment.file.sync()
-        result.segment.replace_index_files(final=result is not last)
+        if result.segment.size > result.start:
+            result.segment.file.sync()
+            result.segment.replace_index_files(final=result is not last)
     write_corrupt_ranges(directory, segments, disk)
     return end_offset
 
@@ -311,10 +364,12 @@ def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
     if recovery_point <= segment.base_offset or not segment.size:
         return 0, segment.base_offset
     known = segment.offset_index.position_before(recovery_point)
-    start, expected_offset = 0, segment.base_offset
+    if known and not segment.entry_holds(known):
+        known = 0  # Either of them is damaged: the way from the start shows where.
+    # What a header past the recovery point says about its offset is not to be trusted yet.
+    start, expected_offset = known, recovery_point if known else segment.base_offset
     try:
         for position, header in segment.scan(known):
-            start, expected_offset = position, header.base_offset
             if header.base_offset >= recovery_point:
                 break
             start, expected_offset = position + header.size, header.next_offset

@@ -27,6 +27,7 @@ class ScanResult:
     """What a scan found in one segment."""
 
     segment: Segment
+    start: int
     valid_end: int  # the end of the last valid batch, or where the scan began
     next_offset: int  # the offset after that batch
     has_batches: bool = False
@@ -73,7 +74,7 @@ def scan_segment(
     has_gaps says that compaction may have left offsets out.
     """
     window = Window(segment.file, segment.size)
-    result = ScanResult(segment=segment, valid_end=start, next_offset=expected_offset)
+    result = ScanResult(segment=segment, start=start, valid_end=start, next_offset=expected_offset)
     position = start
     while position < segment.size:
         header = _valid_batch(window, position, segment, result.next_offset, has_gaps=has_gaps)

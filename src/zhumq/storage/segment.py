@@ -1,8 +1,8 @@
 """One segment: a log file, its indexes, and how to find a batch in it."""
 
+import contextlib
 import logging
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from zhumq.host.disk import Buffer, Disk, DiskFile
@@ -16,8 +16,10 @@ from zhumq.records.batch import (
     PREFIX_BYTES,
     BatchHeader,
 )
+from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.indexes import (
     OFFSET_ENTRY_BYTES,
+    TIME_ENTRY,
     TIME_ENTRY_BYTES,
     IndexCorrupt,
     OffsetIndex,
@@ -37,27 +39,6 @@ logger = logging.getLogger(__name__)
 LOOKUP_CHUNK_BYTES = 16 * 1024  # read at once when looking for one batch
 SCAN_CHUNK_BYTES = 1024 * 1024  # read at once when going through a whole segment
 RELATIVE_OFFSET_MAX = 2**31 - 1
-LOADED_INDEXES_MAX = 64  # sealed segments whose indexes are kept in memory, in all logs together
-
-
-class IndexCache:
-    """Which sealed segments have their indexes in memory: those looked at last."""
-
-    __slots__ = ("_loaded",)
-
-    def __init__(self) -> None:
-        self._loaded: OrderedDict[Segment, None] = OrderedDict()
-
-    def touch(self, segment: "Segment") -> None:
-        """The segment's indexes are being used; the longest unused ones may have to go."""
-        self._loaded[segment] = None
-        self._loaded.move_to_end(segment)
-        if len(self._loaded) > LOADED_INDEXES_MAX:
-            self._loaded.popitem(last=False)[0].unload_indexes()
-
-    def forget(self, segment: "Segment") -> None:
-        """The segment is no longer sealed, or no longer there."""
-        self._loaded.pop(segment, None)
 
 
 class Segment:
@@ -98,7 +79,7 @@ class Segment:
         self.size = size
         self.is_sealed = False
         self.corrupt_ranges: list[CorruptRange] = []
-        self.first_timestamp = NO_TIMESTAMP  # of the first batch, once known
+        self.first_timestamp: int | None = None  # of the first batch, once known
         self._disk = disk
         self._cache = cache
         self._file: DiskFile | None = None
@@ -164,6 +145,10 @@ class Segment:
         return self._time_index
 
     @property
+    def has_indexes_loaded(self) -> bool:
+        return self._offset_index is not None
+
+    @property
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment."""
         if self._max_timestamp is None:
@@ -190,13 +175,13 @@ class Segment:
 
     def note_batch(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
         """A batch was written at this position: keep the indexes up to date."""
-        if self._offset_index is None or self._max_timestamp is None:
+        if self._max_timestamp is None:
             self._load_max_timestamp()
         if max_timestamp > self._max_timestamp:  # type: ignore[operator]
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
-        if position == 0:
-            self.first_timestamp = max_timestamp
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp if position == 0 else self._read_first_timestamp()
         if self._bytes_since_entry > self._index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self._note_max_timestamp()
@@ -218,6 +203,8 @@ class Segment:
         self, file: DiskFile, position: int, end: int, chunk_bytes: int
     ) -> Iterator[tuple[int, BatchHeader]]:
         skips = {bad.start_position: bad.end_position for bad in self.corrupt_ranges}
+        floor = self.base_offset
+        ceiling = floor + RELATIVE_OFFSET_MAX
         chunk = b""
         chunk_start = 0
         while position < end:
@@ -237,10 +224,11 @@ class Segment:
                 header.magic != MAGIC
                 or header.batch_length < BATCH_LENGTH_MIN
                 or next_position > end
-                or header.base_offset < self.base_offset
                 or header.last_offset_delta < 0
+                or not floor <= header.base_offset <= ceiling - header.last_offset_delta
             ):
                 raise self._nonsense(position)
+            floor = header.base_offset + header.last_offset_delta + 1
             yield position, header
             position = next_position
 
@@ -267,6 +255,15 @@ class Segment:
         self.rebuild_indexes()
         known = max(self.offset_index.boundary_before(limit), start)
         return self._boundary_from(known, start, limit)
+
+    def entry_holds(self, position: int) -> bool:
+        """Whether the batch at a position of the offset index is the one the index means."""
+        index = self.offset_index
+        entry = bisect_left(index.positions, position)
+        with contextlib.suppress(CorruptMessage):
+            for _, header in self.scan(position, chunk_bytes=HEADER_BYTES):
+                return header.last_offset == index.offsets[entry] + self.base_offset
+        return False
 
     def _find_from(self, start: int, offset: int) -> tuple[int, BatchHeader] | None:
         for position, header in self.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
@@ -343,16 +340,18 @@ class Segment:
             NO_TIMESTAMP,
             self.base_offset,
         )
-        for place, header in self.scan(
-            offset_index.position_before(self._offset_of_max_timestamp), end=position
-        ):
-            if place == 0:
-                self.first_timestamp = header.max_timestamp
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = header.max_timestamp
-                self._offset_of_max_timestamp = header.last_offset
+        start = offset_index.position_before(self._offset_of_max_timestamp)
+        try:
+            for place, header in self.scan(start, end=position):
+                if place == 0:
+                    self.first_timestamp = header.max_timestamp
+                if header.max_timestamp > self._max_timestamp:
+                    self._max_timestamp = header.max_timestamp
+                    self._offset_of_max_timestamp = header.last_offset
+        except CorruptMessage as error:
+            logger.warning("the largest timestamp is not certain: %s", error)
         if position == 0:
-            self.first_timestamp = NO_TIMESTAMP
+            self.first_timestamp = None
         self._bytes_since_entry = position - offset_index.boundary_before(position)
 
     def start_indexes(self) -> None:
@@ -398,6 +397,10 @@ class Segment:
         self._offset_index = None
         self._time_index = None
 
+    def close_file(self) -> None:
+        """Give the descriptor back until it is needed again: an idle partition holds none."""
+        self._file = None
+
     def release(self) -> None:
         """The segment leaves its log. Its file stays open for as long as a reader refers to it."""
         self._cache.forget(self)
@@ -428,12 +431,34 @@ class Segment:
         return self._offset_index
 
     def _load_max_timestamp(self) -> None:
-        last = self.time_index.last
-        if self._max_timestamp is None:
-            self._max_timestamp, self._offset_of_max_timestamp = last or (
-                NO_TIMESTAMP,
-                self.base_offset,
-            )
+        if self._max_timestamp is not None:
+            return
+        last = self._last_time_entry() or self.time_index.last
+        self._max_timestamp, self._offset_of_max_timestamp = last or (
+            NO_TIMESTAMP,
+            self.base_offset,
+        )
+
+    def _last_time_entry(self) -> tuple[int, int] | None:
+        """The end of the time index file: retention asks every segment, and needs no more of it."""
+        if self._time_index is not None or not self.is_sealed:
+            return None
+        file = self._disk.open_file(self.prefix + TIME_INDEX_SUFFIX, create=True)
+        try:
+            if not file.size or file.size % TIME_ENTRY_BYTES:
+                return None
+            data = file.read_at(file.size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+        finally:
+            file.close()
+        timestamp, relative = TIME_ENTRY.unpack(data)
+        return (timestamp, self.base_offset + relative) if timestamp >= 0 else None
+
+    def _read_first_timestamp(self) -> int:
+        # A damaged first batch has no age: the segment then rolls by size only.
+        with contextlib.suppress(CorruptMessage):
+            for _, header in self.scan(chunk_bytes=HEADER_BYTES):
+                return header.max_timestamp
+        return NO_TIMESTAMP
 
     def _note_max_timestamp(self) -> None:
         self.time_index.append_if_larger(self.max_timestamp, self._offset_of_max_timestamp)

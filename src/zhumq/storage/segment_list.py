@@ -140,6 +140,10 @@ class SegmentList:
             _, header = next(segment.scan(start, chunk_bytes=HEADER_BYTES))
             boundary = start + header.size, header.next_offset
         end, next_offset = boundary
+        if next_offset <= offset:
+            raise CorruptMessage(
+                f"{self._topic_partition}: the batches behind offset {offset} lead back to it"
+            )
         if end < segment.size:
             self.remember(next_offset, end)
         return LogSlice((FileRegion(segment.file, start, end - start),), next_offset)

@@ -3,6 +3,7 @@
 from enum import Enum
 
 from zhumq.model.errors import (
+    BrokerError,
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
@@ -31,6 +32,8 @@ from zhumq.records.codecs import Compression, crc32c
 from zhumq.records.outline import outline
 from zhumq.storage.log_config import LogConfig
 
+# Of a batch whose records have to be looked at before it is accepted, on the event loop.
+WALKED_BYTES_MAX = 32 * 1024 * 1024
 ZSTD_CODE = int(Compression.ZSTD)
 # A few KiB can decompress to many millions of records, and every lookup by time in that batch
 # would have to pass them. librdkafka's batch.num.messages ends at this number too.
@@ -52,63 +55,46 @@ def check_batches(
     view: memoryview, config: LogConfig, *, now_ms: int, origin: AppendOrigin
 ) -> list[CheckedBatch]:
     """All batches of an append, each checked, or the error that says what is wrong with one."""
-    header = _check_frame(view, config)
-    end = header.batch_length + PREFIX_BYTES
-    if end == len(view):  # One batch, as in nearly every request.
-        return [_check_content(view, header, config, now_ms, origin)]
-    checked = [_check_content(view[:end], header, config, now_ms, origin)]
+    checked = [_check_batch(view, config, now_ms, origin)]
+    end = checked[0][0].batch_length + PREFIX_BYTES
     while end < len(view):
-        rest = view[end:]
-        header = _check_frame(rest, config)
-        size = header.batch_length + PREFIX_BYTES
-        checked.append(_check_content(rest[:size], header, config, now_ms, origin))
-        end += size
+        batch = _check_batch(view[end:], config, now_ms, origin)
+        checked.append(batch)
+        end += batch[0].batch_length + PREFIX_BYTES
     return checked
 
 
-def _check_frame(rest: memoryview, config: LogConfig) -> BatchHeader:
-    """The header, if what it says about sizes can be true."""
+def _check_batch(
+    rest: memoryview, config: LogConfig, now_ms: int, origin: AppendOrigin
+) -> CheckedBatch:
+    """The first batch of what is left. Written for the good case: the errors are told below."""
     available = len(rest) - PREFIX_BYTES
     if available < BATCH_LENGTH_MIN:
-        if len(rest) > MAGIC_OFFSET and rest[MAGIC_OFFSET] in (0, 1):
-            raise UnsupportedForMessageFormat(f"message format {rest[MAGIC_OFFSET]} is too old")
-        raise CorruptMessage(f"{len(rest)} bytes are too few for a record batch")
+        raise _frame_error(rest, None, config)
     header = decode_header(rest)
-    if header.magic != MAGIC:
-        raise UnsupportedForMessageFormat(
-            f"message format {header.magic} is not {MAGIC}, the only one accepted"
-        )
+    attributes = header.attributes
     length = header.batch_length
-    if not BATCH_LENGTH_MIN <= length <= available:
-        raise CorruptMessage(f"a batch says it has {length} bytes, there are {available}")
-    if length > config.max_message_bytes - PREFIX_BYTES:
-        raise MessageTooLarge(
-            f"a batch of {length + PREFIX_BYTES} bytes is over the topic's "
-            f"max.message.bytes of {config.max_message_bytes}"
-        )
-    return header
-
-
-def _check_content(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, origin: AppendOrigin
-) -> CheckedBatch:
+    if (
+        header.magic != MAGIC
+        or not BATCH_LENGTH_MIN <= length <= available
+        or length > config.max_message_bytes - PREFIX_BYTES
+    ):
+        raise _frame_error(rest, header, config)
+    batch = rest if length == available else rest[: length + PREFIX_BYTES]
     if crc32c(batch[CHECKED_OFFSET:]) != header.crc:
         raise CorruptMessage("a batch does not match its checksum")
-    count = header.records_count
-    if count < 1 or header.last_offset_delta != count - 1:
-        raise InvalidRecord(
-            f"a batch of {count} records has last offset delta {header.last_offset_delta}"
+    count = header.last_offset_delta + 1
+    if (
+        count != header.records_count
+        or count < 1
+        or attributes & COMPRESSION_MASK > ZSTD_CODE
+        or (
+            not attributes & COMPRESSION_MASK
+            and count * RECORD_BYTES_MIN > length - BATCH_LENGTH_MIN
         )
-    if count > BATCH_RECORDS_MAX:
-        raise InvalidRecord(f"a batch of {count} records: {BATCH_RECORDS_MAX} are the most")
-    attributes = header.attributes
-    code = attributes & COMPRESSION_MASK
-    if code == 0:
-        if count * RECORD_BYTES_MIN > len(batch) - HEADER_BYTES:
-            raise InvalidRecord(f"{count} records do not fit into {len(batch)} bytes")
-    elif code > ZSTD_CODE:
-        raise InvalidRecord(f"unknown compression {code}")
-    if origin is AppendOrigin.CLIENT:
+    ):
+        raise _count_error(header)
+    if origin is AppendOrigin.CLIENT and (attributes & CONTROL_FLAG or header.producer_id >= 0):
         _check_producer(header)
     if config.is_compacted and not attributes & CONTROL_FLAG:
         _check_keys(batch, header)
@@ -123,11 +109,43 @@ def _check_content(
     return header, (batch[HEAD_BYTES:],)
 
 
+def _frame_error(rest: memoryview, header: BatchHeader | None, config: LogConfig) -> BrokerError:
+    """What the sizes and the format of a batch contradict."""
+    magic = rest[MAGIC_OFFSET] if len(rest) > MAGIC_OFFSET else MAGIC
+    if magic != MAGIC and (header is not None or magic < MAGIC):
+        return UnsupportedForMessageFormat(
+            f"message format {magic} is not {MAGIC}, the only one accepted"
+        )
+    if header is None:
+        return CorruptMessage(f"{len(rest)} bytes are too few for a record batch")
+    if not BATCH_LENGTH_MIN <= header.batch_length <= len(rest) - PREFIX_BYTES:
+        return CorruptMessage(
+            f"a batch says it has {header.batch_length} bytes, there are {len(rest) - PREFIX_BYTES}"
+        )
+    return MessageTooLarge(
+        f"a batch of {header.size} bytes is over the topic's max.message.bytes of "
+        f"{config.max_message_bytes}"
+    )
+
+
+def _count_error(header: BatchHeader) -> InvalidRecord:
+    """What the number of records contradicts."""
+    count = header.records_count
+    code = header.attributes & COMPRESSION_MASK
+    if code > ZSTD_CODE:
+        return InvalidRecord(f"unknown compression {code}")
+    if count < 1 or header.last_offset_delta != count - 1:
+        return InvalidRecord(
+            f"a batch of {count} records has last offset delta {header.last_offset_delta}"
+        )
+    return InvalidRecord(f"{count} records do not fit into {header.size} bytes")
+
+
 def _check_producer(header: BatchHeader) -> None:
     """What only the broker's own coordinators may leave out or put in."""
     if header.attributes & CONTROL_FLAG:
         raise InvalidRecord("clients may not write control records")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if header.base_sequence < 0 or header.producer_epoch < 0:
         raise InvalidRecord(
             f"producer {header.producer_id} sent epoch {header.producer_epoch} "
             f"and sequence {header.base_sequence}"
@@ -150,9 +168,16 @@ def _timestamp_error(header: BatchHeader, config: LogConfig, now_ms: int) -> Inv
 
 def _check_keys(batch: memoryview, header: BatchHeader) -> None:
     """Compaction needs a key in every record."""
-    for _, _, has_key in outline(RecordBatch(header, batch)):
-        if not has_key:
-            raise InvalidRecord("a compacted topic takes no record without a key")
+    walk = RecordBatch(header, batch)
+    try:
+        keyless = any(
+            not has_key for _, _, has_key in outline(walk, decompressed_bytes_max=WALKED_BYTES_MAX)
+        )
+    except CorruptMessage as error:
+        # Not CorruptMessage: the checksum matches, so sending the same again would not help.
+        raise InvalidRecord(f"the records of a batch cannot be read: {error}") from None
+    if keyless:
+        raise InvalidRecord("a compacted topic takes no record without a key")
 
 
 def _stamp(batch: memoryview, header: BatchHeader, now_ms: int) -> CheckedBatch:

@@ -1,9 +1,8 @@
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 
-import pytest
-
-from zhumq.model.errors import StorageFailed
+from zhumq.model.errors import BrokerError, StorageFailed
 from zhumq.replication.pending import DurabilityWaiters, ParkedFetch
 
 
@@ -55,36 +54,17 @@ def test_a_fetch_that_was_given_up_leaves_nothing_behind() -> None:
 
 
 def test_waiters_are_released_up_to_what_is_on_disk() -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        waiters = DurabilityWaiters()
-        futures = [loop.create_future() for _ in range(4)]
-        # The third is the duplicate of an earlier append, so its offset is behind the others'.
-        for next_offset, future in zip((5, 9, 3, 12), futures, strict=True):
-            waiters.add(next_offset, future)
-        waiters.reached(4)
-        assert [future.done() for future in futures] == [False] * 4
-        waiters.reached(9)
-        assert [future.done() for future in futures] == [True, True, True, False]
-        assert len(waiters) == 1
-        waiters.failed(StorageFailed("broken"))
-        with pytest.raises(StorageFailed):
-            await futures[3]
-        assert len(waiters) == 0
-
-    run(scenario)
-
-
-def test_a_waiter_that_left_does_not_disturb_the_others() -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        waiters = DurabilityWaiters()
-        gone, stays = loop.create_future(), loop.create_future()
-        waiters.add(1, gone)
-        waiters.add(2, stays)
-        gone.cancel()
-        waiters.reached(2)
-        assert stays.done()
-        assert not stays.cancelled()
-
-    run(scenario)
+    waiters = DurabilityWaiters()
+    told: dict[int, BrokerError | None] = {}
+    # The third is the duplicate of an earlier append, so its offset is behind the others'.
+    for next_offset in (5, 9, 3, 12):
+        waiters.add(next_offset, partial(told.__setitem__, next_offset))
+    waiters.reached(4)
+    assert told == {}
+    waiters.reached(9)
+    assert told == {5: None, 9: None, 3: None}
+    assert len(waiters) == 1
+    broken = StorageFailed("broken")
+    waiters.failed(broken)
+    assert told[12] is broken
+    assert len(waiters) == 0

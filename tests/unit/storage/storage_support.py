@@ -80,6 +80,7 @@ def read_batches(log: PartitionLog, offset: int | None = None) -> list[RecordBat
         if not len(part):
             break
         found.extend(batches(part.read_bytes()))
+        assert part.next_offset > offset
         offset = part.next_offset
     return found
 

@@ -24,6 +24,7 @@ from zhumq.model.errors import (
     StorageFailed,
 )
 from zhumq.records.batch import TimestampType
+from zhumq.storage.index_cache import LOADED_INDEXES_MAX
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import CleanupPolicy
 from zhumq.storage.partition_log import PartitionLog
@@ -122,6 +123,16 @@ def test_a_segment_that_is_too_old_is_followed_by_a_new_one(disk: MemoryDisk) ->
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+def test_a_segment_keeps_its_age_over_a_restart(disk: MemoryDisk) -> None:
+    log = open_log(disk, segment_ms=1000)
+    append(log, b"a", timestamp=NOW_MS)
+    log.close()
+    log = open_log(disk, segment_ms=1000, clean_shutdown=True, recovery_point=1)
+    append(log, b"b", timestamp=NOW_MS + 500)
+    append(log, b"c", timestamp=NOW_MS + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
 def test_the_broker_stamps_its_own_time_if_the_topic_wants_it(disk: MemoryDisk) -> None:
     log = open_log(disk, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     batch = make_batch(b"a", b"b", timestamp=5)
@@ -211,6 +222,17 @@ def test_a_flush_reaches_segments_that_were_sealed_meanwhile(disk: MemoryDisk) -
     log.flush()
     assert {f"{FOLDER}/{base:020d}.log" for base in (0, 2, 4)} <= set(disk.syncs)
     assert FOLDER in disk.syncs
+
+
+def test_the_first_flush_makes_the_folder_itself_durable(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, b"a")
+    log.flush()
+    assert {FOLDER, "/data"} <= set(disk.syncs)
+    disk.syncs.clear()
+    append(log, b"b")
+    log.flush()
+    assert disk.syncs == [LOG_FILE]
 
 
 def test_a_checkpoint_is_due_by_bytes_and_by_time(disk: MemoryDisk) -> None:
@@ -393,3 +415,15 @@ def test_tailing_reads_need_no_search(disk: MemoryDisk) -> None:
     part = log.read(99, max_bytes=1 << 20, up_to_offset=100)
     disk.read_fails = lambda _: False
     assert part.next_offset == 100
+
+
+def test_indexes_of_old_segments_do_not_pile_up_in_memory(disk: MemoryDisk) -> None:
+    log = open_log(disk, segment_bytes=300, index_interval_bytes=50)
+    for place in range(400):
+        append(log, b"value", timestamp=NOW_MS + place)
+    sealed = log.segments[:-1]
+    assert len(sealed) > LOADED_INDEXES_MAX
+    for offset in range(0, 400, 3):
+        assert log.read(offset, max_bytes=1, up_to_offset=400).next_offset == offset + 1
+        assert log.offset_for_timestamp(NOW_MS + offset) == (NOW_MS + offset, offset, 0)
+    assert sum(segment.has_indexes_loaded for segment in sealed) <= LOADED_INDEXES_MAX

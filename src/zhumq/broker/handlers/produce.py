@@ -4,19 +4,18 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
 from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX
 from zhumq.model.errors import (
     BrokerError,
-    ErrorCode,
     InvalidRequiredAcks,
     MalformedFrame,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from zhumq.protocol.api import ApiKey
+from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
 from zhumq.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -46,7 +45,7 @@ class ProduceHandler:
 
     def produce(
         self, context: RequestContext, request: ProduceRequest
-    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    ) -> ProduceResponse | EncodedAnswer | None:
         acks = request.acks
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
@@ -93,7 +92,7 @@ class ProduceHandler:
         response = ProduceResponse(responses=topics)
         if not undurable:
             return response
-        return self._answer_when_durable(response, undurable)
+        return self._answer_when_durable(context.header, response, undurable)
 
     def _name_of(self, topic: TopicProduceData) -> str:
         known = self._store.image.topics_by_id.get(topic.topic_id)
@@ -101,26 +100,25 @@ class ProduceHandler:
 
     def _answer_when_durable(
         self,
+        header: RequestHeader,
         response: ProduceResponse,
         undurable: list[tuple[Partition, int, PartitionProduceResponse]],
-    ) -> asyncio.Future[ProduceResponse]:
-        done: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    ) -> EncodedAnswer:
+        done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
         missing = len(undurable)
 
-        def reached(answer: PartitionProduceResponse, flushed: asyncio.Future[None]) -> None:
+        def settle(answer: PartitionProduceResponse, failure: BrokerError | None) -> None:
             nonlocal missing
-            failure = None if flushed.cancelled() else flushed.exception()
-            if isinstance(failure, BrokerError):
+            if failure is not None:
                 _set_error(answer, failure)
-            elif failure is not None or flushed.cancelled():
-                answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
             missing -= 1
+            # Done already: the connection is gone, and the answer with it.
             if missing == 0 and not done.done():
-                done.set_result(response)
+                done.set_result(encode_response(header, response))
 
         for partition, next_offset, answer in undurable:
-            partition.when_durable(next_offset).add_done_callback(partial(reached, answer))
-        return done
+            partition.call_when_durable(next_offset, partial(settle, answer))
+        return EncodedAnswer(done)
 
 
 def _refused(index: int, reason: BrokerError) -> PartitionProduceResponse:

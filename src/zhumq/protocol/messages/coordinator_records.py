@@ -7,7 +7,7 @@ from zhumq.model.errors import MalformedFrame
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.compiler import decode_message, decoder, encoder
 from zhumq.protocol.primitives import BAD_BYTES, INT16
-from zhumq.protocol.schema import Message, field, int32, int64
+from zhumq.protocol.schema import Message, field, int8, int32, int64
 
 M = TypeVar("M", bound=Message)
 
@@ -69,6 +69,96 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     leader: str | None = ""
     current_state_timestamp: int64 = field(versions="2+", default=-1)
     members: list[MemberMetadata] = field()
+
+
+# The consumer groups of KIP-848. The first number of such a key is the kind of the record, and its
+# value's is a version, so that the classes of keys say their kind where others say their version.
+
+
+class ConsumerGroupMetadataKey(Message, versions="3"):
+    group_id: str = ""
+
+
+class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
+    epoch: int32 = 0
+    # KIP-1101: tells whether the topics that members read are still those of this epoch.
+    metadata_hash: int64 = field(tag=0, default=0)
+
+
+class ConsumerGroupMemberMetadataKey(Message, versions="5"):
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ClassicProtocol(Message):
+    name: str = ""
+    metadata: bytes = b""
+
+
+class ClassicMemberMetadata(Message):
+    session_timeout_ms: int32 = 0
+    supported_protocols: list[ClassicProtocol] = field()
+
+
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = field()
+    subscribed_topic_regex: str | None = None
+    rebalance_timeout_ms: int32 = -1
+    server_assignor: str | None = None
+    # Of a member that speaks the classic protocol while its group is being migrated.
+    classic_member_metadata: ClassicMemberMetadata | None = field(tag=0, default=None)
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
+    group_id: str = ""
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
+    assignment_epoch: int32 = 0
+
+
+class ConsumerGroupTopicPartitions(Message):
+    """Kafka's name is TopicPartition in one of its users and TopicPartitions in the other."""
+
+    topic_id: uuid.UUID = ZERO_UUID
+    partitions: list[int32] = field()
+
+
+class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
+    topic_partitions: list[ConsumerGroupTopicPartitions] = field()
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
+    member_epoch: int32 = 0
+    previous_member_epoch: int32 = 0
+    state: int8 = 0
+    assigned_partitions: list[ConsumerGroupTopicPartitions] = field()
+    partitions_pending_revocation: list[ConsumerGroupTopicPartitions] = field()
+
+
+class ConsumerGroupRegularExpressionKey(Message, versions="16"):
+    group_id: str = ""
+    regular_expression: str = ""
+
+
+class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
+    topics: list[str] = field()
+    version: int64 = 0
+    timestamp: int64 = 0
 
 
 def encode_versioned(message: Message, version: int) -> bytes:

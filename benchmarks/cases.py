@@ -1,0 +1,243 @@
+"""What is measured: each case loads one server once and returns its figures."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.loaders import (
+    Figures,
+    consume,
+    first_acknowledged_ns,
+    latency,
+    one_record_requests,
+    produce,
+)
+from benchmarks.server import Prepared, Server
+
+GB = 1e9
+IDLE_SETTLE_S = 3.0  # idle memory is read this long after the first record
+IDLE_WATCH_S = 2.0
+ADMIN_WAIT_S = 30.0
+LOG_LEVEL_ERROR = 3  # syslog's number, as librdkafka counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row of the table. `main` names the figure that the ratio is about, `also` what is shown below it."""
+
+    name: str
+    run: Callable[[Server], Figures]
+    main: str
+    also: tuple[str, ...] = ()
+    # From performance.md: what a throwaway prototype of this design needed, in the unit of `floor_figure`.
+    floor_figure: str = ""
+    floor: float = 0.0
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much each case moves; QUICK divides it."""
+
+    quick: bool
+
+    def of(self, full: int) -> int:
+        return full // 10 if self.quick else full
+
+
+@contextmanager
+def topic_on(
+    server: Server, partitions: int, config: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """A topic with a leader for each partition, deleted at the end so that the disk does not fill."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": LOG_LEVEL_ERROR})
+    topic = f"bench-{uuid.uuid4().hex[:12]}"
+    created = admin.create_topics(
+        [NewTopic(topic, partitions, 1, config=dict(config or {}))], operation_timeout=ADMIN_WAIT_S
+    )
+    created[topic].result()
+    deadline = time.monotonic() + ADMIN_WAIT_S
+    while True:
+        found = admin.list_topics(topic, timeout=ADMIN_WAIT_S).topics[topic].partitions
+        if len(found) == partitions and all(each.leader >= 0 for each in found.values()):
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{topic} got no leaders on {server.name}")
+        time.sleep(0.02)
+    try:
+        yield topic
+    finally:
+        admin.delete_topics([topic], operation_timeout=ADMIN_WAIT_S)[topic].result()
+
+
+def per_unit(server: Server, body: Callable[[], Figures]) -> Figures:
+    """Run a load and add the server's CPU seconds, per GB and per million."""
+    os.sync()  # what earlier runs left to be written would slow this one down
+    before = server.cpu_seconds()
+    figures = body()
+    used = server.cpu_seconds() - before
+    count = figures.get("messages", figures.get("requests", 0.0))
+    figures |= {
+        "server_cpu_seconds": used,
+        "server_cores": used / figures["seconds"],
+        "per_second": count / figures["seconds"],
+        "cpu_s_per_million": used / count * 1e6,
+        "per_core_second": count / used if used else 0.0,
+    }
+    if "bytes" in figures:
+        figures["mb_per_second"] = figures["bytes"] / figures["seconds"] / 1e6
+        figures["cpu_s_per_gb"] = used / figures["bytes"] * GB
+    return figures
+
+
+def producing(
+    count: int, size: int, acks: int, partitions: int = 1, kafka: Mapping[str, str] | None = None
+) -> Callable[[Server], Figures]:
+    def run(server: Server) -> Figures:
+        config = kafka if server.name == "kafka" else None
+        with topic_on(server, partitions, config) as topic:
+            return per_unit(
+                server,
+                lambda: produce(
+                    server, topic, partitions=partitions, count=count, size=size, acks=acks
+                ),
+            )
+
+    return run
+
+
+def consuming(count: int, size: int, partitions: int = 1) -> Callable[[Server], Figures]:
+    def run(server: Server) -> Figures:
+        with topic_on(server, partitions) as topic:
+            produce(server, topic, partitions=partitions, count=count, size=size, acks=1)
+            return per_unit(
+                server, lambda: consume(server, topic, partitions=partitions, count=count)
+            )
+
+    return run
+
+
+def requesting(
+    count: int, connections: int, in_flight: int, acks: int, kafka: Mapping[str, str] | None = None
+) -> Callable[[Server], Figures]:
+    def run(server: Server) -> Figures:
+        config = kafka if server.name == "kafka" else None
+        with topic_on(server, 1, config) as topic:
+            return per_unit(
+                server,
+                lambda: one_record_requests(
+                    server,
+                    topic,
+                    connections=connections,
+                    in_flight=in_flight,
+                    count=count,
+                    acks=acks,
+                ),
+            )
+
+    return run
+
+
+def end_to_end(rate: int, seconds: int) -> Callable[[Server], Figures]:
+    def run(server: Server) -> Figures:
+        with topic_on(server, 1) as topic:
+            os.sync()
+            before = server.cpu_seconds()
+            figures = latency(server, topic, rate=rate, seconds=seconds)
+            figures["server_cpu_seconds"] = server.cpu_seconds() - before
+            return figures
+
+    return run
+
+
+def start_and_idle(prepared: Prepared) -> Figures:
+    """A new server on an empty folder: until its first acknowledged record, then its idle memory."""
+    began_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    with prepared.launch() as server:
+        acknowledged_ns = first_acknowledged_ns(server, "bench-first")
+        time.sleep(IDLE_SETTLE_S)
+        before = server.cpu_seconds()
+        time.sleep(IDLE_WATCH_S)
+        return {
+            "start_seconds": (acknowledged_ns - began_ns) / 1e9,
+            "idle_rss_mb": server.rss_bytes() / 1e6,
+            "idle_cpu_percent": (server.cpu_seconds() - before) / IDLE_WATCH_S * 100,
+        }
+
+
+def cases(sizes: Sizes) -> list[Case]:
+    on_disk = {"flush.messages": "1"}
+    return [
+        Case(
+            name="produce 100 B, acks 1",
+            run=producing(sizes.of(3_000_000), 100, 1),
+            main="per_second",
+            floor_figure="cpu_s_per_million", floor=0.11,
+        ),
+        Case(
+            name="produce 1 KB, acks 1",
+            run=producing(sizes.of(1_000_000), 1000, 1),
+            main="per_second",
+            floor_figure="cpu_s_per_gb", floor=0.8,
+        ),
+        Case(
+            name="produce 1 KB, acks 1, 16 partitions",
+            run=producing(sizes.of(1_000_000), 1000, 1, partitions=16),
+            main="per_second",
+        ),
+        Case(
+            name="produce 1 KB, acks 1, 100 partitions",
+            run=producing(sizes.of(1_000_000), 1000, 1, partitions=100),
+            main="per_second",
+        ),
+        Case(
+            name="produce 1 KB, acks -1",
+            run=producing(sizes.of(1_000_000), 1000, -1),
+            main="per_second",
+            notes="zhumq answers after fdatasync, Kafka from memory",
+        ),
+        Case(
+            name="produce 1 KB, acks -1, both on disk",
+            run=producing(sizes.of(300_000), 1000, -1, kafka=on_disk),
+            main="per_second",
+            notes="Kafka with flush.messages=1",
+        ),
+        Case(
+            name="consume 1 KB",
+            run=consuming(sizes.of(2_000_000), 1000),
+            main="per_second",
+            floor_figure="cpu_s_per_gb", floor=0.2,
+        ),
+        Case(
+            name="one-record requests, 64 x 1 in flight, acks 1",
+            run=requesting(sizes.of(200_000), 64, 1, 1),
+            main="per_core_second",
+            also=("per_second",),
+            floor_figure="cpu_s_per_million", floor=20.0,
+        ),
+        Case(
+            name="one-record requests, 64 x 16 in flight, acks 1",
+            run=requesting(sizes.of(500_000), 64, 16, 1),
+            main="per_core_second",
+            also=("per_second",),
+            floor_figure="cpu_s_per_million", floor=9.5,
+        ),
+        Case(
+            name="one-record requests, 64 x 16 in flight, acks -1",
+            run=requesting(sizes.of(200_000), 64, 16, -1),
+            main="per_second",
+            notes="zhumq answers after fdatasync, Kafka from memory; the prototype did 118 k/s",
+        ),
+        Case(
+            name="end to end at 1 k messages/s",
+            run=end_to_end(1000, max(2, sizes.of(10))),
+            main="p50_ms",
+            also=("p99_ms", "p999_ms"),
+            floor_figure="p50_ms", floor=0.3,
+        ),
+    ]  # fmt: skip

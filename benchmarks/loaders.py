@@ -1,0 +1,86 @@
+"""The two load programs in C: built once, run as processes, their JSON read back."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from benchmarks.server import BUILD, REPOSITORY, Server
+
+SOURCES = REPOSITORY / "benchmarks" / "loader"
+LIBRDKAFKA = BUILD / "conformance" / "librdkafka" / "src" / "src"
+BINARIES = BUILD / "bench"
+WARNINGS = ("-O2", "-Wall", "-Wextra", "-Werror")
+RUN_WAIT_S = 600
+
+Figures = dict[str, float]
+
+
+def build_loaders() -> None:
+    """Build what is older than its source; librdkafka first, by the script of its conformance suite."""
+    subprocess.run([REPOSITORY / "conformance" / "librdkafka" / "build", "libs"], check=True)
+    BINARIES.mkdir(parents=True, exist_ok=True)
+    libraries = ("-lm", "-lssl", "-lcrypto", "-lz", "-ldl", "-lpthread", "-lrt")
+    compile_if_older("requests", (), ())
+    compile_if_older(
+        "client",
+        ("-isystem", str(LIBRDKAFKA)),
+        (str(LIBRDKAFKA / "librdkafka.a"), *libraries),
+    )
+
+
+def compile_if_older(name: str, flags: tuple[str, ...], libraries: tuple[str, ...]) -> None:
+    source, binary = SOURCES / f"{name}.c", BINARIES / name
+    if binary.exists() and binary.stat().st_mtime >= source.stat().st_mtime:
+        return
+    subprocess.run(
+        ["gcc", *WARNINGS, *flags, "-o", str(binary), str(source), *libraries], check=True
+    )
+
+
+def run_loader(program: str, *words: object) -> Figures:
+    """Run a load program to its end; its one JSON object."""
+    done = subprocess.run(
+        [str(BINARIES / program), *map(str, words)],
+        capture_output=True, text=True, timeout=RUN_WAIT_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise LoaderFailed(f"{program} {' '.join(map(str, words))}: {done.stderr.strip()[-500:]}")
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+class LoaderFailed(Exception):
+    """A load program did not end well; the message carries what it said."""
+
+
+def produce(
+    server: Server, topic: str, *, partitions: int, count: int, size: int, acks: int
+) -> Figures:
+    return run_loader("client", "produce", server.bootstrap, topic, partitions, count, size, acks)
+
+
+def consume(server: Server, topic: str, *, partitions: int, count: int) -> Figures:
+    return run_loader("client", "consume", server.bootstrap, topic, partitions, count)
+
+
+def latency(server: Server, topic: str, *, rate: int, seconds: int) -> Figures:
+    return run_loader("client", "latency", server.bootstrap, topic, rate, seconds)
+
+
+def one_record_requests(
+    server: Server, topic: str, *, connections: int, in_flight: int, count: int, acks: int
+) -> Figures:
+    host, _, port = server.bootstrap.rpartition(":")
+    return run_loader(
+        "requests", "rate", host, port, topic, 1, connections, in_flight, count, 100, acks
+    )
+
+
+def first_acknowledged_ns(server: Server, topic: str) -> float:
+    """The monotonic time of the first acknowledged record; tried from now on, twice a millisecond."""
+    host, _, port = server.bootstrap.rpartition(":")
+    return run_loader("requests", "first", host, port, topic)["acknowledged_at_ns"]
+
+
+def loader_sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.c"))

@@ -1,0 +1,344 @@
+"""A broker's place in the cluster: its session, its registration, its turn as controller."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from zhumq.cluster import zookeeper_layout as layout
+from zhumq.cluster.store import SESSION_TRANSITIONS, BrokerIdTaken, SessionState
+from zhumq.cluster.znodes import (
+    Check,
+    Client,
+    ConnectionLost,
+    Create,
+    NodeMissing,
+    NodeTaken,
+    Operation,
+    SessionOver,
+    SetData,
+)
+from zhumq.metadata.changes import BrokerRegistered, Change, ControllerElected
+from zhumq.metadata.image import Broker, ClusterImage
+from zhumq.model.errors import ZhumqError
+from zhumq.model.ids import BrokerId
+
+logger = logging.getLogger(__name__)
+
+# How much longer than its session an earlier broker of the same number is waited for: the ensemble
+# looks for expired sessions once in a tick.
+EXPIRY_GRACE_MS: Final = 2_000
+RETRY_SECONDS: Final = 0.1
+FAULT_SECONDS: Final = 1.0
+
+
+class Ledger(Protocol):
+    """The store as its membership sees it."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    async def transact(
+        self, plan: Callable[[ClusterImage], tuple[Sequence[Change], Sequence[Operation]]]
+    ) -> ClusterImage: ...
+
+    def look_again(self) -> None: ...
+
+
+class ControllerListener(Protocol):
+    """Whoever decides for the cluster while this broker is its controller. Called on the loop."""
+
+    def elected(self, epoch: int) -> None:
+        """This broker is the controller. Its proposals carry this epoch."""
+
+    def deposed(self) -> None:
+        """It is not any more, or cannot know. Nothing it decided from now on would count."""
+
+    def live_brokers(self, live: frozenset[BrokerId]) -> None:
+        """These brokers' sessions are alive. Called after `elected`, and whenever it changes."""
+
+
+class Membership:
+    """Keeps what an operator asked for true in every session: be registered, stand for controller."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self.state = SessionState.CONNECTED
+        self._session_timeout_ms = session_timeout_ms
+        self._connected = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._watchers: list[Callable[[SessionState], None]] = []
+        self._presumed_lost: asyncio.TimerHandle | None = None
+        self._turn = asyncio.Lock()
+        self._broker: Broker | None = None
+        self._registered_in = 0  # the session; 0: none
+        self._epoch = 0
+        self._candidate: BrokerId | None = None
+        self._listener: ControllerListener | None = None
+        self._controller: tuple[int, int] | None = None  # our epoch, and the version of its node
+        self._seen_live: frozenset[BrokerId] | None = None
+
+    @property
+    def broker_epoch(self) -> int | None:
+        """The epoch of our registration; None while others may take this broker for dead."""
+        if self._registered_in == 0 or self.state in (SessionState.LOST, SessionState.CLOSED):
+            return None
+        return self._epoch
+
+    def attach(self, client: Client, ledger: Ledger) -> None:
+        """The session it is about. Called once, before anything but `link_changed`."""
+        self._client = client
+        self._ledger = ledger
+
+    def watch(self, watcher: Callable[[SessionState], None]) -> None:
+        self._watchers.append(watcher)
+
+    async def wait_until_connected(self) -> None:
+        await self._connected.wait()
+
+    def link_changed(self, link: str) -> None:
+        """The client's connection was made, broken, or its session is over."""
+        match link:
+            case "connected":
+                self._connected.set()
+                self._cancel_timer()
+            case "suspended":
+                self._connected.clear()
+                self._change(SessionState.SUSPENDED)
+                # The ensemble counts from its last word from us, so at the end of this it has
+                # given the session up, or nobody there counts at all.
+                self._presumed_lost = asyncio.get_running_loop().call_later(
+                    self._session_timeout_ms / 1_000, self._lose
+                )
+            case _:
+                self._connected.clear()
+                self._registered_in = 0
+                self._lose()
+        self._wake.set()
+
+    def closed(self) -> None:
+        self._cancel_timer()
+        self._depose()
+        self._change(SessionState.CLOSED)
+
+    async def register(self, broker: Broker) -> None:
+        """Register now, and again in every later session."""
+        async with self._turn:
+            await self._register(broker)
+            self._broker = broker
+        self._wake.set()
+
+    def campaign(self, broker_id: BrokerId, listener: ControllerListener) -> None:
+        self._candidate = broker_id
+        self._listener = listener
+        self._wake.set()
+
+    def controller_token(self, epoch: int) -> int | None:
+        """The version of the controller's node, if this broker was elected with that epoch."""
+        if self._controller is None or self._controller[0] != epoch:
+            return None
+        return self._controller[1]
+
+    def image_changed(self, image: ClusterImage) -> None:
+        if self._controller is not None and image.controller_epoch > self._controller[0]:
+            self._depose()
+            self._wake.set()
+
+    async def keep(self) -> None:
+        """Runs for as long as the store is open."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._connected.wait()
+            try:
+                async with self._turn:
+                    await self._restore()
+            except (ConnectionLost, SessionOver):
+                # It broke in the middle: again, once there is a connection.
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wake.set()
+            except ZhumqError as reason:
+                logger.warning("not settled in the session, trying again: %s", reason)
+                await asyncio.sleep(FAULT_SECONDS)
+                self._wake.set()
+            except Exception:
+                logger.exception("not settled in the session, trying again")
+                await asyncio.sleep(FAULT_SECONDS)
+                self._wake.set()
+
+    async def _restore(self) -> None:
+        if self._broker is not None and self._registered_in != self._client.session_id:
+            await self._register(self._broker)
+        if self._connected.is_set():
+            self._change(SessionState.CONNECTED)
+            self._ledger.look_again()
+        if self._candidate is not None:
+            await self._stand(self._candidate)
+
+    # Registration
+
+    async def _register(self, broker: Broker) -> None:
+        path = layout.live_path(broker.broker_id)
+        waited = False
+        while True:
+            session = self._client.session_id
+            try:
+                image = await self._ledger.transact(lambda image: self._enter(image, broker))
+            except NodeTaken as taken:
+                if taken.path != path:
+                    raise
+                if await self._is_ours(path):
+                    return
+            else:
+                self._registered(session, image.version)
+                return
+            if waited:
+                await self._refuse(broker.broker_id)
+            await self._wait_for_expiry(broker.broker_id)
+            waited = True
+
+    async def _is_ours(self, path: str) -> bool:
+        """Whether this very session made the node, in an attempt whose answer was lost."""
+        with contextlib.suppress(NodeMissing):
+            node = await self._client.get(path)
+            if node.owner_session == self._client.session_id:
+                epoch = layout.decode_registration(path, node.data).epoch
+                self._registered(node.owner_session, epoch)
+                return True
+        return False
+
+    def _registered(self, session: int, epoch: int) -> None:
+        self._epoch = epoch
+        self._registered_in = session
+        logger.info("registered with epoch %d", epoch)
+
+    def _enter(
+        self, image: ClusterImage, broker: Broker
+    ) -> tuple[Sequence[Change], Sequence[Operation]]:
+        # The number of the picture is the epoch: it grows with every registration.
+        registered = replace(broker, epoch=image.version + 1)
+        registration = layout.Registration(
+            host=broker.host,
+            port=broker.port,
+            epoch=registered.epoch,
+            session_timeout_ms=self._session_timeout_ms,
+        )
+        live = Create(
+            path=layout.live_path(broker.broker_id),
+            data=layout.encode_registration(registration),
+            ephemeral=True,
+        )
+        return [BrokerRegistered(broker=registered)], [live]
+
+    async def _wait_for_expiry(self, broker_id: BrokerId) -> None:
+        """A broker that was killed stays registered until its session expires: that is waited for."""
+        path = layout.live_path(broker_id)
+        with contextlib.suppress(NodeMissing):
+            changed = asyncio.Event()
+            holder = layout.decode_registration(
+                path, (await self._client.get(path, changed.set)).data
+            )
+            logger.info(
+                "waiting for the session of broker %d at %s:%d to end, for at most %d ms",
+                broker_id,
+                holder.host,
+                holder.port,
+                holder.session_timeout_ms + EXPIRY_GRACE_MS,
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((holder.session_timeout_ms + EXPIRY_GRACE_MS) / 1_000):
+                    await changed.wait()
+
+    async def _refuse(self, broker_id: BrokerId) -> None:
+        path = layout.live_path(broker_id)
+        with contextlib.suppress(NodeMissing):
+            holder = layout.decode_registration(path, (await self._client.get(path)).data)
+            raise BrokerIdTaken(
+                f"broker {broker_id} is already running at {holder.host}:{holder.port}:"
+                " start this one with another --broker-id"
+            )
+
+    # Election
+
+    async def _stand(self, broker_id: BrokerId) -> None:
+        """Take a place in the row, and see whether it is the first one."""
+        # The session is part of the name, so that a place that was taken while the connection broke
+        # is known again. The number at the end, which ZooKeeper gives, says who comes first.
+        prefix = f"{broker_id}-{self._client.session_id:x}-"
+        names = await self._client.children(layout.CANDIDATES)
+        if not any(name.startswith(prefix) for name in names):
+            place = Create(
+                path=f"{layout.CANDIDATES}/{prefix}",
+                data=str(broker_id).encode(),
+                ephemeral=True,
+                sequential=True,
+            )
+            await self._client.multi([place])
+            names = await self._client.children(layout.CANDIDATES)
+        row = sorted(names, key=lambda name: name.rpartition("-")[2])
+        own = next(index for index, name in enumerate(row) if name.startswith(prefix))
+        if own > 0:
+            # Everybody watches only the one before: when a controller dies, one broker is woken.
+            if not await self._client.exists(f"{layout.CANDIDATES}/{row[own - 1]}", self._wake.set):
+                self._wake.set()
+            return
+        if self._controller is None:
+            await self._take_office(broker_id, f"{layout.CANDIDATES}/{row[0]}")
+        await self._look_who_lives()
+
+    async def _take_office(self, broker_id: BrokerId, place: str) -> None:
+        node = await self._client.get(layout.CONTROLLER)
+
+        def plan(image: ClusterImage) -> tuple[Sequence[Change], Sequence[Operation]]:
+            epoch = image.controller_epoch + 1
+            election = SetData(
+                path=layout.CONTROLLER,
+                data=layout.encode_controller(broker_id, epoch),
+                version=node.version,
+            )
+            # The place is ours only as long as our session lives.
+            still_first = Check(path=place, version=0)
+            return [ControllerElected(broker_id=broker_id, epoch=epoch)], [still_first, election]
+
+        image = await self._ledger.transact(plan)
+        self._controller = (image.controller_epoch, node.version + 1)
+        self._seen_live = None
+        logger.info("broker %d is the controller, epoch %d", broker_id, image.controller_epoch)
+        if self._listener is not None:
+            self._listener.elected(image.controller_epoch)
+
+    async def _look_who_lives(self) -> None:
+        names = await self._client.children(layout.LIVE, self._wake.set)
+        live = frozenset(BrokerId(int(name)) for name in names)
+        if self._controller is not None and live != self._seen_live:
+            self._seen_live = live
+            if self._listener is not None:
+                self._listener.live_brokers(live)
+
+    # States
+
+    def _lose(self) -> None:
+        self._cancel_timer()
+        self._depose()
+        self._change(SessionState.LOST)
+
+    def _depose(self) -> None:
+        if self._controller is not None:
+            self._controller = None
+            logger.info("not the controller any more")
+            if self._listener is not None:
+                self._listener.deposed()
+
+    def _change(self, state: SessionState) -> None:
+        if state is self.state or state not in SESSION_TRANSITIONS[self.state]:
+            return
+        logger.info("the session with ZooKeeper is %s", state)
+        self.state = state
+        for watcher in self._watchers:
+            watcher(state)
+
+    def _cancel_timer(self) -> None:
+        if self._presumed_lost is not None:
+            self._presumed_lost.cancel()
+            self._presumed_lost = None

@@ -1,0 +1,126 @@
+"""The words of ZooKeeper without its client: operations on nodes, answers, and what can go wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from zhumq.model.errors import ZhumqError
+
+ANY_VERSION = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Make a node; it must not be there. A sequential one gets a number behind its name."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetData:
+    """Write a node, which must be there and have this version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Remove a node, which must be there."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Change nothing, but fail unless the node is there and has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a node held when it was read."""
+
+    data: bytes
+    version: int
+    created_zxid: int
+    modified_zxid: int
+    # The session an ephemeral node goes away with; 0 for the others.
+    owner_session: int
+
+
+class ZnodeError(ZhumqError):
+    """An operation on a node did not happen, or its answer did not arrive."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class NodeMissing(ZnodeError):
+    """There is no such node, or no parent for it."""
+
+
+class NodeTaken(ZnodeError):
+    """There is such a node already."""
+
+
+class NodeChanged(ZnodeError):
+    """The node has another version than expected."""
+
+
+class NodeForbidden(ZnodeError):
+    """The node's access list does not let this client do that."""
+
+
+class NodeRefused(ZnodeError):
+    """The server did not do it for a reason of its own, which the message ends in."""
+
+
+class ConnectionLost(ZnodeError):
+    """No answer came. The operation may have been carried out."""
+
+
+class SessionOver(ZnodeError):
+    """The session is gone, and its ephemeral nodes with it."""
+
+
+class Client(Protocol):
+    """A session with an ensemble. Every call is bounded in time and answered on the event loop."""
+
+    @property
+    def session_id(self) -> int:
+        """The number of the session, another one after it was lost."""
+
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node:
+        """Read a node. `watch` is called once, when it changes or the connection is lost."""
+
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes side by side, not one after another. None where there is no node."""
+
+    async def exists(self, path: str, watch: Callable[[], None] | None = None) -> bool:
+        """Whether there is such a node. `watch` as in `get`, also for one that comes to be."""
+
+    async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
+        """The names of a node's children."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str]:
+        """All of the operations or none. The paths of the nodes that were made, in order.
+
+        Raises the error of the first operation that cannot be, with its path.
+        """
+
+    async def sync(self) -> None:
+        """What is read after this is at least as new as what the ensemble has agreed on now."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes are gone when this returns."""

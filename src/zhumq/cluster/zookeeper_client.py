@@ -1,0 +1,253 @@
+"""A ZooKeeper session on the event loop: the only file that knows kazoo, which lives in threads."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, Final, Self, assert_never
+
+from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
+from kazoo.exceptions import (  # type: ignore[import-untyped]
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+)
+
+from zhumq.cluster.store import StoreUnusable
+from zhumq.cluster.znodes import (
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    Node,
+    NodeChanged,
+    NodeForbidden,
+    NodeMissing,
+    NodeRefused,
+    NodeTaken,
+    Operation,
+    SessionOver,
+    SetData,
+    ZnodeError,
+)
+
+READS_AT_ONCE_MAX: Final = 500
+RECONNECT_SECONDS_MAX: Final = 1.0
+_ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
+    (NoNodeError, NodeMissing),
+    (NodeExistsError, NodeTaken),
+    (BadVersionError, NodeChanged),
+    (NoAuthError, NodeForbidden),
+    (ConnectionLoss, ConnectionLost),
+    (OperationTimeoutError, ConnectionLost),
+    (SessionMovedError, ConnectionLost),
+    (SessionExpiredError, SessionOver),
+)
+
+# kazoo tells every failed attempt to connect; the broker logs the states of its session itself.
+_quiet = logging.getLogger("zhumq.cluster.kazoo")
+_quiet.setLevel(logging.ERROR)
+
+
+class LinkState(StrEnum):
+    """What the client knows of its connection."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+_LINK_STATES: Final = {
+    KazooState.CONNECTED: LinkState.CONNECTED,
+    KazooState.SUSPENDED: LinkState.SUSPENDED,
+    KazooState.LOST: LinkState.LOST,
+}
+
+
+class ZookeeperClient:
+    """One session, made anew after it was lost. Made by `connect`."""
+
+    def __init__(
+        self, kazoo: Any, on_state: Callable[[LinkState], None], operation_ms_max: int
+    ) -> None:
+        self._kazoo = kazoo
+        self._loop = asyncio.get_running_loop()
+        self._operation_seconds_max = operation_ms_max / 1_000
+        self._on_state = on_state
+        self._closed = False
+        kazoo.add_listener(self._state_changed)
+
+    @classmethod
+    async def connect(
+        cls,
+        ensemble: str,
+        *,
+        session_timeout_ms: int,
+        connect_ms_max: int,
+        on_state: Callable[[LinkState], None],
+    ) -> Self:
+        """A connected session. Raises StoreUnusable when no server answers in time."""
+        try:
+            kazoo = KazooClient(
+                hosts=ensemble,
+                timeout=session_timeout_ms / 1_000,
+                connection_retry={
+                    "max_tries": -1,
+                    "delay": 0.05,
+                    "max_delay": RECONNECT_SECONDS_MAX,
+                },
+                logger=_quiet,
+            )
+        except (ValueError, KazooException) as reason:
+            raise StoreUnusable(f"{ensemble!r} names no ZooKeeper ensemble: {reason}") from None
+        client = cls(kazoo, on_state, session_timeout_ms)
+        live = kazoo.start_async()
+        if not await asyncio.to_thread(live.wait, connect_ms_max / 1_000):
+            await client.close()
+            raise StoreUnusable(
+                f"no ZooKeeper answers at {ensemble} within {connect_ms_max / 1_000:g} s:"
+                " start the ensemble, or correct --zookeeper"
+            )
+        return client
+
+    @property
+    def session_id(self) -> int:
+        client_id = self._kazoo.client_id
+        return int(client_id[0]) if client_id else 0
+
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node:
+        return _node(await self._answer(self._kazoo.get_async(path, self._hopping(watch)), path))
+
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        found: list[Node | None] = []
+        for start in range(0, len(paths), READS_AT_ONCE_MAX):
+            some = paths[start : start + READS_AT_ONCE_MAX]
+            results = await asyncio.gather(*map(self.get, some), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException) and not isinstance(result, NodeMissing):
+                    raise result
+                found.append(None if isinstance(result, BaseException) else result)
+        return found
+
+    async def exists(self, path: str, watch: Callable[[], None] | None = None) -> bool:
+        result = self._kazoo.exists_async(path, self._hopping(watch))
+        return await self._answer(result, path) is not None
+
+    async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
+        result = self._kazoo.get_children_async(path, self._hopping(watch))
+        return list(await self._answer(result, path))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str]:
+        transaction = self._kazoo.transaction()
+        for operation in operations:
+            _add(transaction, operation)
+        path = operations[0].path
+        answers = await self._answer(transaction.commit_async(), path)
+        for operation, answer in zip(operations, answers, strict=True):
+            # All but the one that failed are reported as taken back, or as never tried.
+            if isinstance(answer, Exception) and not isinstance(
+                answer, (RolledBackError, RuntimeInconsistency)
+            ):
+                raise _translated(answer, operation.path)
+        failed = [answer for answer in answers if isinstance(answer, Exception)]
+        if failed:
+            raise _translated(failed[0], path)
+        return [answer for answer in answers if isinstance(answer, str)]
+
+    async def sync(self) -> None:
+        await self._answer(self._kazoo.sync_async("/"), "/")
+
+    async def ensure_path(self, path: str) -> None:
+        """Make a node and the ones above it, where they are missing."""
+        await self._answer(self._kazoo.ensure_path_async(path), path)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._kazoo.remove_listener(self._state_changed)
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        self._kazoo.stop()
+        self._kazoo.close()
+
+    def _state_changed(self, state: str) -> None:
+        """Called in kazoo's connection thread, which must not be held up."""
+        self._hop(self._on_state, _LINK_STATES[state])
+
+    def _hop(self, function: Callable[..., None], *arguments: Any) -> None:
+        # The loop may be closed while kazoo's threads still have something to say.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _hopping(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+        return lambda _event: self._hop(watch)
+
+    async def _answer(self, result: Any, path: str) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        result.rawlink(lambda done: self._hop(_settle, future, done, path))
+        try:
+            async with asyncio.timeout(self._operation_seconds_max):
+                return await future
+        except TimeoutError:
+            raise ConnectionLost(path) from None
+
+
+def _settle(future: "asyncio.Future[Any]", done: Any, path: str) -> None:
+    if future.done():
+        return
+    if done.successful():
+        future.set_result(done.value)
+    else:
+        future.set_exception(_translated(done.exception, path))
+
+
+def _translated(error: Exception, path: str) -> Exception:
+    for theirs, ours in _ERRORS:
+        if isinstance(error, theirs):
+            return ours(path)
+    if isinstance(error, KazooException):
+        return NodeRefused(f"{path}: {type(error).__name__} {error}")
+    return error
+
+
+def _node(answer: Any) -> Node:
+    data, stat = answer
+    return Node(
+        data=data,
+        version=stat.version,
+        created_zxid=stat.czxid,
+        modified_zxid=stat.mzxid,
+        owner_session=stat.ephemeralOwner,
+    )
+
+
+def _add(transaction: Any, operation: Operation) -> None:
+    match operation:
+        case Create():
+            transaction.create(
+                operation.path,
+                operation.data,
+                ephemeral=operation.ephemeral,
+                sequence=operation.sequential,
+            )
+        case SetData():
+            transaction.set_data(operation.path, operation.data, operation.version)
+        case Delete():
+            transaction.delete(operation.path)
+        case Check():
+            transaction.check(operation.path, operation.version)
+        case _:
+            assert_never(operation)

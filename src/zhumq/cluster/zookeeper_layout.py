@@ -1,0 +1,325 @@
+"""What the cluster's picture looks like as ZooKeeper nodes, and which nodes a change touches.
+
+    /format        which layout this is, and the cluster's id
+    /version       the number of the newest picture, and the counters: the one node all brokers watch
+    /changes/N     what made picture N of picture N-1; only the last ones are kept
+    /topics/NAME   a topic with all its partitions
+    /brokers/ID    a broker as it registered last, until the controller declares it gone
+    /live/ID       ephemeral: the broker's session is alive
+    /candidates/.. ephemeral, in a row: who becomes controller, first come, first served
+    /controller    who was elected last, and its epoch
+
+Every change is one transaction: it raises /version from the number it was decided on, adds an entry
+to /changes, and brings the state nodes up to date. So a change is all or nothing and decided on the
+newest picture; a broker follows by reading the entries it lacks, with one watch, whatever the number
+of topics; and a broker that starts reads the state nodes and no history.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zhumq.cluster.store import StoreUnusable
+from zhumq.cluster.znodes import Create, Delete, Operation, SetData
+from zhumq.metadata.changes import (
+    BrokerGone,
+    BrokerRegistered,
+    Change,
+    PartitionChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicSettingsChanged,
+    change_from_json,
+    change_to_json,
+)
+from zhumq.metadata.image import Broker, ClusterImage, Topic
+from zhumq.model.errors import PolicyViolation
+from zhumq.model.ids import BrokerId
+
+LAYOUT: Final = 1
+FORMAT: Final = "/format"
+VERSION: Final = "/version"
+CHANGES: Final = "/changes"
+TOPICS: Final = "/topics"
+BROKERS: Final = "/brokers"
+LIVE: Final = "/live"
+CANDIDATES: Final = "/candidates"
+CONTROLLER: Final = "/controller"
+# A broker further behind than this reads the state nodes again instead of the entries.
+ENTRIES_KEPT: Final = 256
+# ZooKeeper takes a little less than 1 MiB in one request (jute.maxbuffer), names and all.
+TRANSACTION_BYTES_MAX: Final = 1_000_000
+_OPERATION_BYTES: Final = 100  # what a request holds beside a node's path and data
+# Large nodes are packed: partitions of one topic look alike. Small ones stay readable for people.
+PLAIN_BYTES_MAX: Final = 16 * 1_024
+UNPACKED_BYTES_MAX: Final = 64 << 20
+_PACKED: Final = b"z"  # no JSON begins like that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What /version holds."""
+
+    version: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What a node in /changes holds. The mark tells one proposal from another."""
+
+    mark: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a node in /live holds: enough to tell an operator who has the number."""
+
+    host: str
+    port: int
+    epoch: int
+    session_timeout_ms: int
+
+
+def entry_path(version: int) -> str:
+    return f"{CHANGES}/{version:016d}"
+
+
+def topic_path(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKERS}/{broker_id}"
+
+
+def live_path(broker_id: int) -> str:
+    return f"{LIVE}/{broker_id}"
+
+
+def first_operations(cluster_id: str) -> list[Operation]:
+    """The nodes of a cluster that has nothing yet."""
+    counters = Counters(version=0, next_producer_id=0)
+    operations: list[Operation] = [
+        Create(path=FORMAT, data=_pack({"layout": LAYOUT, "cluster_id": cluster_id})),
+        Create(path=VERSION, data=encode_counters(counters)),
+        Create(path=CONTROLLER, data=encode_controller(BrokerId(-1), 0)),
+    ]
+    operations += [Create(path=path) for path in (CHANGES, TOPICS, BROKERS, LIVE, CANDIDATES)]
+    return operations
+
+
+def transaction(
+    before: ClusterImage,
+    after: ClusterImage,
+    changes: Sequence[Change],
+    *,
+    mark: str,
+    version_token: int,
+    guards: Iterable[Operation] = (),
+) -> list[Operation]:
+    """The operations that bring the nodes from one picture to the next.
+
+    The guards come first, so that a proposal that fails for two reasons fails for theirs.
+    """
+    counters = Counters(version=after.version, next_producer_id=after.next_producer_id)
+    entry = {"mark": mark, "changes": [change_to_json(change) for change in changes]}
+    operations: list[Operation] = [
+        *guards,
+        SetData(path=VERSION, data=encode_counters(counters), version=version_token),
+        Create(path=entry_path(after.version), data=_pack(entry)),
+    ]
+    for name in dict.fromkeys(_topics_of(changes)):
+        operations += _update(
+            topic_path(name),
+            before.topics.get(name),
+            after.topics.get(name),
+            lambda topic: change_to_json(TopicCreated(topic=topic)),
+        )
+    for broker_id in dict.fromkeys(_brokers_of(changes)):
+        operations += _update(
+            broker_path(broker_id),
+            before.brokers.get(broker_id),
+            after.brokers.get(broker_id),
+            lambda broker: change_to_json(BrokerRegistered(broker=broker)),
+        )
+    _check_size(operations)
+    return operations
+
+
+def gone_guards(changes: Sequence[Change]) -> list[Operation]:
+    """Operations that fail if a broker that is declared gone is alive at that very moment.
+
+    ZooKeeper has no check that a node is missing; making it and removing it again is one.
+    """
+    guards: list[Operation] = []
+    for change in changes:
+        if isinstance(change, BrokerGone):
+            path = live_path(change.broker_id)
+            guards += [Create(path=path, ephemeral=True), Delete(path=path)]
+    return guards
+
+
+def encode_counters(counters: Counters) -> bytes:
+    return _pack({"version": counters.version, "next_producer_id": counters.next_producer_id})
+
+
+def decode_counters(data: bytes) -> Counters:
+    fields = _unpack(VERSION, data)
+    with _Reading(VERSION):
+        return Counters(
+            version=int(fields["version"]), next_producer_id=int(fields["next_producer_id"])
+        )
+
+
+def encode_controller(broker_id: BrokerId, epoch: int) -> bytes:
+    return _pack({"broker": broker_id, "epoch": epoch})
+
+
+def decode_controller(data: bytes) -> tuple[BrokerId, int]:
+    fields = _unpack(CONTROLLER, data)
+    with _Reading(CONTROLLER):
+        return BrokerId(int(fields["broker"])), int(fields["epoch"])
+
+
+def encode_registration(registration: Registration) -> bytes:
+    return _pack(
+        {
+            "host": registration.host,
+            "port": registration.port,
+            "epoch": registration.epoch,
+            "session_timeout_ms": registration.session_timeout_ms,
+        }
+    )
+
+
+def decode_registration(path: str, data: bytes) -> Registration:
+    fields = _unpack(path, data)
+    with _Reading(path):
+        return Registration(
+            host=str(fields["host"]),
+            port=int(fields["port"]),
+            epoch=int(fields["epoch"]),
+            session_timeout_ms=int(fields["session_timeout_ms"]),
+        )
+
+
+def decode_format(data: bytes) -> str:
+    """The cluster's id. Raises StoreUnusable on a layout of another release."""
+    fields = _unpack(FORMAT, data)
+    if fields.get("layout") != LAYOUT:
+        raise StoreUnusable(
+            f"the nodes in ZooKeeper have layout {fields.get('layout')}, and this release"
+            f" knows layout {LAYOUT}: use the release that wrote them, or a later one"
+        )
+    with _Reading(FORMAT):
+        return str(fields["cluster_id"])
+
+
+def decode_entry(path: str, data: bytes) -> Entry:
+    fields = _unpack(path, data)
+    with _Reading(path):
+        changes = tuple(change_from_json(each) for each in fields["changes"])
+        return Entry(mark=str(fields["mark"]), changes=changes)
+
+
+def decode_topic(path: str, data: bytes) -> Topic:
+    with _Reading(path):
+        change = change_from_json(_unpack(path, data))
+        if not isinstance(change, TopicCreated):
+            raise ValueError(change)  # noqa: TRY004 (data, not a caller's mistake)
+        return change.topic
+
+
+def decode_broker(path: str, data: bytes) -> Broker:
+    with _Reading(path):
+        change = change_from_json(_unpack(path, data))
+        if not isinstance(change, BrokerRegistered):
+            raise ValueError(change)  # noqa: TRY004 (data, not a caller's mistake)
+        return change.broker
+
+
+def subject_of(change: Change) -> str | None:
+    """The path of the state node that a change is about, if it is about one."""
+    for name in _topics_of([change]):
+        return topic_path(name)
+    for broker_id in _brokers_of([change]):
+        return broker_path(broker_id)
+    return None
+
+
+def _topics_of(changes: Iterable[Change]) -> Iterable[str]:
+    for change in changes:
+        match change:
+            case TopicCreated():
+                yield change.topic.name
+            case TopicDeleted() | PartitionsAdded() | TopicSettingsChanged() | PartitionChanged():
+                yield change.name
+
+
+def _brokers_of(changes: Iterable[Change]) -> Iterable[BrokerId]:
+    for change in changes:
+        match change:
+            case BrokerRegistered():
+                yield change.broker.broker_id
+            case BrokerGone():
+                yield change.broker_id
+
+
+def _update(path: str, before: Any, after: Any, encode: Any) -> list[Operation]:
+    if after is None:
+        return [] if before is None else [Delete(path=path)]
+    data = _pack(encode(after))
+    return [Create(path=path, data=data) if before is None else SetData(path=path, data=data)]
+
+
+def _check_size(operations: Sequence[Operation]) -> None:
+    size = 0
+    for operation in operations:
+        data = operation.data if isinstance(operation, Create | SetData) else b""
+        size += _OPERATION_BYTES + len(operation.path) + len(data)
+    if size > TRANSACTION_BYTES_MAX:
+        raise PolicyViolation(
+            f"the change is {size} bytes for ZooKeeper, which takes {TRANSACTION_BYTES_MAX} at"
+            " once: ask for fewer topics or partitions in one request"
+        )
+
+
+def _pack(fields: dict[str, Any]) -> bytes:
+    data = json.dumps(fields, separators=(",", ":")).encode()
+    return data if len(data) <= PLAIN_BYTES_MAX else _PACKED + zlib.compress(data)
+
+
+def _unpack(path: str, data: bytes) -> dict[str, Any]:
+    with _Reading(path):
+        if data.startswith(_PACKED):
+            unpacking = zlib.decompressobj()
+            plain = unpacking.decompress(data[len(_PACKED) :], UNPACKED_BYTES_MAX)
+            if not unpacking.eof:
+                raise ValueError("too large or cut short")
+            data = plain
+        fields = json.loads(data)
+        if not isinstance(fields, dict):
+            raise ValueError(fields)  # noqa: TRY004 (data, not a caller's mistake)
+        return fields
+
+
+class _Reading:
+    """Turns what damaged data raises into one error that names the node."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, ValueError | KeyError | TypeError | zlib.error):
+            raise StoreUnusable(
+                f"the node {self._path} in ZooKeeper is damaged, or not zhumq's:"
+                " restore it, or choose another chroot"
+            ) from error

@@ -1,0 +1,431 @@
+"""A replica whose leader the coordinator names; committed is what the whole in-sync set has."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from zhumq.consensus.contract import (
+    Appended,
+    BrokerLost,
+    DeadlinePassed,
+    Draw,
+    FetchAnswered,
+    FetchArrived,
+    Flushed,
+    Input,
+    InSyncProposal,
+    LeaderAnnounced,
+    LeaderAssigned,
+    LeaderWanted,
+    LogDamaged,
+    LogPosition,
+    LogView,
+    Mode,
+    QuorumState,
+    ReplicaSettings,
+    Role,
+    VoteAnswered,
+    VoteAsked,
+)
+from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
+from zhumq.consensus.replica import ReplicaCore
+from zhumq.consensus.voters import Voters
+from zhumq.model.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderCandidate:
+    """A replica that the coordinator might name, as it last reported itself."""
+
+    replica_id: int
+    position: LogPosition
+    alive: bool = True
+    # It has lost flushed data and has not got it back.
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChoice:
+    """Whom to name. An unclean one may lack committed records."""
+
+    replica_id: int
+    unclean: bool
+
+
+def choose_leader(
+    candidates: Iterable[LeaderCandidate],
+    in_sync: frozenset[int],
+    *,
+    unclean_allowed: bool,
+    eligible: frozenset[int] = frozenset(),
+) -> LeaderChoice | None:
+    """The live replica with the largest (last epoch, end offset), of the in-sync set first.
+
+    Then of the eligible ones (KIP-966), which left the in-sync set when it became too small for
+    anything to be committed since. None if there is no live one in sync and the topic does not allow to lose records; of equal
+    ones the smallest id, so that every coordinator decides alike.
+    """
+    fit = [each for each in candidates if each.alive and not each.damaged]
+    clean = [each for each in fit if each.replica_id in in_sync]
+    clean = clean or [each for each in fit if each.replica_id in eligible]
+    if not clean and not unclean_allowed:
+        return None
+    best = max(clean or fit, key=lambda each: (each.position, -each.replica_id), default=None)
+    return None if best is None else LeaderChoice(replica_id=best.replica_id, unclean=not clean)
+
+
+class AssignedReplica(ReplicaCore):
+    """A replica that leads or follows as it is told, fenced by epoch and version.
+
+    It has no leader until the coordinator's word of this start arrives: what it remembers from
+    before a crash may be over.
+    """
+
+    def __init__(
+        self,
+        replica_id: int,
+        replicas: Voters,
+        log: LogView,
+        settings: ReplicaSettings,
+        state: QuorumState,
+        *,
+        high_watermark: int,
+        incarnation: int,
+        draw: Draw,
+        now_ms: int,
+    ) -> None:
+        super().__init__(
+            replica_id,
+            replicas,
+            log,
+            settings,
+            state,
+            high_watermark=high_watermark,
+            incarnation=incarnation,
+            draw=draw,
+        )
+        # A partition that comes from raft mode goes on with its epoch and its log. From here on
+        # this replica helps to elect nobody but whom the coordinator names.
+        self._remember(replace(state, mode=Mode.FETCH))
+        self._heard_ms = now_ms
+        # An epoch this replica led before it crashed: its unflushed end may be gone while
+        # followers hold it, so leading on in the same epoch would write other records there.
+        self._led_epoch = state.epoch if state.leader_id == replica_id else -1
+        self.version = -1
+        self.in_sync: frozenset[int] = frozenset()
+        self._handover = False
+        self._unclean_epoch = -1
+        # What was proposed on top of `version` and may have been accepted since.
+        self._pending: InSyncProposal | LeaderWanted | None = None
+        self._propose_due_ms: int | None = None
+        self._lag_due_ms: int | None = None
+        self._ballot: Ballot | None = None
+        self._ballot_due_ms: int | None = None
+
+    @property
+    def accepts_all_acks(self) -> bool:
+        enough = len(self.in_sync) >= self.settings.min_in_sync_replicas
+        return self.role is Role.LEADER and enough
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        dues = (self._fetch_due_ms, self._propose_due_ms, self._lag_due_ms, self._ballot_due_ms)
+        return min((due for due in dues if due is not None), default=None)
+
+    def step(self, event: Input, now_ms: int) -> None:
+        """Take in one event."""
+        match event:
+            case FetchArrived():
+                self._on_follower_fetch(event, now_ms)
+            case FetchAnswered():
+                self._on_fetch_answered(event, now_ms)
+            case LeaderAssigned():
+                self._on_assigned(event, now_ms)
+            case Appended() | Flushed():
+                self._on_log_moved(now_ms)
+            case BrokerLost():
+                if self.role is Role.LEADER:
+                    self._propose_in_sync(self.in_sync - {event.broker_id}, now_ms)
+            case LogDamaged():
+                self._on_log_damaged(event.offset, now_ms)
+            case VoteAsked():
+                self._on_vote_asked(event)
+            case VoteAnswered():
+                self._on_vote_answered(event, now_ms)
+            case DeadlinePassed():
+                self._on_deadline(now_ms)
+            case LeaderAnnounced():
+                # A raft leader that does not know yet that the mode has changed.
+                pass
+            case _:
+                assert_never(event)
+
+    # The coordinator's word
+
+    def _on_assigned(self, word: LeaderAssigned, now_ms: int) -> None:
+        if word.version <= self.version:
+            # A stale watch: newer news has been acted upon.
+            return
+        self.version = word.version
+        self._pending = None
+        self._propose_due_ms = None
+        if word.epoch < self.epoch:
+            # The coordinator does not know how far the epochs of raft have gone.
+            self._want_leader(now_ms)
+            return
+        self.in_sync = word.in_sync
+        self._handover = word.handover
+        self._unclean_epoch = word.unclean_epoch
+        if word.epoch != self.epoch or not self._goes_on(word):
+            self._take_role(word, now_ms)
+        elif self.role is Role.LEADER:
+            self._commit()
+            self._check_followers(now_ms, shrink=False)
+
+    def _goes_on(self, word: LeaderAssigned) -> bool:
+        """Whether this is news of the epoch this replica is in, not of another leader."""
+        if self.role is Role.CANDIDATE:
+            return word.leader_id == self.replica_id
+        return self.leader_id is not None and word.leader_id == self.leader_id
+
+    def _take_role(self, word: LeaderAssigned, now_ms: int) -> None:
+        self._ballot = None
+        self._ballot_due_ms = None
+        self._lag_due_ms = None
+        state = self._state
+        if word.leader_id == self.replica_id:
+            if self._must_not_lead(word):
+                self._become(Role.UNATTACHED)
+                self._want_leader(now_ms)
+            elif word.handover:
+                self._stand(word.epoch, now_ms)
+            else:
+                self._remember(replace(state, epoch=word.epoch, voted_for=None))
+                self._lead_all(now_ms)
+            return
+        voted_for = state.voted_for if word.epoch == state.epoch else None
+        self._remember(
+            replace(state, epoch=word.epoch, leader_id=word.leader_id, voted_for=voted_for)
+        )
+        if word.leader_id is None:
+            self._become(Role.UNATTACHED)
+        else:
+            self._follow(word.leader_id, now_ms)
+
+    def _must_not_lead(self, word: LeaderAssigned) -> bool:
+        return (
+            self._state.healing
+            or word.epoch <= self._led_epoch
+            # Somebody else was voted for in this epoch of raft.
+            or (word.epoch == self.epoch and self._state.voted_for is not None)
+        )
+
+    def _lead_all(self, now_ms: int) -> None:
+        self._led_epoch = self.epoch
+        self._lead(self.voters.others(self.replica_id), now_ms)
+        self._set_lag_deadline(now_ms)
+
+    def _want_leader(self, now_ms: int) -> None:
+        wanted = LeaderWanted(
+            replica_id=self.replica_id,
+            epoch=max(self.epoch, self._led_epoch),
+            version=self.version,
+            damaged=self._state.healing,
+        )
+        self._send_proposal(wanted, now_ms)
+
+    # Handover from raft: the first leader is named, but has to win the votes of a majority.
+
+    def _stand(self, epoch: int, now_ms: int) -> None:
+        self._remember(replace(self._state, epoch=epoch, voted_for=self.replica_id, leader_id=None))
+        self._become(Role.CANDIDATE)
+        self._ballot = Ballot(self.voters, epoch, self.replica_id, pre_vote=False)
+        self._ask_for_votes(now_ms)
+        self._count_votes(now_ms)
+
+    def _ask_for_votes(self, now_ms: int) -> None:
+        assert self._ballot is not None
+        question = VoteAsked(
+            candidate_id=self.replica_id,
+            epoch=self.epoch,
+            position=self.position,
+            pre_vote=False,
+            mode=Mode.FETCH,
+        )
+        for voter in self._ballot.unanswered:
+            self._tell(voter, question)
+        self._ballot_due_ms = now_ms + self.settings.proposal_retry_ms
+
+    def _on_vote_asked(self, question: VoteAsked) -> None:
+        # A majority of replicas that refuse raft's candidates makes sure that no epoch is led by
+        # an elected and by a named leader.
+        if question.mode is Mode.FETCH and question.epoch > self.epoch:
+            self._remember(
+                replace(self._state, epoch=question.epoch, voted_for=None, leader_id=None)
+            )
+            self._become(Role.UNATTACHED)
+        granted = (
+            question.mode is Mode.FETCH
+            and not question.pre_vote
+            and question.epoch == self.epoch
+            and is_log_acceptable(question.position, self.position)
+            and self._may_vote_for(question.candidate_id)
+        )
+        if granted:
+            self._remember(replace(self._state, voted_for=question.candidate_id))
+        self._tell(
+            question.candidate_id,
+            VoteAnswered(
+                voter_id=self.replica_id,
+                asked_epoch=question.epoch,
+                epoch=self.epoch,
+                leader_id=self.leader_id,
+                granted=granted,
+                pre_vote=question.pre_vote,
+                position=self.position,
+            ),
+        )
+
+    def _may_vote_for(self, candidate_id: int) -> bool:
+        # To be named is not to lead yet: the one who is may have this vote.
+        state = self._state
+        if state.leader_id == candidate_id:
+            state = replace(state, leader_id=None)
+        return may_vote_for(state, candidate_id)
+
+    def _on_vote_answered(self, answer: VoteAnswered, now_ms: int) -> None:
+        ballot = self._ballot
+        if ballot is None or answer.asked_epoch != self.epoch or answer.pre_vote:
+            return
+        ballot.count(answer.voter_id, granted=answer.granted)
+        if answer.epoch > self.epoch or ballot.is_lost:
+            # Others have more, or have voted in a later epoch: the coordinator has to name again.
+            self._ballot = None
+            self._ballot_due_ms = None
+            if answer.epoch > self.epoch:
+                self._remember(
+                    replace(self._state, epoch=answer.epoch, voted_for=None, leader_id=None)
+                )
+            self._become(Role.UNATTACHED)
+            self._want_leader(now_ms)
+            return
+        self._count_votes(now_ms)
+
+    def _count_votes(self, now_ms: int) -> None:
+        if self._ballot is not None and self._ballot.is_won:
+            self._ballot = None
+            self._ballot_due_ms = None
+            self._lead_all(now_ms)
+
+    # Leading
+
+    @property
+    def _counted(self) -> frozenset[int]:
+        """The in-sync set, and who may be in it by now (KIP-497: the larger of both)."""
+        pending = self._pending
+        return (
+            self.in_sync | pending.in_sync if isinstance(pending, InSyncProposal) else self.in_sync
+        )
+
+    def _committed_offset(self) -> int:
+        """The point that every replica in sync has on its disk.
+
+        KIP-966: with fewer than min.insync.replicas it stands still, so that what is committed
+        is always on that many disks.
+        """
+        if self._handover or len(self.in_sync) < self.settings.min_in_sync_replicas:
+            return -1
+        others = self._counted - {self.replica_id}
+        positions = [self._progress.flushed(each) for each in others]
+        return min([self.log.flushed_offset, *positions])
+
+    def _on_follower_fetch(self, fetch: FetchArrived, now_ms: int) -> None:
+        if fetch.epoch > self.epoch and self.role is Role.LEADER:
+            # Somebody has been named since; what is accepted from here on would be lost.
+            self._become(Role.UNATTACHED)
+            self._lag_due_ms = None
+        self._on_fetch_arrived(fetch, now_ms)
+        if self.role is Role.LEADER and fetch.epoch == self.epoch:
+            self._check_followers(now_ms, shrink=fetch.healing)
+
+    def _is_caught_up(self, replica_id: int) -> bool:
+        """Whether a follower has everything committed, in this epoch and before it."""
+        one = self._progress[replica_id]
+        enough = max(self.high_watermark, self._epoch_start_offset)
+        return not one.healing and one.mode is Mode.FETCH and one.flushed_offset >= enough
+
+    def _has_fallen_behind(self, replica_id: int, now_ms: int) -> bool:
+        one = self._progress[replica_id]
+        return one.healing or now_ms - one.caught_up_ms > self.settings.replica_lag_max_ms
+
+    def _check_followers(self, now_ms: int, *, shrink: bool) -> None:
+        """Propose the in-sync set as it ought to be. The coordinator decides."""
+        if self._handover and self.log.flushed_offset <= self._epoch_start_offset:
+            # Raft committed on the disks of a majority, which need not have been this one; to be
+            # in sync is to have everything committed on the own disk.
+            return
+        others = self.voters.others(self.replica_id)
+        wanted = {self.replica_id}
+        for each in others:
+            behind = self._has_fallen_behind(each, now_ms)
+            if each in self.in_sync:
+                # Looked at from time to time only: one that is slow for a moment may stay.
+                if not (behind and shrink):
+                    wanted.add(each)
+            elif not behind and self._is_caught_up(each):
+                wanted.add(each)
+        self._propose_in_sync(frozenset(wanted), now_ms)
+
+    def _propose_in_sync(self, in_sync: frozenset[int], now_ms: int) -> None:
+        if in_sync == self.in_sync or self._pending is not None:
+            return
+        proposal = InSyncProposal(
+            leader_id=self.replica_id, epoch=self.epoch, version=self.version, in_sync=in_sync
+        )
+        self._send_proposal(proposal, now_ms)
+
+    def _send_proposal(self, proposal: InSyncProposal | LeaderWanted, now_ms: int) -> None:
+        self._pending = proposal
+        self._propose = proposal
+        self._propose_due_ms = now_ms + self.settings.proposal_retry_ms
+
+    def _set_lag_deadline(self, now_ms: int) -> None:
+        self._lag_due_ms = now_ms + self.settings.replica_lag_max_ms // 2
+
+    # Following
+
+    def _on_fetch_answered(self, answer: FetchAnswered, now_ms: int) -> None:
+        is_leader = self.role is Role.FOLLOWER and self.leader_id == answer.responder_id
+        if is_leader and answer.epoch == self.epoch and answer.error is ErrorCode.NONE:
+            self._on_leader_answer(answer, now_ms)
+
+    def _may_cut_committed(self) -> bool:
+        return self._state.healing or self.position.last_epoch < self._unclean_epoch
+
+    # Time and damage
+
+    def _on_deadline(self, now_ms: int) -> None:
+        if self._propose_due_ms is not None and now_ms >= self._propose_due_ms:
+            self._propose_due_ms = None
+            if self._pending is not None:
+                self._send_proposal(self._pending, now_ms)
+        if self._ballot_due_ms is not None and now_ms >= self._ballot_due_ms:
+            self._ask_for_votes(now_ms)
+        if self._lag_due_ms is not None and now_ms >= self._lag_due_ms:
+            self._set_lag_deadline(now_ms)
+            self._check_followers(now_ms, shrink=True)
+        if self._fetch_due_ms is not None and now_ms >= self._fetch_due_ms:
+            self._fetch_due_ms = None
+            if self.role is Role.FOLLOWER and self.leader_id is not None:
+                self._fetch_from(self.leader_id, now_ms)
+
+    def _on_log_damaged(self, offset: int, now_ms: int) -> None:
+        self._begin_healing(offset)
+        if self.role in (Role.LEADER, Role.CANDIDATE):
+            self._ballot = None
+            self._ballot_due_ms = None
+            self._lag_due_ms = None
+            self._become(Role.UNATTACHED)
+            self._want_leader(now_ms)
+        elif self.role is Role.FOLLOWER and self.leader_id is not None:
+            self._fetch_from(self.leader_id, now_ms)

@@ -1,0 +1,351 @@
+"""Pull-based Raft for one partition (KIP-595, KIP-996): the replicas elect their leader."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from zhumq.consensus.contract import (
+    Appended,
+    BrokerLost,
+    ConsensusBroken,
+    DeadlinePassed,
+    Draw,
+    FetchAnswered,
+    FetchArrived,
+    Flushed,
+    Input,
+    LeaderAnnounced,
+    LeaderAssigned,
+    LogDamaged,
+    LogView,
+    Mode,
+    QuorumState,
+    ReplicaSettings,
+    Role,
+    VoteAnswered,
+    VoteAsked,
+)
+from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
+from zhumq.consensus.progress import NEVER_MS
+from zhumq.consensus.replica import ReplicaCore
+from zhumq.consensus.voters import Voters
+from zhumq.model.errors import ErrorCode
+
+
+class RaftReplica(ReplicaCore):
+    """A replica whose leader is elected by votes and whose commits are those of a majority.
+
+    A restarted replica never resumes a candidacy or a leadership: what it had not flushed when it
+    asked for votes may be gone.
+    """
+
+    def __init__(
+        self,
+        replica_id: int,
+        voters: Voters,
+        log: LogView,
+        settings: ReplicaSettings,
+        state: QuorumState,
+        *,
+        high_watermark: int,
+        incarnation: int,
+        draw: Draw,
+        now_ms: int,
+    ) -> None:
+        super().__init__(
+            replica_id,
+            voters,
+            log,
+            settings,
+            state,
+            high_watermark=high_watermark,
+            incarnation=incarnation,
+            draw=draw,
+        )
+        # A partition that comes from fetch mode goes on with its epoch and its log.
+        self._remember(replace(state, mode=Mode.RAFT))
+        self._ballot: Ballot | None = None
+        self._announce_due_ms: int | None = None
+        self._asked = replica_id
+        self._set_election_deadline(now_ms)
+        if state.leader_id is not None and state.leader_id != replica_id:
+            self._follow(state.leader_id, now_ms)
+            # It may be gone since: its word is not fresh enough to refuse another candidate.
+            self._leader_contact_ms = NEVER_MS
+        elif self.voters.ids == (replica_id,):
+            self._election_due_ms = now_ms
+
+    @property
+    def accepts_all_acks(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        if self.role is Role.LEADER:
+            due_ms = self._resign_due_ms()
+            if self._announce_due_ms is not None:
+                return min(due_ms, self._announce_due_ms)
+            return due_ms if self.voters.majority > 1 else None
+        if self._fetch_due_ms is not None:
+            return min(self._election_due_ms, self._fetch_due_ms)
+        return self._election_due_ms
+
+    def step(self, event: Input, now_ms: int) -> None:
+        """Take in one event."""
+        match event:
+            case FetchArrived():
+                if event.epoch > self.epoch:
+                    self._adopt(event.epoch, None, now_ms)
+                self._on_fetch_arrived(event, now_ms)
+            case FetchAnswered():
+                self._on_fetch_answered(event, now_ms)
+            case VoteAsked():
+                self._on_vote_asked(event, now_ms)
+            case VoteAnswered():
+                self._on_vote_answered(event, now_ms)
+            case LeaderAnnounced():
+                self._learn(event.epoch, event.leader_id, now_ms)
+            case BrokerLost():
+                self._on_broker_lost(event.broker_id, now_ms)
+            case Appended() | Flushed():
+                self._on_log_moved(now_ms)
+            case LogDamaged():
+                self._on_log_damaged(event.offset, now_ms)
+            case DeadlinePassed():
+                self._on_deadline(now_ms)
+            case LeaderAssigned():
+                # Of another mode's time: in this one nobody is named.
+                pass
+            case _:
+                assert_never(event)
+
+    # Epochs and leaders
+
+    def _adopt(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
+        """A newer epoch exists: whatever this replica was, it is over."""
+        self._remember(replace(self._state, epoch=epoch, voted_for=None, leader_id=leader_id))
+        self._ballot = None
+        self._announce_due_ms = None
+        self._set_election_deadline(now_ms)
+        if leader_id is None:
+            self._become(Role.UNATTACHED)
+        else:
+            self._follow(leader_id, now_ms)
+
+    def _learn(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
+        """Somebody says which epoch it is and perhaps who leads it."""
+        if leader_id == self.replica_id:
+            # A leadership of our own that is over: a restart or a resignation ended it.
+            leader_id = None
+        if epoch > self.epoch:
+            self._adopt(epoch, leader_id, now_ms)
+            return
+        if epoch < self.epoch or leader_id is None or self.role is Role.FOLLOWER:
+            return
+        if self.role is Role.LEADER:
+            raise ConsensusBroken(
+                f"replicas {self.replica_id} and {leader_id} both lead epoch {epoch}"
+            )
+        self._remember(replace(self._state, leader_id=leader_id))
+        self._ballot = None
+        self._set_election_deadline(now_ms)
+        self._follow(leader_id, now_ms)
+
+    def _detach(self, now_ms: int, *, soon: bool) -> None:
+        """The leader is gone, or was this replica: the epoch has none any more."""
+        self._become(Role.UNATTACHED)
+        self._ballot = None
+        self._announce_due_ms = None
+        self._leader_contact_ms = NEVER_MS
+        self._set_election_deadline(now_ms)
+        if soon:
+            self._election_due_ms = now_ms + self._draw(0, self.settings.campaign_jitter_ms)
+
+    def _set_election_deadline(self, now_ms: int) -> None:
+        timeout_ms = self.settings.election_timeout_ms
+        self._election_due_ms = now_ms + self._draw(timeout_ms, 2 * timeout_ms)
+
+    # Elections
+
+    @property
+    def _may_campaign(self) -> bool:
+        return self.replica_id in self.voters and not self._state.healing
+
+    def _campaign(self, now_ms: int) -> None:
+        """Ask whether an election could be won before disturbing anybody with a new epoch."""
+        self._set_election_deadline(now_ms)
+        if not self._may_campaign:
+            if self.role is not Role.UNATTACHED:
+                self._become(Role.UNATTACHED)
+            self._look_for_leader(now_ms)
+            return
+        self._become(Role.PROSPECTIVE)
+        self._leader_contact_ms = NEVER_MS
+        self._ask_for_votes(pre_vote=True)
+        self._count_votes(now_ms)
+
+    def _stand(self, now_ms: int) -> None:
+        """Raise the epoch and vote for oneself; both are on the disk before anybody hears of it."""
+        self._remember(
+            replace(self._state, epoch=self.epoch + 1, voted_for=self.replica_id, leader_id=None)
+        )
+        self._become(Role.CANDIDATE)
+        self._set_election_deadline(now_ms)
+        self._ask_for_votes(pre_vote=False)
+        self._count_votes(now_ms)
+
+    def _ask_for_votes(self, *, pre_vote: bool) -> None:
+        self._ballot = Ballot(self.voters, self.epoch, self.replica_id, pre_vote=pre_vote)
+        question = VoteAsked(
+            candidate_id=self.replica_id,
+            epoch=self.epoch,
+            position=self.position,
+            pre_vote=pre_vote,
+            mode=Mode.RAFT,
+        )
+        for voter in self.voters.others(self.replica_id):
+            self._tell(voter, question)
+
+    def _look_for_leader(self, now_ms: int) -> None:
+        """One that cannot campaign asks the voters in turn; each names the leader it knows."""
+        self._asked = self.voters.after(self._asked)
+        if self._asked == self.replica_id:
+            self._asked = self.voters.after(self._asked)
+        self._fetch_from(self._asked, now_ms)
+
+    def _on_vote_asked(self, question: VoteAsked, now_ms: int) -> None:
+        # KIP-996: a prospective candidate's epoch exists already, so it is taken over as well.
+        if question.epoch > self.epoch:
+            self._adopt(question.epoch, None, now_ms)
+        granted = self._would_vote(question, now_ms)
+        if granted and not question.pre_vote:
+            # KIP-595: a voter must persist its vote before answering.
+            self._remember(replace(self._state, voted_for=question.candidate_id))
+            self._set_election_deadline(now_ms)
+            if self.role is Role.PROSPECTIVE:
+                self._become(Role.UNATTACHED)
+                self._ballot = None
+        self._tell(
+            question.candidate_id,
+            VoteAnswered(
+                voter_id=self.replica_id,
+                asked_epoch=question.epoch,
+                epoch=self.epoch,
+                leader_id=self.leader_id,
+                granted=granted,
+                pre_vote=question.pre_vote,
+                position=self.position,
+            ),
+        )
+
+    def _would_vote(self, question: VoteAsked, now_ms: int) -> bool:
+        if question.epoch < self.epoch or self.replica_id not in self.voters:
+            return False
+        if not is_log_acceptable(question.position, self.position) or self._state.healing:
+            return False
+        if question.pre_vote:
+            return not self._hears_leader(now_ms)
+        return may_vote_for(self._state, question.candidate_id)
+
+    def _hears_leader(self, now_ms: int) -> bool:
+        if self.role is Role.LEADER:
+            return True
+        silent_ms = now_ms - self._leader_contact_ms
+        return self.role is Role.FOLLOWER and silent_ms < self.settings.election_timeout_ms
+
+    def _on_vote_answered(self, answer: VoteAnswered, now_ms: int) -> None:
+        if answer.epoch > self.epoch:
+            self._learn(answer.epoch, answer.leader_id, now_ms)
+            return
+        ballot = self._ballot
+        if ballot is None or answer.asked_epoch != self.epoch:
+            return
+        if answer.pre_vote == ballot.pre_vote:
+            ballot.count(answer.voter_id, granted=answer.granted)
+        if not answer.granted:
+            self._learn(answer.epoch, answer.leader_id, now_ms)
+        self._count_votes(now_ms)
+
+    def _count_votes(self, now_ms: int) -> None:
+        ballot = self._ballot
+        if ballot is None or not ballot.is_won:
+            return
+        self._ballot = None
+        if ballot.pre_vote:
+            self._stand(now_ms)
+            return
+        self._lead(self.voters.others(self.replica_id), now_ms)
+        self._announce(now_ms)
+
+    def _announce(self, now_ms: int) -> None:
+        """Followers pull, so they must know whom to ask; told again until they do."""
+        silent = self._progress.silent()
+        for voter in silent:
+            self._tell(voter, LeaderAnnounced(leader_id=self.replica_id, epoch=self.epoch))
+        interval_ms = self.settings.announce_interval_ms
+        self._announce_due_ms = now_ms + interval_ms if silent else None
+
+    def _on_broker_lost(self, broker_id: int, now_ms: int) -> None:
+        if self.role is Role.FOLLOWER and self._state.leader_id == broker_id:
+            self._detach(now_ms, soon=True)
+        elif self.role is Role.PROSPECTIVE and self._state.leader_id == broker_id:
+            self._election_due_ms = now_ms + self._draw(0, self.settings.campaign_jitter_ms)
+
+    # Leading
+
+    def _committed_offset(self) -> int:
+        """The point that a majority of the voters has on its disks; the own log is one of them."""
+        others = self.voters.others(self.replica_id)
+        positions = [self._progress.flushed(each) for each in others]
+        positions.append(self.log.flushed_offset)
+        return self.voters.reached_by_majority(positions)
+
+    def _resign_due_ms(self) -> int:
+        """When a majority will have been silent for too long."""
+        others = self.voters.others(self.replica_id)
+        if not others:
+            return 2**62
+        contact_ms = self._progress.majority_contact_ms(self.voters.majority - 1, others)
+        return contact_ms + self.settings.election_timeout_ms
+
+    # Following
+
+    def _on_fetch_answered(self, answer: FetchAnswered, now_ms: int) -> None:
+        if answer.epoch != self.epoch:
+            self._learn(answer.epoch, answer.leader_id, now_ms)
+            return
+        if answer.error is not ErrorCode.NONE:
+            is_leader = self._state.leader_id == answer.responder_id
+            if is_leader and self.role is Role.FOLLOWER and answer.leader_id is None:
+                # It leads no more and says so: no need to wait for silence.
+                self._detach(now_ms, soon=True)
+            else:
+                self._learn(answer.epoch, answer.leader_id, now_ms)
+            return
+        if self.role in (Role.PROSPECTIVE, Role.UNATTACHED):
+            self._learn(answer.epoch, answer.leader_id, now_ms)
+        if self.role is Role.FOLLOWER and self._state.leader_id == answer.responder_id:
+            self._set_election_deadline(now_ms)
+            self._on_leader_answer(answer, now_ms)
+
+    # Time and damage
+
+    def _on_deadline(self, now_ms: int) -> None:
+        if self.role is Role.LEADER:
+            if self.voters.majority > 1 and now_ms >= self._resign_due_ms():
+                # Check-quorum: another leader may exist by now, and nothing can be committed here.
+                self._detach(now_ms, soon=False)
+            elif self._announce_due_ms is not None and now_ms >= self._announce_due_ms:
+                self._announce(now_ms)
+        elif now_ms >= self._election_due_ms:
+            self._campaign(now_ms)
+        elif self._fetch_due_ms is not None and now_ms >= self._fetch_due_ms:
+            self._fetch_due_ms = None
+            if self.role is Role.FOLLOWER and self._state.leader_id is not None:
+                self._fetch_from(self._state.leader_id, now_ms)
+
+    def _on_log_damaged(self, offset: int, now_ms: int) -> None:
+        self._begin_healing(offset)
+        if self.role is not Role.FOLLOWER:
+            self._detach(now_ms, soon=True)
+        elif self._state.leader_id is not None:
+            self._fetch_from(self._state.leader_id, now_ms)

@@ -1,0 +1,359 @@
+"""What both kinds of replica share: following a leader, answering fetches, healing."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from zhumq.consensus.contract import (
+    NO_EPOCH,
+    NOTHING,
+    AppendFetched,
+    AppendMarker,
+    ConsensusBroken,
+    Draw,
+    EpochEnd,
+    FetchAnswered,
+    FetchArrived,
+    LogPosition,
+    LogView,
+    Message,
+    Outgoing,
+    Proposal,
+    QuorumState,
+    Ready,
+    ReplicaSettings,
+    Role,
+    RoleChange,
+)
+from zhumq.consensus.progress import NEVER_MS, ProgressTable
+from zhumq.consensus.voters import Voters
+from zhumq.model.errors import ErrorCode
+
+# Sequences of one start of the broker stay below those of the next one.
+FETCHES_PER_INCARNATION_MAX: Final = 2**40
+
+
+class ReplicaCore:
+    """State and duties that do not depend on who names the leader."""
+
+    def __init__(
+        self,
+        replica_id: int,
+        voters: Voters,
+        log: LogView,
+        settings: ReplicaSettings,
+        state: QuorumState,
+        *,
+        high_watermark: int,
+        incarnation: int,
+        draw: Draw,
+    ) -> None:
+        self.replica_id = replica_id
+        self.voters = voters
+        self.log = log
+        self.settings = settings
+        self.role = Role.UNATTACHED
+        # Invariant: everything below it is committed; it never goes back while the log is whole.
+        self.high_watermark = min(high_watermark, log.flushed_offset)
+        self.serving = False
+        self._state = state
+        self._draw = draw
+        self._sequence = incarnation * FETCHES_PER_INCARNATION_MAX
+        # Leading.
+        self._progress = ProgressTable((), 0)
+        self._epoch_start_offset = 0
+        # Following.
+        self._leader_contact_ms = NEVER_MS
+        self._leader_high_watermark = 0
+        self._fetch_due_ms: int | None = None
+        self._told: tuple[LogPosition, int] | None = None
+        # Healing: the log is whole below this offset only; what follows is kept until a leader
+        # has sent it again.
+        self._damaged_from: int | None = None
+        self._healing_since = self._sequence
+        self._healed_at_offset: int | None = None
+        self._begin_ready()
+
+    def _begin_ready(self) -> None:
+        self._persist = False
+        self._truncate_to: int | None = None
+        self._start_over_at: int | None = None
+        self._append: list[AppendMarker | AppendFetched] = []
+        self._send: list[Outgoing] = []
+        self._propose: Proposal | None = None
+        self._raised = False
+        self._role_changed = False
+
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    @property
+    def quorum_state(self) -> QuorumState:
+        return self._state
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch as far as it is known and believed to be there."""
+        known = self.role in (Role.FOLLOWER, Role.LEADER)
+        return self._state.leader_id if known else None
+
+    @property
+    def position(self) -> LogPosition:
+        """How far this log reaches, as far as it is whole."""
+        end = self.log.log_end_offset if self._damaged_from is None else self._damaged_from
+        epoch = self.log.epoch_of(end - 1) if end > self.log.log_start_offset else NO_EPOCH
+        return LogPosition(epoch, end)
+
+    def take_ready(self) -> Ready:
+        """What to do now; taking it means to do it."""
+        if not (
+            self._persist
+            or self._send
+            or self._append
+            or self._raised
+            or self._role_changed
+            or self._truncate_to is not None
+            or self._start_over_at is not None
+            or self._propose is not None
+        ):
+            return NOTHING
+        ready = Ready(
+            persist_quorum_state=self._state if self._persist else None,
+            truncate_to=self._truncate_to,
+            start_over_at=self._start_over_at,
+            append=tuple(self._append),
+            send=tuple(self._send),
+            propose=self._propose,
+            high_watermark=self.high_watermark if self._raised else None,
+            role=self._role_change() if self._role_changed else None,
+        )
+        self._begin_ready()
+        return ready
+
+    def _role_change(self) -> RoleChange:
+        return RoleChange(
+            role=self.role, epoch=self.epoch, leader_id=self.leader_id, serving=self.serving
+        )
+
+    # Changes of state
+
+    def _remember(self, state: QuorumState) -> None:
+        if state != self._state:
+            self._state = state
+            self._persist = True
+
+    def _become(self, role: Role) -> None:
+        self.role = role
+        self.serving = False
+        self._fetch_due_ms = None
+        self._told = None
+        self._leader_high_watermark = 0
+        self._role_changed = True
+
+    def _tell(self, to: int, message: Message) -> None:
+        self._send.append(Outgoing(to=to, message=message))
+
+    def _raise_high_watermark(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self._raised = True
+
+    # Leading
+
+    def _lead(self, follower_ids: Iterable[int], now_ms: int) -> None:
+        """Start to lead the epoch, with an entry of it: older ones count only below that."""
+        self._remember(replace(self._state, leader_id=self.replica_id))
+        self._become(Role.LEADER)
+        self._progress = ProgressTable(follower_ids, now_ms)
+        self._epoch_start_offset = self.log.log_end_offset
+        self._append.append(AppendMarker(epoch=self.epoch))
+
+    def _committed_offset(self) -> int:
+        """Up to where enough replicas have the log on their disks."""
+        raise NotImplementedError
+
+    def _commit(self) -> None:
+        """Raise the high watermark as far as the followers' flushed logs and the own one allow."""
+        offset = self._committed_offset()
+        # Raft 5.4.2, figure 8: entries of older epochs are committed only along with one of the
+        # own epoch; counting replicas alone could commit what a later leader overwrites.
+        if offset <= self._epoch_start_offset:
+            return
+        self._raise_high_watermark(offset)
+        if not self.serving:
+            self.serving = True
+            self._role_changed = True
+
+    def _on_fetch_arrived(self, fetch: FetchArrived, now_ms: int) -> None:
+        """Note where a follower is. The answer is made after that, with the newest high watermark."""
+        is_follower = fetch.epoch == self.epoch and fetch.replica_id in self._progress
+        if self.role is Role.LEADER and is_follower:
+            self._progress.heard(fetch.replica_id, now_ms)
+            if not self._is_prefix(fetch):
+                self._progress.unmatched(fetch)
+            elif self._progress.matched(fetch, self.log.log_end_offset, now_ms):
+                self._commit()
+        self._tell(fetch.replica_id, self.fetch_answer(fetch))
+
+    def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
+        """The answer to a fetch as of now."""
+        error = ErrorCode.NONE
+        diverging = start_over_at = None
+        if fetch.epoch < self.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif fetch.epoch > self.epoch:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+        elif self.role is not Role.LEADER:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif not self._is_prefix(fetch):
+            diverging, start_over_at = self._divergence(fetch)
+        return FetchAnswered(
+            responder_id=self.replica_id,
+            epoch=self.epoch,
+            leader_id=self.leader_id,
+            error=error,
+            fetch_offset=fetch.fetch_offset,
+            last_fetched_epoch=fetch.last_fetched_epoch,
+            sequence=fetch.sequence,
+            high_watermark=self.high_watermark,
+            serving=self.serving,
+            diverging=diverging,
+            start_over_at=start_over_at,
+        )
+
+    def _is_prefix(self, fetch: FetchArrived) -> bool:
+        """Log matching: equal epochs at one offset mean equal logs up to it."""
+        log = self.log
+        if fetch.fetch_offset == log.log_start_offset:
+            return fetch.last_fetched_epoch == NO_EPOCH
+        if not log.log_start_offset < fetch.fetch_offset <= log.log_end_offset:
+            return False
+        return log.epoch_of(fetch.fetch_offset - 1) == fetch.last_fetched_epoch
+
+    def _divergence(self, fetch: FetchArrived) -> tuple[EpochEnd | None, int | None]:
+        """Where the follower has to cut, or to begin anew where that can no longer be told."""
+        log = self.log
+        if fetch.fetch_offset <= log.log_start_offset or fetch.last_fetched_epoch == NO_EPOCH:
+            return None, log.log_start_offset
+        epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
+        if epoch == NO_EPOCH:
+            # The follower's last epoch is above all of ours: it ends at our end at the latest.
+            epoch, end_offset = self.position
+        if end_offset <= log.log_start_offset:
+            return None, log.log_start_offset
+        return EpochEnd(epoch, end_offset), None
+
+    # Following
+
+    def _follow(self, leader_id: int, now_ms: int) -> None:
+        self._become(Role.FOLLOWER)
+        self._leader_contact_ms = now_ms
+        self._fetch_from(leader_id, now_ms)
+
+    def _fetch_from(self, replica_id: int, now_ms: int) -> None:
+        position = self.position
+        flushed_offset = min(self.log.flushed_offset, position.end_offset)
+        self._sequence += 1
+        self._told = (position, flushed_offset)
+        self._fetch_due_ms = now_ms + self.settings.fetch_retry_ms
+        self._tell(
+            replica_id,
+            FetchArrived(
+                replica_id=self.replica_id,
+                epoch=self.epoch,
+                fetch_offset=position.end_offset,
+                last_fetched_epoch=position.last_epoch,
+                flushed_offset=flushed_offset,
+                mode=self._state.mode,
+                healing=self._state.healing,
+                sequence=self._sequence,
+            ),
+        )
+
+    def _on_leader_answer(self, answer: FetchAnswered, now_ms: int) -> None:
+        """A follower's leader has answered without an error."""
+        self._leader_contact_ms = now_ms
+        if self._append or self._truncate_to is not None or self._start_over_at is not None:
+            # The log is about to move; what comes now answers a position it has left.
+            return
+        if (answer.last_fetched_epoch, answer.fetch_offset) != self.position:
+            # It answers a position this log has left since; the fetch for the new one is under way.
+            return
+        if answer.start_over_at is not None:
+            self._damaged_from = None
+            self._told = None
+            self._start_over_at = answer.start_over_at
+            self.high_watermark = max(self.high_watermark, answer.start_over_at)
+            return
+        if answer.diverging is not None:
+            self._cut(self._divergence_point(answer.diverging))
+            return
+        if self._damaged_from is not None:
+            self._cut(self._damaged_from)
+        if answer.records is not None:
+            self._append.append(AppendFetched(records=answer.records))
+        self._leader_high_watermark = max(self._leader_high_watermark, answer.high_watermark)
+        if self._state.healing and answer.serving and answer.sequence > self._healing_since:
+            # The leader knew that this replica heals, so nothing it lost is counted above this.
+            self._healed_at_offset = answer.high_watermark
+        if not (self._append or self._truncate_to is not None):
+            self._learn_high_watermark()
+            self._maybe_heal()
+            self._fetch_from(answer.responder_id, now_ms)
+
+    def _divergence_point(self, diverging: EpochEnd) -> int:
+        """KIP-595: cut where the epoch ends in the shorter of the two logs."""
+        epoch, end_offset = self.log.end_offset_for_epoch(diverging.epoch)
+        if epoch == NO_EPOCH:
+            return diverging.end_offset
+        return min(end_offset, diverging.end_offset, self.position.end_offset)
+
+    def _cut(self, offset: int) -> None:
+        if offset < self.high_watermark and not self._may_cut_committed():
+            raise ConsensusBroken(
+                f"replica {self.replica_id} in epoch {self.epoch} is told to truncate to {offset},"
+                f" below its high watermark {self.high_watermark}"
+            )
+        self.high_watermark = min(self.high_watermark, offset)
+        self._damaged_from = None
+        self._told = None
+        self._truncate_to = max(offset, self.log.log_start_offset)
+
+    def _may_cut_committed(self) -> bool:
+        return self._state.healing
+
+    def _learn_high_watermark(self) -> None:
+        # Only what is on the own disk: a crash could bring back a tail that was cut since.
+        end = self.log.log_end_offset if self._damaged_from is None else self._damaged_from
+        self._raise_high_watermark(min(self._leader_high_watermark, self.log.flushed_offset, end))
+
+    def _on_log_moved(self, now_ms: int) -> None:
+        """The log's end or its flushed part moved: the leader has to hear of it."""
+        if self.role is Role.LEADER:
+            self._commit()
+        elif self.role is Role.FOLLOWER and self._state.leader_id is not None:
+            self._learn_high_watermark()
+            self._maybe_heal()
+            position = self.position
+            if self._told != (position, min(self.log.flushed_offset, position.end_offset)):
+                self._fetch_from(self._state.leader_id, now_ms)
+
+    # Healing
+
+    def _begin_healing(self, offset: int) -> None:
+        self._damaged_from = max(min(offset, self.log.log_end_offset), self.log.log_start_offset)
+        self._healing_since = self._sequence
+        self._healed_at_offset = None
+        self.high_watermark = min(self.high_watermark, self._damaged_from)
+        self._remember(replace(self._state, healing=True, voted_for=self._state.voted_for))
+
+    def _maybe_heal(self) -> None:
+        """Whole again once everything committed is on the disk again."""
+        target = self._healed_at_offset
+        if target is None or not self._state.healing or self._damaged_from is not None:
+            return
+        if self.log.flushed_offset >= target:
+            self._healed_at_offset = None
+            self._remember(replace(self._state, healing=False))
+            self._told = None

@@ -1,0 +1,32 @@
+"""Who votes, and what a majority of them has."""
+
+from collections.abc import Iterable
+
+
+class Voters:
+    """The replicas whose votes and flushed logs count. Never empty, no replica twice."""
+
+    __slots__ = ("ids", "majority")
+
+    def __init__(self, ids: Iterable[int]) -> None:
+        self.ids = tuple(sorted(set(ids)))
+        if not self.ids:
+            raise ValueError("a partition without voters can decide nothing")
+        self.majority = len(self.ids) // 2 + 1
+
+    def __contains__(self, replica_id: int) -> bool:
+        return replica_id in self.ids
+
+    def others(self, replica_id: int) -> tuple[int, ...]:
+        return tuple(each for each in self.ids if each != replica_id)
+
+    def after(self, replica_id: int) -> int:
+        """The next voter in a circle: whom to ask when nobody is known."""
+        return next((each for each in self.ids if each > replica_id), self.ids[0])
+
+    def is_majority(self, replica_ids: Iterable[int]) -> bool:
+        return sum(1 for each in set(replica_ids) if each in self.ids) >= self.majority
+
+    def reached_by_majority(self, positions: Iterable[int]) -> int:
+        """The largest value that a majority has reached, given one value of each voter."""
+        return sorted(positions, reverse=True)[self.majority - 1]

@@ -1,0 +1,283 @@
+"""A consumer group (KIP-848): its members, what each has and is to have, and who owns which partition."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Final
+
+from zhumq.groups.assignors import NOTHING, Partitions
+from zhumq.groups.classic import Protocols
+from zhumq.groups.consumer_protocol import PROTOCOL_TYPE
+from zhumq.groups.consumer_topics import TopicShape
+from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, GroupType, Turn
+from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_consumer_key
+from zhumq.model.errors import ErrorCode
+from zhumq.model.state_machine import StateRecord
+from zhumq.protocol.messages.groups import ListedGroup
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+# A static member that went away for a moment: its partitions wait for it.
+AWAY_EPOCH: Final = -2
+
+
+class ConsumerGroupState(StrEnum):
+    """Where a group stands; the names are those tools show."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target; the numbers are those in records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1  # it has to give up partitions first
+    UNRELEASED_PARTITIONS = 2  # others have to give up partitions that are to be its
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicSide:
+    """What is kept of a member that still speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_name(self) -> str:
+        """The one it is told was chosen. All of them carry the same subscription."""
+        return self.protocols[0][0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMember:
+    """One member: what it asked for, and what it has."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    subscribed_names: frozenset[str] = frozenset()
+    subscribed_regex: str | None = None
+    classic: ClassicSide | None = None
+    # The epoch its heartbeats have to carry, and the one before, in case the answer got lost.
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = JOINING_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = field(default_factory=dict)
+    pending_revocation: Partitions = field(default_factory=dict)
+
+    @property
+    def held(self) -> Iterator[tuple[uuid.UUID, int]]:
+        """Every partition that no other member may have yet."""
+        for partitions in (self.assigned, self.pending_revocation):
+            for topic_id, indexes in partitions.items():
+                for index in indexes:
+                    yield topic_id, index
+
+
+class ConsumerGroup(Group):
+    """The members of a group and its epochs. What to do next is ConsumerProtocol's.
+
+    The group epoch grows whenever the assignment may have to change, the assignment epoch is the group
+    epoch that the target assignment was made for, and every member's epoch follows when it has given up
+    what is no longer its.
+    """
+
+    type = GroupType.CONSUMER
+
+    def __init__(self, group_id: str, *, session_timeout_ms: int, default_assignor: str) -> None:
+        self.group_id = group_id
+        self._session_timeout_ms = session_timeout_ms
+        self._default_assignor = default_assignor
+        # Invariant: every member's epoch <= assignment_epoch <= epoch.
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.metadata_hash = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Partitions] = {}
+        # The topics every expression of a member meant when it was last looked at.
+        self.regexes: dict[str, frozenset[str]] = {}
+        # Invariant: exactly what all members hold; a partition has one owner.
+        self.owners: dict[tuple[uuid.UUID, int], str] = {}
+        # What members read, as the cluster was at this version; None: not looked yet.
+        self.topics_version: int | None = None
+        self.shapes: dict[str, TopicShape] = {}
+
+    # Members
+
+    def put_member(self, member: ConsumerMember) -> None:
+        """Add a member, or what has become of it."""
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._disown(before)
+            if before.instance_id is not None and before.instance_id != member.instance_id:
+                self.static_members.pop(before.instance_id, None)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        for partition in member.held:
+            self.owners.setdefault(partition, member.member_id)
+
+    def remove_member(self, member_id: str) -> ConsumerMember:
+        member = self.members.pop(member_id)
+        self._disown(member)
+        self.targets.pop(member_id, None)
+        if member.instance_id is not None and (
+            self.static_members.get(member.instance_id) == member_id
+        ):
+            del self.static_members[member.instance_id]
+        return member
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for partition in member.held:
+            if self.owners.get(partition) == member.member_id:
+                del self.owners[partition]
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def target_of(self, member_id: str) -> Partitions:
+        return self.targets.get(member_id, NOTHING)
+
+    def names_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The topics a member reads, named or meant by its expression."""
+        if member.subscribed_regex is None:
+            return member.subscribed_names
+        return member.subscribed_names | self.regexes.get(member.subscribed_regex, frozenset())
+
+    @property
+    def subscribed_names(self) -> frozenset[str]:
+        return frozenset().union(*(self.names_of(member) for member in self.members.values()))
+
+    @property
+    def assignor_name(self) -> str:
+        """The assignor most members want; among equals the first one asked for."""
+        votes = Counter(
+            member.server_assignor
+            for member in self.members.values()
+            if member.server_assignor is not None
+        )
+        return votes.most_common(1)[0][0] if votes else self._default_assignor
+
+    @property
+    def speaks_classic_only(self) -> bool:
+        return all(member.classic is not None for member in self.members.values())
+
+    def is_waiting_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a partition that is to be this member's is still another's."""
+        return any(
+            self.owners.get((topic_id, index), member.member_id) != member.member_id
+            for topic_id, indexes in self.target_of(member.member_id).items()
+            for index in indexes
+        )
+
+    # What the shard asks of any group
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        for member in self.members.values():
+            if member.state is not MemberState.STABLE or member.epoch != self.assignment_epoch:
+                return ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.STABLE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def is_idle(self) -> bool:
+        return self.is_empty
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        if generation < 0 and self.is_empty:
+            # A consumer that assigns partitions itself, or a tool, commits without membership.
+            return ErrorCode.NONE
+        if instance_id is not None:
+            known_id = self.static_members.get(instance_id)
+            if known_id is not None and known_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return self._check_epoch(member_id, generation)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether this sender may read committed offsets now (OffsetFetch v9)."""
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        return self._check_epoch(member_id or "", member_epoch)
+
+    def _check_epoch(self, member_id: str, epoch: int) -> ErrorCode:
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        if member.classic is not None:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_offset_delete(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def check_delete(self) -> ErrorCode:
+        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in self.names_of(member) for member in self.members.values())
+
+    def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
+        return commit_timestamp_ms
+
+    def heard_from(self, member_id: str, turn: Turn) -> None:
+        # Only heartbeats keep a member alive here; a classic one's session is as it always was.
+        member = self.members.get(member_id)
+        if member is not None and member.classic is not None:
+            self.begin_session(member, turn)
+
+    def begin_session(self, member: ConsumerMember, turn: Turn) -> None:
+        classic = member.classic
+        turn.set_deadline(
+            DeadlineKey(DeadlineKind.SESSION, self.group_id, member.member_id),
+            self._session_timeout_ms if classic is None else classic.session_timeout_ms,
+        )
+
+    def tombstones(self) -> list[StateRecord]:
+        keys = [
+            ConsumerKey(kind, self.group_id, member_id)
+            for member_id in self.members
+            for kind in (
+                ConsumerRecordKind.CURRENT,
+                ConsumerRecordKind.TARGET,
+                ConsumerRecordKind.MEMBER,
+            )
+        ]
+        keys += [
+            ConsumerKey(ConsumerRecordKind.REGEX, self.group_id, each) for each in self.regexes
+        ]
+        keys.append(ConsumerKey(ConsumerRecordKind.TARGET_EPOCH, self.group_id))
+        keys.append(ConsumerKey(ConsumerRecordKind.GROUP, self.group_id))
+        return [StateRecord(key=encode_consumer_key(key), value=None) for key in keys]
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=PROTOCOL_TYPE,
+            group_state=self.state_name,
+            group_type=self.type.value,
+        )

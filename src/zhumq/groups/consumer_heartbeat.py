@@ -1,0 +1,423 @@
+"""The consumer group protocol (KIP-848): what heartbeats and passed deadlines do to a group."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from zhumq.groups.assignors import Partitions
+from zhumq.groups.consumer import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+)
+from zhumq.groups.consumer_reconcile import reconcile
+from zhumq.groups.consumer_records import (
+    current_record,
+    member_deletions,
+    member_record,
+    target_record,
+)
+from zhumq.groups.consumer_regex import RegexInvalid, TopicRegex
+from zhumq.groups.consumer_targets import ConsumerTargets
+from zhumq.groups.consumer_topics import ClusterTopics
+from zhumq.groups.group import DeadlineKey, DeadlineKind, Turn
+from zhumq.groups.persisted import fits
+from zhumq.groups.requests import GroupRequest
+from zhumq.groups.settings import GroupSettings
+from zhumq.model.errors import ErrorCode
+from zhumq.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+
+CLIENT_ID_LENGTH_MAX = 255  # of a client's name for itself as it is kept and shown
+MEMBER_ID_OF_CLIENT_SINCE_VERSION = 1  # KIP-1082
+UNCHANGED_TIMEOUT_MS = -1
+
+
+class Refused(Exception):
+    """A heartbeat that cannot be granted. Nothing has changed."""
+
+    def __init__(self, code: ErrorCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class ConsumerProtocol:
+    """The rules by which a consumer group changes. Holds no state of any group."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: ClusterTopics,
+        draw_member_suffix: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._targets = ConsumerTargets(topics)
+        self._draw_member_suffix = draw_member_suffix
+
+    def check(self, message: ConsumerGroupHeartbeatRequest, version: int) -> None:
+        """What is wrong with a heartbeat whatever the group. Also keeps out what no record could hold."""
+        epoch = message.member_epoch
+        if not self._settings.consumer_protocol_enabled:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled."
+            )
+        for name, text in (
+            ("GroupId", message.group_id),
+            ("InstanceId", message.instance_id),
+            ("RackId", message.rack_id),
+        ):
+            if text is not None and (not text.strip() or not fits(text)):
+                raise _invalid(f"{name} can't be empty or longer than a record can hold.")
+        if not fits(message.member_id) or not fits(message.subscribed_topic_regex or ""):
+            raise _invalid("MemberId and SubscribedTopicRegex must fit into a record.")
+        if epoch < AWAY_EPOCH:
+            raise _invalid("MemberEpoch is invalid.")
+        if not message.member_id and (
+            epoch != JOINING_EPOCH or version >= MEMBER_ID_OF_CLIENT_SINCE_VERSION
+        ):
+            raise _invalid("MemberId can't be empty.")
+        if epoch == AWAY_EPOCH and message.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+        if epoch == JOINING_EPOCH:
+            if message.rebalance_timeout_ms < 0:
+                raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            if message.topic_partitions is None or message.topic_partitions:
+                raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            if message.subscribed_topic_names is None and message.subscribed_topic_regex is None:
+                raise _invalid(
+                    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+                    "(re-)joining."
+                )
+        assignor = message.server_assignor
+        if assignor is not None and assignor not in self._settings.consumer_assignors:
+            known = ", ".join(self._settings.consumer_assignors)
+            raise Refused(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {assignor} is not supported. Supported assignors: {known}.",
+            )
+
+    # Heartbeat
+
+    def heartbeat(
+        self,
+        group: ConsumerGroup,
+        message: ConsumerGroupHeartbeatRequest,
+        request: GroupRequest,
+        turn: Turn,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Join, or go on: renew what the member asks for and take one step towards its target."""
+        owned = _read(message.topic_partitions)
+        replaced, member = self._member_for(group, message, owned)
+        asked = _as_asked(member, message, request)
+        self._check_member(group, member, asked)
+        # From here on nothing is refused.
+        if replaced is not None:
+            self.replace_static(group, replaced, member, turn)
+        updated = self.update(group, asked, owned, turn)
+        group.begin_session(updated, turn)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=updated.member_id,
+            member_epoch=updated.epoch,
+            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+        )
+        if _is_full(message) or updated.assigned != member.assigned:
+            response.assignment = _assignment(updated.assigned)
+        return response
+
+    def _member_for(
+        self,
+        group: ConsumerGroup,
+        message: ConsumerGroupHeartbeatRequest,
+        owned: Partitions | None,
+    ) -> tuple[ConsumerMember | None, ConsumerMember]:
+        """The sender as it is known or, if it joins, as a new member; and whom that one replaces."""
+        joins = message.member_epoch == JOINING_EPOCH
+        member_id = message.member_id or self._draw_member_suffix()
+        member = group.members.get(member_id)
+        instance_id = message.instance_id
+        holder = None if instance_id is None else group.static_member(instance_id)
+        if holder is not None and holder.member_id != member_id:
+            if not joins:
+                raise Refused(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance_id} was fenced by "
+                    f"member {holder.member_id}.",
+                )
+            if holder.epoch != AWAY_EPOCH and holder.classic is None:
+                raise Refused(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance_id} cannot join the "
+                    f"group because the instance id is owned by member {holder.member_id}.",
+                )
+            return holder, successor_of(holder, member_id)
+        if member is None or (instance_id is not None and holder is None):
+            if not joins:
+                raise Refused(
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    f"Member {member_id} is not a member of group {group.group_id}.",
+                )
+            if member is None:
+                self.check_room(group)
+            return None, member or ConsumerMember(member_id=member_id, instance_id=instance_id)
+        if not joins:
+            _check_epoch(member, message.member_epoch, owned)
+        return None, member
+
+    def check_room(self, group: ConsumerGroup) -> None:
+        if len(group.members) >= self._settings.consumer_members_max:
+            raise Refused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                "The consumer group has reached its maximum capacity of "
+                f"{self._settings.consumer_members_max} members.",
+            )
+
+    def _check_member(
+        self, group: ConsumerGroup, member: ConsumerMember, asked: ConsumerMember
+    ) -> None:
+        pattern = asked.subscribed_regex
+        if pattern is not None and pattern not in group.regexes:
+            try:
+                TopicRegex(pattern)
+            except RegexInvalid as error:
+                raise Refused(
+                    ErrorCode.INVALID_REGULAR_EXPRESSION,
+                    f"SubscribedTopicRegex `{pattern[:100]}` is not a valid regular expression: "
+                    f"{error}.",
+                ) from error
+        if asked != member:
+            self.check_size(group, asked)
+
+    def check_size(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """What cannot be written down cannot be so."""
+        record = member_record(group.group_id, member)
+        if len(record.key) + len(record.value or b"") > self._settings.group_record_bytes_max:
+            raise _invalid("The subscription is too large.")
+
+    # What a member of either protocol goes through
+
+    def update(
+        self, group: ConsumerGroup, asked: ConsumerMember, owned: Partitions | None, turn: Turn
+    ) -> ConsumerMember:
+        """Take over what a member asks for, assign anew if that changes anything, and reconcile it."""
+        before = group.members.get(asked.member_id)
+        if asked != before:
+            group.put_member(asked)
+            turn.record([member_record(group.group_id, asked)])
+        changed = before is None or _asks_for_other_partitions(before, asked)
+        self._targets.refresh(group, turn, changed=changed)
+        updated = reconcile(
+            asked,
+            target=group.target_of(asked.member_id),
+            target_epoch=group.assignment_epoch,
+            owners=group.owners,
+            owned=owned,
+        )
+        if updated is not asked or before is None:
+            group.put_member(updated)
+            turn.record([current_record(group.group_id, updated)])
+            self._watch_revocation(group, updated, turn)
+        return updated
+
+    def replace_static(
+        self,
+        group: ConsumerGroup,
+        replaced: ConsumerMember,
+        successor: ConsumerMember,
+        turn: Turn,
+    ) -> None:
+        """KIP-848: a static member came back under a new id, and finds its partitions as they were."""
+        target = group.target_of(replaced.member_id)
+        self._forget(group, replaced.member_id, turn)
+        group.put_member(successor)
+        group.targets[successor.member_id] = target
+        turn.record(
+            [
+                member_record(group.group_id, successor),
+                target_record(group.group_id, successor.member_id, target),
+                current_record(group.group_id, successor),
+            ]
+        )
+
+    def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+        key = rebalance_deadline(group, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            turn.set_deadline(key, member.rebalance_timeout_ms)
+        else:
+            turn.deadlines.cancel(key)
+
+    # Leaving
+
+    def leave(
+        self, group: ConsumerGroup, message: ConsumerGroupHeartbeatRequest, turn: Turn
+    ) -> ConsumerGroupHeartbeatResponse:
+        """A member goes for good, or a static one for a moment."""
+        member = group.members.get(message.member_id)
+        if message.instance_id is not None:
+            holder = group.static_member(message.instance_id)
+            if holder is not None and holder is not member:
+                raise Refused(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"Static member {message.member_id} was fenced by member {holder.member_id}.",
+                )
+            member = holder
+        if member is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {message.member_id} is not a member of group {group.group_id}.",
+            )
+        if message.member_epoch == AWAY_EPOCH:
+            self._send_away(group, member, turn)
+        else:
+            self.remove(group, [member.member_id], turn)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=message.member_id, member_epoch=message.member_epoch
+        )
+
+    def _send_away(self, group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+        """Its session goes on: if it does not come back in time, its partitions go to others."""
+        away = replace(
+            member,
+            epoch=AWAY_EPOCH,
+            previous_epoch=member.epoch,
+            state=MemberState.STABLE,
+            pending_revocation={},
+        )
+        group.put_member(away)
+        turn.record([current_record(group.group_id, away)])
+        turn.deadlines.cancel(rebalance_deadline(group, member.member_id))
+
+    def remove(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
+        """Members are gone; what they had goes to others when these are heard of next."""
+        for member_id in member_ids:
+            self._forget(group, member_id, turn)
+        # Its topics and expressions may have been its alone.
+        group.topics_version = None
+        self._targets.bump(group, turn)
+
+    def _forget(self, group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+        group.remove_member(member_id)
+        turn.record(member_deletions(group.group_id, member_id))
+        turn.deadlines.cancel(DeadlineKey(DeadlineKind.SESSION, group.group_id, member_id))
+        turn.deadlines.cancel(rebalance_deadline(group, member_id))
+
+    # Loading
+
+    def resume(self, group: ConsumerGroup, turn: Turn) -> None:
+        """The group has just been read from the log: everybody has a session to be heard in."""
+        for member in group.members.values():
+            group.begin_session(member, turn)
+            self._watch_revocation(group, member, turn)
+
+
+def refused(reason: Refused) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=reason.code, error_message=str(reason))
+
+
+def successor_of(replaced: ConsumerMember, member_id: str) -> ConsumerMember:
+    """The same static member under another id. It starts over, and owns nothing that it has to give up."""
+    return replace(
+        replaced,
+        member_id=member_id,
+        epoch=JOINING_EPOCH,
+        previous_epoch=JOINING_EPOCH,
+        state=MemberState.STABLE,
+        pending_revocation={},
+    )
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
+    if epoch == member.epoch:
+        return
+    # The answer with the new epoch may have got lost, if the member has nothing that is not its.
+    if (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and owned is not None
+        and all(
+            indexes <= member.assigned.get(topic_id, frozenset())
+            for topic_id, indexes in owned.items()
+        )
+    ):
+        return
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The member epoch {epoch} is not the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _as_asked(
+    member: ConsumerMember, message: ConsumerGroupHeartbeatRequest, request: GroupRequest
+) -> ConsumerMember:
+    """The member with all that the heartbeat says of it; what it does not say stays."""
+    names = message.subscribed_topic_names
+    regex = message.subscribed_topic_regex
+    return replace(
+        member,
+        instance_id=member.instance_id if message.instance_id is None else message.instance_id,
+        rack_id=member.rack_id if message.rack_id is None else message.rack_id,
+        client_id=request.client_id[:CLIENT_ID_LENGTH_MAX],
+        client_host=request.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if message.rebalance_timeout_ms == UNCHANGED_TIMEOUT_MS
+        else max(message.rebalance_timeout_ms, 0),
+        server_assignor=member.server_assignor
+        if message.server_assignor is None
+        else message.server_assignor,
+        subscribed_names=member.subscribed_names if names is None else frozenset(names),
+        # An empty expression takes the former one back.
+        subscribed_regex=member.subscribed_regex if regex is None else regex or None,
+        classic=None,
+    )
+
+
+def _asks_for_other_partitions(before: ConsumerMember, asked: ConsumerMember) -> bool:
+    return (before.subscribed_names, before.subscribed_regex, before.server_assignor) != (
+        asked.subscribed_names,
+        asked.subscribed_regex,
+        asked.server_assignor,
+    )
+
+
+def _is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member says all there is to say: it joins, or is not sure of what it knows."""
+    return (
+        message.rebalance_timeout_ms != UNCHANGED_TIMEOUT_MS
+        and message.topic_partitions is not None
+        and (
+            message.subscribed_topic_names is not None or message.subscribed_topic_regex is not None
+        )
+    )
+
+
+def _read(
+    written: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None,
+) -> Partitions | None:
+    if written is None:
+        return None
+    return {each.topic_id: frozenset(each.partitions) for each in written}
+
+
+def _assignment(partitions: Partitions) -> ConsumerGroupHeartbeatResponseAssignment:
+    return ConsumerGroupHeartbeatResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponseTopicPartitions(
+                topic_id=topic_id, partitions=sorted(indexes)
+            )
+            for topic_id, indexes in partitions.items()
+        ]
+    )
+
+
+def rebalance_deadline(group: ConsumerGroup, member_id: str) -> DeadlineKey:
+    return DeadlineKey(DeadlineKind.REBALANCE, group.group_id, member_id)
+
+
+def _invalid(why: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, why)

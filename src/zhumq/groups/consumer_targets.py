@@ -1,0 +1,114 @@
+"""When a consumer group needs a new assignment, and making it: epochs, topics, expressions, assignor."""
+
+import uuid
+
+from zhumq.groups.assignors import ASSIGNORS, AssignedMember
+from zhumq.groups.consumer import ConsumerGroup
+from zhumq.groups.consumer_records import (
+    deletion,
+    group_epoch_record,
+    regex_record,
+    target_epoch_record,
+    target_record,
+)
+from zhumq.groups.consumer_regex import RegexInvalid, TopicRegex
+from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, readable_names, shapes_hash
+from zhumq.groups.group import Turn
+from zhumq.groups.persisted import ConsumerRecordKind
+
+COMPILED_REGEXES_MAX = 100  # kept, of all groups of a shard
+
+
+class ConsumerTargets:
+    """Keeps the target assignments of groups in step with their members and with the cluster."""
+
+    def __init__(self, topics: ClusterTopics) -> None:
+        self._topics = topics
+        self._compiled: dict[str, TopicRegex | None] = {}
+
+    def refresh(self, group: ConsumerGroup, turn: Turn, *, changed: bool) -> None:
+        """Begin a new epoch if a member changed or the topics that members read did, and assign."""
+        if changed or group.topics_version != self._topics.version:
+            self._look_at_topics(group, turn)
+            metadata_hash = shapes_hash(group.shapes)
+            if changed or metadata_hash != group.metadata_hash:
+                group.metadata_hash = metadata_hash
+                self.bump(group, turn)
+        if group.epoch > group.assignment_epoch:
+            self._assign(group, turn)
+
+    def bump(self, group: ConsumerGroup, turn: Turn) -> None:
+        """A new group epoch: the next heartbeat of anybody finds that the target is out of date."""
+        group.epoch += 1
+        turn.record([group_epoch_record(group)])
+
+    def _look_at_topics(self, group: ConsumerGroup, turn: Turn) -> None:
+        self._resolve(group, turn, again=group.topics_version != self._topics.version)
+        group.topics_version = self._topics.version
+        shapes: dict[str, TopicShape] = {}
+        for name in group.subscribed_names:
+            shape = self._topics.shape(name)
+            if shape is not None:
+                shapes[name] = shape
+        group.shapes = shapes
+
+    def _resolve(self, group: ConsumerGroup, turn: Turn, *, again: bool) -> None:
+        """Find the topics of every expression; those that no member uses any more are forgotten."""
+        used = {
+            member.subscribed_regex
+            for member in group.members.values()
+            if member.subscribed_regex is not None
+        }
+        for pattern in [each for each in group.regexes if each not in used]:
+            del group.regexes[pattern]
+            turn.record([deletion(ConsumerRecordKind.REGEX, group.group_id, pattern)])
+        for pattern in sorted(used):
+            if not again and pattern in group.regexes:
+                continue
+            compiled = self._compile(pattern)
+            found: frozenset[str] = frozenset()
+            if compiled is not None:
+                found = frozenset(
+                    name for name in readable_names(self._topics) if compiled.matches(name)
+                )
+            if group.regexes.get(pattern) != found:
+                group.regexes[pattern] = found
+                turn.record([regex_record(group.group_id, pattern, found)])
+
+    def _compile(self, pattern: str) -> TopicRegex | None:
+        if pattern not in self._compiled:
+            if len(self._compiled) >= COMPILED_REGEXES_MAX:
+                del self._compiled[next(iter(self._compiled))]
+            try:
+                self._compiled[pattern] = TopicRegex(pattern)
+            except RegexInvalid:
+                # Members are refused one that is not valid; a log of another broker may have it.
+                self._compiled[pattern] = None
+        return self._compiled[pattern]
+
+    def _assign(self, group: ConsumerGroup, turn: Turn) -> None:
+        shapes = group.shapes
+        counts: dict[uuid.UUID, int] = {
+            shape.topic_id: shape.partition_count for shape in shapes.values()
+        }
+        # Members with equal subscriptions share one set of ids, made once.
+        ids_of: dict[frozenset[str], frozenset[uuid.UUID]] = {}
+        members = []
+        for member in group.members.values():
+            names = group.names_of(member)
+            if names not in ids_of:
+                ids_of[names] = frozenset(shapes[name].topic_id for name in names if name in shapes)
+            members.append(
+                AssignedMember(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    subscribed=ids_of[names],
+                    before=group.target_of(member.member_id),
+                )
+            )
+        for member_id, target in ASSIGNORS[group.assignor_name](members, counts).items():
+            if group.targets.get(member_id) != target:
+                group.targets[member_id] = target
+                turn.record([target_record(group.group_id, member_id, target)])
+        group.assignment_epoch = group.epoch
+        turn.record([target_epoch_record(group)])

@@ -1,0 +1,210 @@
+"""Reads one offset range of one partition from its leader: whole record batches, fetched ahead."""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from zhumq.records.batch import RecordBatch
+from zhumq.spark.cluster_client import (
+    EARLIEST,
+    ClusterClient,
+    ClusterFailed,
+    NotNow,
+    TopicMissing,
+)
+from zhumq.spark.sections import AbortedTransactions, Section, section_of, whole_batches
+from zhumq.spark.wire import Connection
+
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024  # asked for at a time; a larger batch comes whole
+FETCH_WAIT_MS: Final = 500
+RETRY_SECONDS: Final = 0.2
+SAMPLE_BYTES: Final = 64 * 1024
+# A broker that has passed the end of the range and sends nothing so often has nothing in it.
+EMPTY_ANSWERS_MAX: Final = 3
+
+logger = logging.getLogger(__name__)
+
+
+class DataLost(ZhumqError):
+    """Records that were to be read are no longer there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """How a range is read."""
+
+    fail_on_data_loss: bool = True
+    read_committed: bool = False
+    poll_seconds_max: float = 120.0  # without news from the broker
+    fetch_bytes_max: int = FETCH_BYTES_MAX
+
+
+class RangeFetcher:
+    """The sections of a range, in order; those of control batches and aborted ones left out."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        place: TopicPartition,
+        first_offset: int,
+        until_offset: int,
+        settings: FetchSettings,
+    ) -> None:
+        self._client = client
+        self._place = place
+        self._position = first_offset
+        self._until = until_offset
+        self._settings = settings
+
+    def sections(self) -> Iterator[Section]:
+        """Read the range once. While one answer is decoded the next is on its way."""
+        asked: Connection | None = None  # holds an answer that has not been received yet
+        deadline = time.monotonic() + self._settings.poll_seconds_max
+        empty_answers = 0
+        while self._position < self._until:
+            try:
+                batches, answer = self._receive(asked or self._ask())
+            except TopicMissing:
+                self._lose("there is no such topic any more")
+                return
+            except (OSError, NotNow, MalformedFrame) as error:
+                asked = None
+                self._wait_out(error, deadline)
+                continue
+            asked = None
+            if batches:
+                deadline = time.monotonic() + self._settings.poll_seconds_max
+                empty_answers = 0
+                self._position = batches[-1].header.next_offset
+                asked = self._ask_ahead()
+                yield from self._visible(batches, answer)
+            elif self._end(answer) >= self._until:
+                empty_answers += 1
+                if empty_answers == EMPTY_ANSWERS_MAX:
+                    return  # Compaction has left nothing there.
+            elif time.monotonic() > deadline:
+                self._lose(f"the log ends at {self._end(answer)}")
+                return
+
+    def sample(self) -> list[RecordBatch]:
+        """The first few batches of the range, without going through it."""
+        return self._receive(self._ask())[0]
+
+    def _ask_ahead(self) -> Connection | None:
+        """Ask for what follows. If that fails, it is asked again once it is wanted."""
+        if self._position >= self._until:
+            return None
+        try:
+            return self._ask()
+        except (OSError, NotNow, TopicMissing):
+            self._client.forget()
+            return None
+
+    def _ask(self) -> Connection:
+        connection = self._client.leader(self._place)
+        settings = self._settings
+        connection.send(
+            ApiKey.FETCH,
+            FetchRequest(
+                max_wait_ms=FETCH_WAIT_MS,
+                min_bytes=1,
+                max_bytes=settings.fetch_bytes_max,
+                isolation_level=int(settings.read_committed),
+                topics=[
+                    FetchTopic(
+                        topic=self._place.topic,
+                        partitions=[
+                            FetchPartition(
+                                partition=self._place.partition,
+                                fetch_offset=self._position,
+                                partition_max_bytes=settings.fetch_bytes_max,
+                            )
+                        ],
+                    )
+                ],
+            ),
+        )
+        return connection
+
+    def _receive(self, connection: Connection) -> tuple[list[RecordBatch], Any]:
+        response = connection.receive(ApiKey.FETCH)
+        self._client.check(response.error_code, self._doing)
+        answer = response.responses[0].partitions[0]
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._skip_to_start()
+            return [], answer
+        self._client.check(answer.error_code, self._doing)
+        if not answer.records:
+            return [], answer
+        batches = list(whole_batches(answer.records))
+        if not batches:
+            raise MalformedFrame(f"cannot {self._doing}: the broker sent a part of a batch only")
+        return batches, answer
+
+    def _visible(self, batches: list[RecordBatch], answer: Any) -> Iterator[Section]:
+        aborted = AbortedTransactions(
+            (each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
+        )
+        for batch in batches:
+            if batch.header.base_offset >= self._until:
+                return
+            if not aborted.hides(batch):
+                yield section_of(batch)
+
+    def _skip_to_start(self) -> None:
+        """The position is outside the log: its beginning was deleted, or its end was lost."""
+        start = self._client.list_offsets({self._place: EARLIEST})[self._place]
+        if start > self._position:
+            self._lose(f"the log begins at {start}")
+            self._position = min(start, self._until)
+        else:
+            self._lose("the log has become shorter")
+            self._position = self._until
+
+    def _lose(self, why: str) -> None:
+        words = (
+            f"{self._place.topic}-{self._place.partition}: offsets from {self._position} on, up to"
+            f" {self._until}, cannot be read, since {why}"
+        )
+        if self._settings.fail_on_data_loss:
+            raise DataLost(
+                f"{words}; they may have been deleted by retention, or the topic was made anew."
+                " Set failOnDataLoss to false to go on without them"
+            )
+        logger.warning("%s; going on without them, as failOnDataLoss is false", words)
+
+    def _end(self, answer: Any) -> int:
+        """Up to where the broker shows records."""
+        settings = self._settings
+        end: int = answer.last_stable_offset if settings.read_committed else answer.high_watermark
+        return end
+
+    def _wait_out(self, error: Exception, deadline: float) -> None:
+        """Look for the leader anew in a moment, or fail once it has been away for too long."""
+        self._client.forget()
+        if time.monotonic() > deadline:
+            raise ClusterFailed(
+                f"cannot {self._doing}: {error or type(error).__name__}"
+                f" (tried for {self._settings.poll_seconds_max:.0f} s)"
+            ) from error
+        time.sleep(RETRY_SECONDS)
+
+    @property
+    def _doing(self) -> str:
+        return f"read {self._place.topic}-{self._place.partition} at {self._position}"
+
+
+def sample_row_bytes(client: ClusterClient, place: TopicPartition, offset: int) -> float | None:
+    """About how many bytes an offset costs from here on; None if there is nothing to tell by."""
+    fetcher = RangeFetcher(
+        client, place, offset, offset + 1, FetchSettings(fetch_bytes_max=SAMPLE_BYTES)
+    )
+    batches = client.retrying(fetcher.sample, f"sample {place}")
+    offsets = sum(each.header.last_offset_delta + 1 for each in batches)
+    return sum(each.header.size for each in batches) / offsets if offsets else None

@@ -1,0 +1,327 @@
+"""The options of the source and the sink: those of Spark's Kafka connector, checked before any work."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zhumq.model.errors import ZhumqError
+from zhumq.model.ids import TopicPartition
+from zhumq.spark.cluster_client import EARLIEST, LATEST, parse_addresses
+from zhumq.spark.columns import DEFAULT_COLUMNS, HEADERS, UnknownColumn, parse_columns
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+TRIGGER_DELAY_MS_DEFAULT: Final = 15 * 60 * 1000  # Spark's maxTriggerDelay
+POLL_MS_DEFAULT: Final = 120_000
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+READ_NAMES: Final = (
+    "subscribe", "subscribePattern", "assign", "path", "columns", "includeHeaders", "groupId",
+    "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay", "kafkaConsumer.pollTimeoutMs",
+    "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+)  # fmt: skip
+WRITE_NAMES: Final = (
+    "topic", "includeHeaders", "includeTimestamp", "queryName", "checkpointLocation", "path",
+)  # fmt: skip
+# A connection that was to be secret must not become a plain one without a word.
+SECURITY_PREFIXES: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class OptionInvalid(ZhumqError, ValueError):
+    """An option that cannot be used; the message says which, and what it may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Which partitions are read: exactly one of the three is given, or none with a path."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+    def names(self, topic: str) -> bool:
+        """Whether a topic is meant."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        if self.partitions is not None:
+            return any(each.topic == topic for each in self.partitions)
+        return True
+
+    def picks(self, place: TopicPartition) -> bool:
+        """Whether a partition is meant."""
+        if self.partitions is not None:
+            return place in self.partitions
+        return self.names(place.topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Where to begin or to end: an offset or a timestamp, for all partitions or for each."""
+
+    everywhere: int | None = None  # EARLIEST or LATEST
+    offsets: Mapping[TopicPartition, int] | None = None
+    timestamp_ms: int | None = None
+    timestamps_ms: Mapping[TopicPartition, int] | None = None
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a reader is asked to do."""
+
+    bootstrap: str
+    subscription: Subscription
+    start: Bound
+    end: Bound
+    columns: tuple[str, ...]
+    path: str | None = None
+    group: str | None = None
+    late_start_is_latest: bool = False
+    fail_on_data_loss: bool = True
+    read_committed: bool = False
+    partitions_min: int | None = None
+    rows_per_partition_max: int | None = None
+    rows_per_trigger_max: int | None = None
+    rows_per_trigger_min: int | None = None
+    bytes_per_trigger_max: int | None = None
+    trigger_delay_ms_max: int = TRIGGER_DELAY_MS_DEFAULT
+    poll_ms_max: int = POLL_MS_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a writer is asked to do."""
+
+    bootstrap: str
+    topic: str | None
+    includes_timestamp: bool
+    producer_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The options of a read. Raises OptionInvalid."""
+    given = _Given(options, READ_NAMES)
+    path = given.text("path")
+    if streaming and path is not None:
+        raise OptionInvalid("path is for batch reads: a stream needs a broker")
+    if streaming:
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if given.text(name) is not None:
+                raise OptionInvalid(f"{name} is for batch reads: a stream has no end")
+    strategy = given.text("startingOffsetsByTimestampStrategy") or "error"
+    if strategy.lower() not in ("error", "latest"):
+        raise OptionInvalid(
+            f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}"
+        )
+    isolation = given.text("kafka.isolation.level") or "read_uncommitted"
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise OptionInvalid(
+            f"kafka.isolation.level is read_uncommitted or read_committed, not {isolation!r}"
+        )
+    rows_min, rows_max = given.count("minOffsetsPerTrigger"), given.count("maxOffsetsPerTrigger")
+    if rows_min is not None and rows_max is not None and rows_min > rows_max:
+        raise OptionInvalid("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
+    return ReadOptions(
+        bootstrap=given.bootstrap(),
+        subscription=_subscription(given, path),
+        start=_bound(given, "starting", LATEST if streaming else EARLIEST, streaming=streaming),
+        end=_bound(given, "ending", LATEST, streaming=streaming),
+        columns=_columns(given),
+        path=path,
+        group=given.text("kafka.group.id") or given.text("groupId"),
+        late_start_is_latest=strategy.lower() == "latest",
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        read_committed=isolation == "read_committed",
+        partitions_min=given.count("minPartitions"),
+        rows_per_partition_max=given.count("maxRecordsPerPartition"),
+        rows_per_trigger_max=rows_max,
+        rows_per_trigger_min=rows_min,
+        bytes_per_trigger_max=given.count("maxBytesPerTrigger"),
+        trigger_delay_ms_max=given.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
+        poll_ms_max=given.count("kafkaConsumer.pollTimeoutMs") or POLL_MS_DEFAULT,
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write. Raises OptionInvalid."""
+    given = _Given(options, WRITE_NAMES)
+    return WriteOptions(
+        bootstrap=given.bootstrap(),
+        topic=given.text("topic"),
+        includes_timestamp=given.flag("includeTimestamp", default=False),
+        producer_settings={
+            name.removeprefix("kafka."): value
+            for name, value in given.values.items()
+            if name.startswith("kafka.") and name != "kafka.bootstrap.servers"
+        },
+    )
+
+
+class _Given:
+    """Options by name, without regard to case: Spark hands them over in lower case."""
+
+    def __init__(self, options: Mapping[str, str], names: tuple[str, ...]) -> None:
+        self.values = {name.lower(): value for name, value in options.items()}
+        known = {name.lower() for name in names}
+        for name in self.values:
+            if name.startswith(SECURITY_PREFIXES) and self.values[name].upper() != "PLAINTEXT":
+                raise OptionInvalid(f"{name}: only plain connections are supported")
+            if name not in known and not name.startswith("kafka."):
+                raise OptionInvalid(f"there is no option {name!r}; there are {', '.join(names)}")
+
+    def text(self, name: str) -> str | None:
+        value = self.values.get(name.lower())
+        return None if value is None else value.strip()
+
+    def bootstrap(self) -> str:
+        name = "kafka.bootstrap.servers"
+        value = self.text(name) or DEFAULT_BOOTSTRAP
+        try:
+            parse_addresses(value)
+        except ValueError as error:
+            raise OptionInvalid(f"{name}: {error}") from None
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise OptionInvalid(f"{name} is true or false, not {value!r}")
+        return value.lower() == "true"
+
+    def count(self, name: str) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not value.isascii() or not value.isdigit() or not 0 < int(value) <= INT64_MAX:
+            raise OptionInvalid(f"{name} is a whole number above 0, not {value!r}")
+        return int(value)
+
+    def duration_ms(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise OptionInvalid(f"{name} is a time such as 30s or 15m, not {value!r}")
+        return int(match[1]) * _UNIT_MS[match[2] or "ms"]
+
+    def json(self, name: str, example: str) -> Any:
+        try:
+            return json.loads(self.text(name) or "")
+        except ValueError:
+            raise OptionInvalid(
+                f"{name} is not JSON: {self.text(name)!r}; it looks like {example}"
+            ) from None
+
+
+def _columns(given: _Given) -> tuple[str, ...]:
+    text = given.text("columns")
+    with_headers = given.flag("includeHeaders", default=False)
+    if text is None:
+        return (*DEFAULT_COLUMNS, HEADERS) if with_headers else DEFAULT_COLUMNS
+    try:
+        return parse_columns(text)
+    except UnknownColumn as error:
+        raise OptionInvalid(f"columns: {error}") from None
+
+
+def _subscription(given: _Given, path: str | None) -> Subscription:
+    names = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name)]
+    if len(names) > 1:
+        raise OptionInvalid(f"{names[0]} and {names[1]} exclude each other: give one")
+    if not names:
+        if path is None:
+            raise OptionInvalid(
+                "say which topics to read: one of subscribe, subscribePattern, assign; or path"
+            )
+        return Subscription()
+    value = given.text(names[0]) or ""
+    if names[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not topics:
+            raise OptionInvalid("subscribe names no topic")
+        return Subscription(topics=topics)
+    if names[0] == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise OptionInvalid(f"subscribePattern {value!r}: {error}") from None
+        return Subscription(pattern=value)
+    example = '{"orders": [0, 1]}'
+    parsed = given.json("assign", example)
+    wrong = OptionInvalid(f"assign is a topic's partitions, as in {example}, not {value}")
+    if not isinstance(parsed, dict):
+        raise wrong
+    places: list[TopicPartition] = []
+    for topic, partitions in parsed.items():
+        if not isinstance(partitions, list):
+            raise wrong
+        for each in partitions:
+            if not _is_integer(each) or not 0 <= each <= INT32_MAX:
+                raise wrong
+            places.append(TopicPartition(topic, each))
+    if not places:
+        raise OptionInvalid("assign names no partition")
+    return Subscription(partitions=tuple(places))
+
+
+def _bound(given: _Given, side: str, default: int, *, streaming: bool) -> Bound:
+    """Where to begin or to end. As in Spark, a timestamp goes before offsets."""
+    of_all, of_each = f"{side}Timestamp", f"{side}OffsetsByTimestamp"
+    if given.text(of_all) is not None:
+        value = given.text(of_all) or ""
+        if not value.isascii() or not value.isdigit() or int(value) > INT64_MAX:
+            raise OptionInvalid(f"{of_all} is milliseconds since 1970, not {value!r}")
+        return Bound(timestamp_ms=int(value), option=of_all)
+    if given.text(of_each) is not None:
+        stamps = _places(given, of_each, '{"orders": {"0": 1700000000000}}', least=0)
+        return Bound(timestamps_ms=stamps, option=of_each)
+    name = f"{side}Offsets"
+    value = given.text(name) or ""
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if not value:
+        return Bound(everywhere=default, option=name)
+    forbidden = None if streaming else {"starting": LATEST, "ending": EARLIEST}[side]
+    if value.lower() in words:
+        bound = words[value.lower()]
+        if bound == forbidden:
+            raise OptionInvalid(f"{name} cannot be {value!r} in a batch read: nothing is read then")
+        return Bound(everywhere=bound, option=name)
+    offsets = _places(given, name, '{"orders": {"0": 23, "1": -2}}', least=EARLIEST)
+    for place, offset in offsets.items():
+        if offset == forbidden:
+            raise OptionInvalid(f"{name} of {place} cannot be {offset} in a batch read")
+    return Bound(offsets=offsets, option=name)
+
+
+def _places(given: _Given, name: str, example: str, *, least: int) -> dict[TopicPartition, int]:
+    parsed = given.json(name, example)
+    wrong = OptionInvalid(f"{name} has a number for each partition, as in {example}")
+    if not isinstance(parsed, dict):
+        raise wrong
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in parsed.items():
+        if not isinstance(numbers, dict):
+            raise wrong
+        for partition, number in numbers.items():
+            if not partition.isascii() or not partition.isdigit() or not _is_integer(number):
+                raise wrong
+            if not least <= number <= INT64_MAX:
+                raise OptionInvalid(f"{name} of {topic}-{partition} cannot be {number}")
+            found[TopicPartition(topic, int(partition))] = number
+    return found
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,52 @@
+"""`format("zhumq")`: the data source that PySpark finds by itself."""
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from zhumq.spark.columns import sql_schema
+from zhumq.spark.options import read_options, write_options
+from zhumq.spark.reader import BatchReader
+from zhumq.spark.stream_reader import StreamReader
+from zhumq.spark.writer import BatchWriter, StreamWriter, check_schema
+
+
+class ZhumqSource(DataSource):
+    """Topics as tables and as streams, with the options and columns of Spark's Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "zhumq"
+
+    def schema(self) -> str:
+        # The columns are the same in a batch and in a stream; the rest is checked by the reader.
+        return sql_schema(read_options(self._column_options(), streaming=False).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        return BatchReader(read_options(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        del schema
+        return StreamReader(read_options(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = write_options(self.options)
+        return BatchWriter(options, check_schema(schema, options, overwrite=overwrite))
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        options = write_options(self.options)
+        return StreamWriter(options, check_schema(schema, options, overwrite=overwrite))
+
+    def _column_options(self) -> dict[str, str]:
+        """What decides the schema; `subscribe` stands for whatever is to be read."""
+        names = ("columns", "includeHeaders")
+        kept = {name: self.options[name] for name in names if name in self.options}
+        return {"subscribe": "any", **kept}

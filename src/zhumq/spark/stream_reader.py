@@ -1,0 +1,186 @@
+"""The stream reader: what each trigger reads, and how far the query has come, for all to see."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from zhumq.model.ids import TopicPartition
+from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient, ClusterFailed
+from zhumq.spark.fetcher import DataLost, sample_row_bytes
+from zhumq.spark.options import ReadOptions
+from zhumq.spark.planner import connect, find_partitions, resolve_bound
+from zhumq.spark.ranges import (
+    Offsets,
+    OffsetRange,
+    from_json,
+    limit_offsets,
+    split_ranges,
+    to_json,
+)
+from zhumq.spark.reader import RangePartition, read_range
+
+Document = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in one process of the driver for as long as the query runs; tasks only call read()."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._target: Offsets | None = None  # where an available-now run ends
+        self._latest: Offsets = {}  # the ends of the partitions, as last seen
+        self._committed: Offsets = {}  # what the group was told last
+        self._triggered_at = time.monotonic()
+
+    def initialOffset(self) -> Document:  # noqa: N802
+        with connect(self._options) as client:
+            places = find_partitions(client, self._options)
+            return to_json(resolve_bound(client, self._options.start, places, self._options))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with connect(self._options) as client:
+            places = find_partitions(client, self._options)
+            self._target = self._list(client, places, LATEST)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark takes one limit only. It is a sign that there is one; all are applied below.
+        options = self._options
+        if options.rows_per_trigger_max is not None:
+            return ReadMaxRows(options.rows_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        if options.rows_per_trigger_min is not None:
+            return ReadMinRows(options.rows_per_trigger_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
+        begin = from_json(start)
+        with connect(self._options) as client:
+            # Spark asks only when every batch before this start is finished; unlike commit(), this
+            # comes after the last batch of an available-now run as well.
+            self._show_progress(client, begin)
+            latest = self._latest_of(client, begin)
+            new = [place for place in latest if place not in begin]
+            begin |= self._list(client, new, EARLIEST)
+            if isinstance(limit, ReadAllAvailable):
+                end = latest
+            elif self._is_too_little(begin, latest):
+                return start
+            else:
+                end = self._limited(client, begin, latest)
+        document = to_json(end)
+        if document != start:
+            self._triggered_at = time.monotonic()
+        return document
+
+    def reportLatestOffset(self) -> Document | None:  # noqa: N802
+        return to_json(self._latest) or None
+
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        begin, until = from_json(start), from_json(end)
+        new = [place for place in until if place not in begin]
+        again = [place for place in until if place in begin and until[place] < begin[place]]
+        if new or again:
+            with connect(self._options) as client:
+                # A topic that was made anew, which failOnDataLoss allows, is read from its start.
+                begin |= self._list(client, new + again, EARLIEST)
+        ranges = split_ranges(
+            [
+                OffsetRange(place=place, first_offset=begin[place], until_offset=until[place])
+                for place in sorted(until)
+            ],
+            partitions_min=self._options.partitions_min,
+            rows_max=self._options.rows_per_partition_max,
+        )
+        return [RangePartition(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return read_range(partition.range, self._options)
+
+    def commit(self, end: Document) -> None:
+        with connect(self._options) as client:
+            self._show_progress(client, from_json(end))
+
+    def _latest_of(self, client: ClusterClient, begin: Offsets) -> Offsets:
+        """The ends of the partitions that exist; anything that is lost is said or raised."""
+        places = find_partitions(client, self._options, all_must_exist=False)
+        gone = sorted(set(begin) - set(places))
+        if gone:
+            self._lose(f"{gone[0]} is gone, from offset {begin[gone[0]]} on")
+        if self._target is None:
+            latest = self._list(client, places, LATEST)
+        else:
+            known = set(places)
+            latest = {place: end for place, end in self._target.items() if place in known}
+            # A partition that came after the target was set is left to the next run.
+            latest |= {place: begin[place] for place in begin if place in known - set(latest)}
+        for place, end in latest.items():
+            if end < begin.get(place, 0):
+                if self._target is not None:
+                    latest[place] = begin[place]  # The last run was ahead of this one's target.
+                else:
+                    self._lose(f"{place} ends at {end}, before the offset {begin[place]} reached")
+        self._latest = latest
+        return dict(latest)
+
+    def _is_too_little(self, begin: Offsets, latest: Offsets) -> bool:
+        options = self._options
+        if options.rows_per_trigger_min is None or self._target is not None:
+            return False  # An available-now run would wait for ever.
+        waited_ms = (time.monotonic() - self._triggered_at) * 1000
+        rows = sum(max(0, latest[place] - begin[place]) for place in latest)
+        return rows < options.rows_per_trigger_min and waited_ms < options.trigger_delay_ms_max
+
+    def _limited(self, client: ClusterClient, begin: Offsets, latest: Offsets) -> Offsets:
+        rows_max = self._options.rows_per_trigger_max
+        bytes_max = self._options.bytes_per_trigger_max
+        lags = {place: latest[place] - begin[place] for place in latest}
+        behind = max(lags, key=lambda place: lags[place], default=None)
+        if bytes_max is not None and behind is not None and lags[behind] > 0:
+            # Offsets say nothing about bytes: the next few batches of the longest backlog do.
+            row_bytes = sample_row_bytes(client, behind, begin[behind])
+            if row_bytes is not None:
+                rows = max(1, int(bytes_max / row_bytes))
+                rows_max = rows if rows_max is None else min(rows, rows_max)
+        return latest if rows_max is None else limit_offsets(begin, latest, rows_max)
+
+    def _list(
+        self, client: ClusterClient, places: Sequence[TopicPartition], which: int
+    ) -> Offsets:
+        return client.list_offsets(
+            dict.fromkeys(places, which), isolation_level=int(self._options.read_committed)
+        )
+
+    def _show_progress(self, client: ClusterClient, offsets: Offsets) -> None:
+        """Commit to the group what the query has read, for the tools that show its lag."""
+        group = self._options.group
+        if group is None or not offsets or offsets == self._committed:
+            return
+        try:
+            client.commit_offsets(group, offsets)
+        except ClusterFailed as error:
+            # The checkpoint is what the query goes by; the group only shows it.
+            logger.warning("the progress of the query is not shown: %s", error)
+        self._committed = dict(offsets)
+
+    def _lose(self, words: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(
+                f"{words}; records may have been missed. Set failOnDataLoss to false to go on"
+            )
+        logger.warning("%s; going on, as failOnDataLoss is false", words)

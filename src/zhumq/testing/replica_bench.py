@@ -1,0 +1,315 @@
+"""Replicas under full control of a test: messages wait until they are delivered, time stands still."""
+
+from dataclasses import replace
+
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.contract import (
+    NOTHING,
+    Appended,
+    AppendMarker,
+    ConsensusBroken,
+    DeadlinePassed,
+    FetchAnswered,
+    FetchArrived,
+    Flushed,
+    Input,
+    LeaderAssigned,
+    LogDamaged,
+    Message,
+    Mode,
+    Outgoing,
+    Proposal,
+    QuorumState,
+    Ready,
+    ReplicaSettings,
+    Role,
+)
+from zhumq.consensus.handover import state_for_fetch, state_for_raft
+from zhumq.consensus.raft import RaftReplica
+from zhumq.consensus.voters import Voters
+from zhumq.model.errors import ErrorCode
+from zhumq.testing.checkers import NO_CONTRADICTION, Checkers, InvariantViolated, Quorum
+from zhumq.testing.simulated_log import Entry, SimulatedLog
+
+DELIVERIES_MAX = 10_000
+ELECTION_ROUNDS = 8
+
+
+class ReplicaBench:
+    """Some replicas of one partition, their disks, and the messages between them."""
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        mode: Mode = Mode.RAFT,
+        settings: ReplicaSettings | None = None,
+        fetch_entries_max: int = 20,
+    ) -> None:
+        self.settings = settings or ReplicaSettings()
+        self.voters = Voters(range(nodes))
+        self.now_ms = 0
+        self.fetch_entries_max = fetch_entries_max
+        self.replicas: dict[int, RaftReplica | AssignedReplica] = {}
+        self.logs = {each: SimulatedLog() for each in range(nodes)}
+        self.states = {each: QuorumState(mode=mode) for each in range(nodes)}
+        self.high_watermarks = dict.fromkeys(range(nodes), 0)
+        self.messages: list[tuple[int, Outgoing]] = []
+        self.proposals: list[Proposal] = []
+        self.cuts: set[tuple[int, int]] = set()
+        # Whose disks do not flush by themselves.
+        self.slow_disks: set[int] = set()
+        self.assignment = LeaderAssigned(
+            version=0, epoch=0, leader_id=None, in_sync=frozenset(range(nodes))
+        )
+        self.checkers = Checkers(self.logs, self._quorum)
+        self._incarnations = dict.fromkeys(range(nodes), 0)
+        self._parked: dict[tuple[int, int], FetchArrived] = {}
+        self._sequence = 0
+        for each in range(nodes):
+            self.start(each)
+
+    def _quorum(self, mode: Mode) -> Quorum:
+        if mode is Mode.RAFT:
+            majority = self.voters.majority
+            return Quorum(
+                counted=frozenset(self.voters.ids), needed=majority, needed_in_all=majority
+            )
+        in_sync = self.assignment.in_sync
+        least = self.settings.min_in_sync_replicas
+        return Quorum(counted=in_sync, needed=len(in_sync), needed_in_all=least)
+
+    # Processes
+
+    def start(self, node: int) -> None:
+        self._incarnations[node] += 1
+        kind = RaftReplica if self.states[node].mode is Mode.RAFT else AssignedReplica
+        self.replicas[node] = kind(
+            node,
+            self.voters,
+            self.logs[node],
+            self.settings,
+            self.states[node],
+            high_watermark=self.high_watermarks[node],
+            incarnation=self._incarnations[node],
+            # The replica with the smallest id is the quickest, unless a test says otherwise.
+            draw=lambda low, high: min(low + node, high),
+            now_ms=self.now_ms,
+        )
+        self.high_watermarks[node] = self.replicas[node].high_watermark
+        self._carry_out(node)
+
+    def crash(self, node: int) -> None:
+        """The process dies and loses what was not flushed."""
+        log = self.logs[node]
+        offset = min(self.high_watermarks[node], log.flushed_offset)
+        self.high_watermarks[node] = offset
+        del self.replicas[node]
+        log.crash(log.flushed_offset)
+        self._parked = {key: each for key, each in self._parked.items() if key[0] != node}
+
+    def switch(self, node: int, mode: Mode, epoch: int = 0) -> None:
+        """The replica hears that its topic has another mode now."""
+        state = self.replicas[node].quorum_state
+        raft = mode is Mode.RAFT
+        self.states[node] = state_for_raft(state, epoch) if raft else state_for_fetch(state)
+        self.checkers.persisted(node, self.states[node])
+        self.start(node)
+
+    # Events
+
+    def step(self, node: int, event: Input) -> None:
+        self._feed(node, event)
+        self._carry_out(node)
+
+    def _feed(self, node: int, event: Input) -> None:
+        try:
+            self.replicas[node].step(event, self.now_ms)
+        except ConsensusBroken as error:
+            raise InvariantViolated(NO_CONTRADICTION, str(error)) from error
+
+    def let_deadline_pass(self, node: int) -> None:
+        """Let time go on until the replica's next deadline."""
+        due_ms = self.replicas[node].next_deadline_ms
+        assert due_ms is not None
+        self.now_ms = max(self.now_ms, due_ms)
+        self.step(node, DeadlinePassed())
+
+    def campaign(self, node: int) -> None:
+        """Let time go on until the replica asks for votes."""
+        for _ in range(ELECTION_ROUNDS):
+            if self.replicas[node].role is Role.PROSPECTIVE:
+                return
+            self.let_deadline_pass(node)
+        raise AssertionError(f"replica {node} does not campaign")
+
+    def elect(self, node: int) -> None:
+        """Let a replica's patience end again and again, and everybody answer it."""
+        for _ in range(ELECTION_ROUNDS):
+            self.let_deadline_pass(node)
+            self.settle()
+            if self.replicas[node].role is Role.LEADER:
+                return
+
+    def assign(self, leader: int | None, in_sync: set[int], *, handover: bool = False) -> None:
+        """The coordinator names a leader in a new epoch, and all who are up hear of it."""
+        epochs = [each.epoch for each in self.states.values()]
+        self.publish(max(self.assignment.epoch, *epochs) + 1, leader, in_sync, handover=handover)
+        self.tell_all()
+
+    def publish(
+        self, epoch: int, leader: int | None, in_sync: set[int], *, handover: bool = False
+    ) -> None:
+        """The coordinator's record changes; nobody has heard of it yet."""
+        self.assignment = LeaderAssigned(
+            version=self.assignment.version + 1,
+            epoch=epoch,
+            leader_id=leader,
+            in_sync=frozenset(in_sync),
+            handover=handover,
+        )
+
+    def tell_all(self) -> None:
+        for node in sorted(self.replicas):
+            self.step(node, self.assignment)
+
+    def write(self, node: int, count: int = 1) -> None:
+        """The leader appends messages of its clients."""
+        for _ in range(count):
+            self._sequence += 1
+            self._append(node, Entry(self.replicas[node].epoch, -1, self._sequence))
+        self._moved(node)
+        self._carry_out(node)
+
+    def flush(self, node: int) -> None:
+        log = self.logs[node]
+        log.flush(log.begin_flush())
+        self.step(node, Flushed(end_offset=log.flushed_offset))
+
+    def damage(self, node: int, offset: int) -> None:
+        self.checkers.excused.add(node)
+        self.logs[node].damaged_from = offset
+        self.high_watermarks[node] = min(self.high_watermarks[node], offset)
+        self.step(node, LogDamaged(offset=offset))
+
+    def isolate(self, *nodes: int) -> None:
+        """Nothing goes between these and the others."""
+        for one in nodes:
+            for other in self.voters.ids:
+                if other not in nodes:
+                    self.cuts |= {(one, other), (other, one)}
+
+    def settle(self) -> None:
+        """Deliver everything, and what follows from it, until nobody has anything to say."""
+        for _ in range(DELIVERIES_MAX):
+            if not self.messages:
+                return
+            self.deliver_next()
+        raise AssertionError("the replicas never come to rest")
+
+    def deliver_next(self) -> None:
+        sender, outgoing = self.messages.pop(0)
+        self.deliver(sender, outgoing.to, outgoing.message)
+
+    def deliver(self, sender: int, to: int, message: Message) -> None:
+        if (sender, to) in self.cuts or to not in self.replicas:
+            return
+        if isinstance(message, FetchArrived):
+            self._parked[(to, sender)] = message
+        self.step(to, message)
+
+    # Duties
+
+    def _carry_out(self, node: int) -> None:
+        while node in self.replicas:
+            ready = self.replicas[node].take_ready()
+            if ready is NOTHING:
+                return
+            self._do(node, ready)
+
+    def _do(self, node: int, ready: Ready) -> None:
+        log = self.logs[node]
+        if ready.persist_quorum_state is not None:
+            self.states[node] = ready.persist_quorum_state
+            self.checkers.persisted(node, ready.persist_quorum_state)
+            if not ready.persist_quorum_state.healing:
+                self.checkers.excused.discard(node)
+        if ready.truncate_to is not None:
+            self.checkers.truncated(node, ready.truncate_to, log.log_end_offset)
+            log.truncate_to(ready.truncate_to)
+        if ready.start_over_at is not None:
+            log.start_over_at(ready.start_over_at)
+            self.high_watermarks[node] = max(self.high_watermarks[node], ready.start_over_at)
+        for wish in ready.append:
+            if isinstance(wish, AppendMarker):
+                self._append(node, Entry(wish.epoch, -1, -1))
+            else:
+                assert isinstance(wish.records, tuple)
+                for entry in wish.records:
+                    self._append(node, entry)
+        for outgoing in ready.send:
+            self._send(node, outgoing)
+        if ready.propose is not None:
+            self.proposals.append(ready.propose)
+        if ready.high_watermark is not None:
+            self._raise(node, ready.high_watermark)
+        if ready.role is not None:
+            self.checkers.role_taken(node, self._incarnations[node], ready.role)
+            if ready.role.serving:
+                self.checkers.serves(node, self.high_watermarks[node], ready.role.epoch)
+        if ready.append or ready.truncate_to is not None or ready.start_over_at is not None:
+            self._moved(node)
+        elif ready.high_watermark is not None:
+            self._wake(node)
+
+    def _append(self, node: int, entry: Entry) -> None:
+        log = self.logs[node]
+        self.checkers.appended(node, log.log_end_offset, entry)
+        log.append(entry)
+
+    def _moved(self, node: int) -> None:
+        log = self.logs[node]
+        self._feed(node, Appended(end_offset=log.log_end_offset))
+        if node not in self.slow_disks:
+            log.flush(log.begin_flush())
+            self._feed(node, Flushed(end_offset=log.flushed_offset))
+        self._wake(node)
+
+    def _raise(self, node: int, high_watermark: int) -> None:
+        replica = self.replicas[node]
+        before = self.high_watermarks[node]
+        mode = replica.quorum_state.mode
+        leads = replica.role is Role.LEADER
+        self.checkers.raised(node, before, high_watermark, mode, leads=leads)
+        self.high_watermarks[node] = high_watermark
+
+    def _send(self, node: int, outgoing: Outgoing) -> None:
+        message = outgoing.message
+        self.checkers.sent(node, outgoing.to, message)
+        if isinstance(message, FetchAnswered):
+            fetch = self._parked.get((node, outgoing.to))
+            if fetch is not None and fetch.sequence == message.sequence:
+                self._answer(node, fetch, message)
+                return
+        self.messages.append((node, outgoing))
+
+    def _answer(self, node: int, fetch: FetchArrived, answer: FetchAnswered) -> None:
+        """Send an answer that says something; others wait for it."""
+        follower = fetch.replica_id
+        plain = answer.error is ErrorCode.NONE and answer.diverging is None
+        if plain and answer.start_over_at is None:
+            end = min(self.logs[node].log_end_offset, fetch.fetch_offset + self.fetch_entries_max)
+            records = self.logs[node].read(fetch.fetch_offset, end)
+            known = self.high_watermarks[follower] >= min(
+                answer.high_watermark, fetch.flushed_offset
+            )
+            if not records and known and not fetch.healing:
+                return
+            answer = replace(answer, records=records or None)
+        self._parked.pop((node, follower), None)
+        self.messages.append((node, Outgoing(to=follower, message=answer)))
+
+    def _wake(self, node: int) -> None:
+        for (leader, _), fetch in list(self._parked.items()):
+            if leader == node and node in self.replicas:
+                self._answer(node, fetch, self.replicas[node].fetch_answer(fetch))

@@ -1,0 +1,222 @@
+"""The coordinator and its store in a simulation: sessions, versioned writes, late watches."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zhumq.consensus.assigned import LeaderCandidate, choose_leader
+from zhumq.consensus.contract import (
+    BrokerLost,
+    InSyncProposal,
+    LeaderAssigned,
+    LogPosition,
+    Mode,
+    Proposal,
+)
+from zhumq.consensus.handover import may_switch_to_raft
+
+if TYPE_CHECKING:
+    from zhumq.testing.simulator import World
+
+SESSION_TIMEOUT_MS = 1_500
+HEARTBEAT_MS = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """The partition as the store has it; every write makes a new version."""
+
+    version: int
+    epoch: int
+    leader_id: int | None
+    in_sync: frozenset[int]
+    mode: Mode
+    handover: bool = False
+    # KIP-966: left the in-sync set when it fell below min.insync.replicas. Nothing has been
+    # committed since, so they are as good as those who are in it.
+    eligible: frozenset[int] = frozenset()
+
+    def word(self) -> LeaderAssigned:
+        return LeaderAssigned(
+            version=self.version,
+            epoch=self.epoch,
+            leader_id=self.leader_id,
+            in_sync=self.in_sync,
+            handover=self.handover,
+        )
+
+
+class SimulatedCoordinator:
+    """Names leaders in fetch mode; in raft mode it only tells who is gone."""
+
+    def __init__(self, world: "World", mode: Mode) -> None:
+        self._world = world
+        everybody = frozenset(world.node_ids)
+        self.record = PartitionRecord(
+            version=0, epoch=0, leader_id=None, in_sync=everybody, mode=mode
+        )
+        # When each broker that has a session was last heard of.
+        self._sessions: dict[int, int] = {}
+        # Brokers cut off from the store, whatever they can reach else.
+        self.cut: set[int] = set()
+
+    @property
+    def registered(self) -> frozenset[int]:
+        return frozenset(self._sessions)
+
+    def connect(self, broker_id: int) -> None:
+        """A broker has started; its old session, if any, goes on as a new one."""
+        self._world.later(self._world.draw(1, 100), "connect", self._connected, broker_id)
+
+    def _connected(self, broker_id: int) -> None:
+        if not self._reaches(broker_id):
+            return
+        self._sessions[broker_id] = self._world.now_ms
+        self._name_if_nobody()
+        self._notify(broker_id)
+
+    def _reaches(self, broker_id: int) -> bool:
+        broker = self._world.brokers[broker_id]
+        paused = broker.paused_until_ms > self._world.now_ms
+        return broker.is_up and not paused and broker_id not in self.cut
+
+    def tick(self) -> None:
+        """Heartbeats: sessions go on, end, or begin anew; missed watches are read again."""
+        now_ms = self._world.now_ms
+        for broker_id in self._world.node_ids:
+            if not self._reaches(broker_id):
+                seen_ms = self._sessions.get(broker_id)
+                if seen_ms is not None and now_ms - seen_ms > SESSION_TIMEOUT_MS:
+                    self._expire(broker_id)
+                continue
+            if broker_id not in self._sessions:
+                self.connect(broker_id)
+                continue
+            self._sessions[broker_id] = now_ms
+            if self._world.brokers[broker_id].seen_version < self.record.version:
+                self._notify(broker_id)
+        self._name_if_nobody()
+        self._world.later(HEARTBEAT_MS, "heartbeat", self.tick)
+
+    def _expire(self, broker_id: int) -> None:
+        del self._sessions[broker_id]
+        self._world.note("session lost", broker_id)
+        for other in self.registered:
+            self._tell(other, BrokerLost(broker_id=broker_id))
+        record = self.record
+        if record.mode is Mode.RAFT:
+            return
+        if record.leader_id == broker_id:
+            self._name(record.epoch)
+        elif broker_id in record.in_sync and len(record.in_sync) > 1:
+            self._write(self._with_in_sync(record, record.in_sync - {broker_id}))
+
+    def _with_in_sync(self, record: PartitionRecord, in_sync: frozenset[int]) -> PartitionRecord:
+        eligible: frozenset[int] = frozenset()
+        if len(in_sync) < self._world.options.min_in_sync:
+            eligible = (record.eligible | record.in_sync) - in_sync
+        return replace(record, in_sync=in_sync, eligible=eligible)
+
+    # Decisions
+
+    def hear(self, broker_id: int, proposal: Proposal) -> None:
+        """A broker proposes something; it arrives later, or never."""
+        if not self._reaches(broker_id) or self._world.is_lost():
+            return
+        self._world.later(self._world.draw(1, 60), "propose", self._decide, proposal)
+
+    def _decide(self, proposal: Proposal) -> None:
+        record = self.record
+        if proposal.version != record.version or record.mode is Mode.RAFT:
+            return
+        if not isinstance(proposal, InSyncProposal):
+            if proposal.damaged and len(record.in_sync) > 1:
+                in_sync = record.in_sync - {proposal.replica_id}
+                self.record = record = self._with_in_sync(record, in_sync)
+            self._name(max(record.epoch, proposal.epoch))
+            return
+        if (record.leader_id, record.epoch) != (proposal.leader_id, proposal.epoch):
+            return
+        if not proposal.in_sync - record.in_sync <= self.registered:
+            # A refusal is a version of its own, so that the same proposal cannot come true later.
+            self._write(record)
+            return
+        handover = record.handover and not may_switch_to_raft(proposal.in_sync, self._world.voters)
+        record = self._with_in_sync(record, proposal.in_sync)
+        self._write(replace(record, handover=handover))
+
+    def _name_if_nobody(self) -> None:
+        if self.record.mode is Mode.FETCH and self.record.leader_id is None:
+            self._name(self.record.epoch)
+
+    def _name(self, above_epoch: int) -> None:
+        """Name a leader in a new epoch; nobody, if none of the in-sync set is there."""
+        record = self.record
+        candidates = [self._candidate(each) for each in self._world.node_ids]
+        allowed = self.registered if record.handover else record.in_sync
+        choice = choose_leader(candidates, allowed, eligible=record.eligible, unclean_allowed=False)
+        if choice is None:
+            if record.leader_id is not None:
+                self._write(replace(record, epoch=above_epoch + 1, leader_id=None))
+            return
+        alive = {each.replica_id for each in candidates if each.alive and not each.damaged}
+        if record.handover:
+            record = replace(record, in_sync=frozenset({choice.replica_id}))
+        else:
+            in_sync = record.in_sync & alive or frozenset({choice.replica_id})
+            record = self._with_in_sync(record, in_sync)
+        self._write(replace(record, epoch=above_epoch + 1, leader_id=choice.replica_id))
+
+    def _candidate(self, broker_id: int) -> LeaderCandidate:
+        broker = self._world.brokers[broker_id]
+        replica = broker.replica
+        return LeaderCandidate(
+            replica_id=broker_id,
+            position=LogPosition(-1, 0) if replica is None else replica.position,
+            alive=broker_id in self.registered,
+            damaged=replica is not None and replica.quorum_state.healing,
+        )
+
+    def switch_mode(self) -> None:
+        """The topic's setting is changed; refused where it would not be safe now."""
+        record = self.record
+        if record.mode is Mode.FETCH:
+            if not record.handover and may_switch_to_raft(record.in_sync, self._world.voters):
+                epoch = record.epoch + 1
+                self._write(replace(record, mode=Mode.RAFT, epoch=epoch, leader_id=None))
+            return
+        epochs = [each.state.epoch for each in self._world.brokers.values()]
+        self.record = replace(
+            record, mode=Mode.FETCH, leader_id=None, handover=True, eligible=frozenset()
+        )
+        self._name(max(record.epoch, *epochs) if self._world.draw(0, 1) else record.epoch)
+
+    def _write(self, record: PartitionRecord) -> None:
+        self.record = replace(record, version=self.record.version + 1)
+        self._world.note(
+            "record",
+            self.record.version,
+            self.record.mode,
+            self.record.epoch,
+            self.record.leader_id,
+            sorted(self.record.in_sync),
+            self.record.handover,
+        )
+        if record.mode is Mode.FETCH and not record.handover:
+            self._world.checkers.in_sync_changed(record.in_sync)
+        for broker_id in self.registered:
+            self._notify(broker_id)
+
+    def _notify(self, broker_id: int) -> None:
+        delay_ms = self._world.draw(1, 40) if self._world.draw(0, 9) else self._world.draw(1, 2_000)
+        self._world.later(delay_ms, "watch", self._watch_fires, broker_id, self.record)
+
+    def _watch_fires(self, broker_id: int, record: PartitionRecord) -> None:
+        if self._reaches(broker_id):
+            self._world.brokers[broker_id].hear_record(record)
+
+    def _tell(self, broker_id: int, news: BrokerLost) -> None:
+        self._world.later(self._world.draw(1, 80), "news", self._news_arrives, broker_id, news)
+
+    def _news_arrives(self, broker_id: int, news: BrokerLost) -> None:
+        if self._reaches(broker_id):
+            self._world.brokers[broker_id].step(news)

@@ -1,0 +1,107 @@
+"""Stores, brokers and topics for tests on a real ZooKeeper, and how to take a session away."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from zhumq.cluster.store import SessionState
+from zhumq.cluster.zookeeper_store import ZookeeperStore
+from zhumq.metadata.changes import Change, PartitionChanged, TopicCreated
+from zhumq.metadata.image import Broker, PartitionState, Topic
+from zhumq.model.ids import BrokerId, LeaderEpoch
+
+SECONDS_MAX = 30.0
+SESSION_MS = 2_000
+
+
+async def open_store(ensemble: str, **options: Any) -> ZookeeperStore:
+    settings = {"session_timeout_ms": SESSION_MS, "create_chroot": True, **options}
+    return await ZookeeperStore.open(ensemble, new_cluster_id="c", **settings)
+
+
+def broker(broker_id: int) -> Broker:
+    return Broker(broker_id=BrokerId(broker_id), host="127.0.0.1", port=9_000 + broker_id)
+
+
+def state(leader: int = 1, epoch: int = 0) -> PartitionState:
+    return PartitionState(
+        replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        in_sync=(BrokerId(1), BrokerId(2), BrokerId(3)),
+        partition_epoch=epoch,
+    )
+
+
+def topic_created(name: str, partitions: int = 1) -> TopicCreated:
+    topic = Topic(name=name, topic_id=uuid.uuid4(), partitions=(state(),) * partitions)
+    return TopicCreated(topic=topic)
+
+
+def partition_changed(name: str, partition: int, epoch: int) -> PartitionChanged:
+    return PartitionChanged(name=name, partition=partition, state=state(1 + epoch % 3, epoch))
+
+
+async def change(store: ZookeeperStore, *changes: Change) -> None:
+    """Propose without minding what others do."""
+    await store.transact(lambda _image: (changes, ()))
+
+
+async def wait_for(fact: Callable[[], bool], what: str = "the fact") -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not fact():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come about in {SECONDS_MAX:g} s")
+        await asyncio.sleep(0.01)
+
+
+async def expire(store: ZookeeperStore, ensemble: str) -> None:
+    """Take the store's session away, as the ensemble does with one it has not heard of for long."""
+    client_id = store._client._kazoo.client_id  # type: ignore[attr-defined]
+    hosts = ensemble.partition("/")[0]
+
+    def take() -> None:
+        thief = KazooClient(hosts=hosts, client_id=client_id, timeout=SESSION_MS / 1_000)
+        thief.start()
+        thief.stop()
+        thief.close()
+
+    await asyncio.to_thread(take)
+
+
+class SessionStates(list[SessionState]):
+    """The states a store went through."""
+
+    def __init__(self, store: ZookeeperStore) -> None:
+        super().__init__()
+        store.watch_session(self.append)
+
+
+class Listener:
+    """What a controller was told."""
+
+    def __init__(self) -> None:
+        self.epoch: int | None = None
+        self.epochs: list[int] = []
+        self.live: frozenset[BrokerId] = frozenset()
+        self.seen: list[frozenset[BrokerId]] = []
+
+    def elected(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.epochs.append(epoch)
+
+    def deposed(self) -> None:
+        self.epoch = None
+
+    def live_brokers(self, live: frozenset[BrokerId]) -> None:
+        self.live = live
+        self.seen.append(live)
+
+
+async def close_all(stores: Sequence[ZookeeperStore]) -> None:
+    for store in stores:
+        await store.close()

@@ -1,0 +1,564 @@
+"""Bugs planted into the cores, each from a hazard that has sunk a real system.
+
+A mutant is a function that patches one rule away. The suite must find every one of them; a mutant
+that survives says that the invariants or the faults are too weak.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zhumq.consensus import assigned, raft, replica
+from zhumq.consensus.assigned import AssignedReplica, LeaderChoice
+from zhumq.consensus.contract import (
+    AppendMarker,
+    FetchAnswered,
+    FetchArrived,
+    Mode,
+    Outgoing,
+    Role,
+)
+from zhumq.consensus.progress import ProgressTable
+from zhumq.consensus.raft import RaftReplica
+from zhumq.consensus.replica import ReplicaCore
+from zhumq.consensus.voters import Voters
+from zhumq.testing import simulated_coordinator
+from zhumq.testing.simulated_broker import SimulatedBroker
+
+Patch = Callable[[object, str, Any], None]
+RAFT_3 = (Mode.RAFT, 3, False)
+RAFT_5 = (Mode.RAFT, 5, False)
+FETCH_3 = (Mode.FETCH, 3, False)
+FETCH_5 = (Mode.FETCH, 5, False)
+SWITCH_3 = (Mode.RAFT, 3, True)
+SWITCH_5 = (Mode.RAFT, 5, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A planted bug and the clusters in which it shows."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    clusters: tuple[tuple[Mode, int, bool], ...]
+
+
+MUTANTS: list[Mutant] = []
+
+
+def _mutant(*clusters: tuple[Mode, int, bool]) -> Callable[[Callable[[Patch], None]], None]:
+    def register(plant: Callable[[Patch], None]) -> None:
+        MUTANTS.append(Mutant(name=plant.__name__, plant=plant, clusters=clusters))
+
+    return register
+
+
+# Elections
+
+
+@_mutant(RAFT_3, RAFT_5)
+def largest_end_offset_wins(patch: Patch) -> None:
+    patch(raft, "is_log_acceptable", lambda candidate, own: candidate[1] >= own[1])
+
+
+@_mutant(RAFT_3)
+def any_log_wins(patch: Patch) -> None:
+    patch(raft, "is_log_acceptable", lambda candidate, own: True)
+
+
+@_mutant(RAFT_3)
+def two_votes_in_one_epoch(patch: Patch) -> None:
+    patch(raft, "may_vote_for", lambda state, candidate_id: True)
+
+
+@_mutant(RAFT_3)
+def a_vote_is_not_written_down(patch: Patch) -> None:
+    def remember(self: ReplicaCore, state: Any) -> None:
+        only_vote = state.epoch == self._state.epoch and state.voted_for != self._state.voted_for
+        self._persist = self._persist or (state != self._state and not only_vote)
+        self._state = state
+
+    patch(ReplicaCore, "_remember", remember)
+
+
+@_mutant(RAFT_3)
+def a_newer_epoch_is_not_written_down(patch: Patch) -> None:
+    def remember(self: ReplicaCore, state: Any) -> None:
+        only_epoch = state.epoch > self._state.epoch and state.voted_for is None
+        self._persist = self._persist or (state != self._state and not only_epoch)
+        self._state = state
+
+    patch(ReplicaCore, "_remember", remember)
+
+
+@_mutant(RAFT_3)
+def half_is_a_majority(patch: Patch) -> None:
+    def start(self: Voters, ids: Any) -> None:
+        self.ids = tuple(sorted(set(ids)))
+        self.majority = max(len(self.ids) // 2, 1)
+
+    patch(Voters, "__init__", start)
+
+
+@_mutant(RAFT_3)
+def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
+    original = RaftReplica._on_vote_answered
+
+    def on_vote_answered(self: RaftReplica, answer: Any, now_ms: int) -> None:
+        if self._ballot is not None and answer.pre_vote and not self._ballot.pre_vote:
+            answer = replace(answer, pre_vote=False, asked_epoch=self.epoch)
+        original(self, answer, now_ms)
+
+    patch(RaftReplica, "_on_vote_answered", on_vote_answered)
+
+
+@_mutant(RAFT_3)
+def votes_of_an_older_epoch_count(patch: Patch) -> None:
+    original = RaftReplica._on_vote_answered
+
+    def on_vote_answered(self: RaftReplica, answer: Any, now_ms: int) -> None:
+        if answer.granted and answer.asked_epoch < self.epoch:
+            answer = replace(answer, asked_epoch=self.epoch, epoch=self.epoch)
+        original(self, answer, now_ms)
+
+    patch(RaftReplica, "_on_vote_answered", on_vote_answered)
+
+
+@_mutant(RAFT_3)
+def a_candidate_does_not_raise_the_epoch(patch: Patch) -> None:
+    original = RaftReplica._stand
+
+    def stand(self: RaftReplica, now_ms: int) -> None:
+        self._state = replace(self._state, epoch=self.epoch - 1)
+        original(self, now_ms)
+
+    patch(RaftReplica, "_stand", stand)
+
+
+@_mutant(RAFT_3)
+def a_restarted_leader_leads_on(patch: Patch) -> None:
+    original = RaftReplica.__init__
+
+    def start(self: RaftReplica, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        if self._state.leader_id == self.replica_id:
+            self._lead(self.voters.others(self.replica_id), named["now_ms"])
+
+    patch(RaftReplica, "__init__", start)
+
+
+@_mutant(RAFT_3)
+def a_deposed_leader_leads_on_in_the_new_epoch(patch: Patch) -> None:
+    original = RaftReplica._adopt
+
+    def adopt(self: RaftReplica, epoch: int, leader_id: int | None, now_ms: int) -> None:
+        if self.role is Role.LEADER:
+            self._remember(replace(self._state, epoch=epoch, voted_for=None))
+            self._role_changed = True
+        else:
+            original(self, epoch, leader_id, now_ms)
+
+    patch(RaftReplica, "_adopt", adopt)
+
+
+@_mutant(RAFT_3)
+def an_older_leader_is_believed(patch: Patch) -> None:
+    original = RaftReplica._learn
+
+    def learn(self: RaftReplica, epoch: int, leader_id: int | None, now_ms: int) -> None:
+        if epoch < self.epoch and leader_id not in (None, self.replica_id):
+            self._state = replace(self._state, epoch=epoch, leader_id=leader_id)
+            self._persist = True
+            self._follow(leader_id, now_ms)
+        else:
+            original(self, epoch, leader_id, now_ms)
+
+    patch(RaftReplica, "_learn", learn)
+
+
+# Committing
+
+
+@_mutant(RAFT_3)
+def the_leader_counts_what_it_has_not_flushed(patch: Patch) -> None:
+    def committed_offset(self: RaftReplica) -> int:
+        others = self.voters.others(self.replica_id)
+        positions = [self._progress.flushed(each) for each in others]
+        return self.voters.reached_by_majority([*positions, self.log.log_end_offset])
+
+    patch(RaftReplica, "_committed_offset", committed_offset)
+
+
+def _tell_more(self: ReplicaCore, to: int, message: Any) -> None:
+    if isinstance(message, FetchArrived):
+        message = replace(message, flushed_offset=message.fetch_offset)
+    self._send.append(Outgoing(to=to, message=message))
+
+
+@_mutant(RAFT_3, RAFT_5)
+def a_follower_says_it_flushed_what_it_only_has(patch: Patch) -> None:
+    patch(ReplicaCore, "_tell", _tell_more)
+
+
+@_mutant(FETCH_3)
+def a_named_leaders_follower_says_it_flushed_what_it_only_has(patch: Patch) -> None:
+    patch(ReplicaCore, "_tell", _tell_more)
+
+
+@_mutant(RAFT_5)
+def entries_of_older_epochs_are_committed_by_counting(patch: Patch) -> None:
+    def commit(self: ReplicaCore) -> None:
+        self._raise_high_watermark(self._committed_offset())
+        if not self.serving and self.high_watermark >= self._epoch_start_offset:
+            self.serving = True
+            self._role_changed = True
+
+    patch(ReplicaCore, "_commit", commit)
+
+
+@_mutant(RAFT_3)
+def the_high_watermark_runs_ahead_of_the_majority(patch: Patch) -> None:
+    patch(Voters, "reached_by_majority", lambda self, positions: max(positions))
+
+
+@_mutant(RAFT_3)
+def a_follower_shows_what_it_does_not_have(patch: Patch) -> None:
+    def learn(self: ReplicaCore) -> None:
+        self._raise_high_watermark(self._leader_high_watermark)
+
+    patch(ReplicaCore, "_learn_high_watermark", learn)
+
+
+@_mutant(RAFT_3)
+def elected_is_ready(patch: Patch) -> None:
+    original = ReplicaCore._lead
+
+    def lead(self: ReplicaCore, follower_ids: Any, now_ms: int) -> None:
+        original(self, follower_ids, now_ms)
+        self.serving = True
+
+    patch(ReplicaCore, "_lead", lead)
+
+
+@_mutant(RAFT_3)
+def the_high_watermark_goes_back_after_a_restart(patch: Patch) -> None:
+    original = ReplicaCore._lead
+
+    def lead(self: ReplicaCore, follower_ids: Any, now_ms: int) -> None:
+        original(self, follower_ids, now_ms)
+        self.high_watermark = self.log.log_start_offset
+
+    def commit(self: ReplicaCore) -> None:
+        offset = self._committed_offset()
+        if offset > self.log.log_start_offset:
+            self._raise_high_watermark(min(offset, self.high_watermark + 1))
+            self.serving = self._role_changed = True
+
+    patch(ReplicaCore, "_lead", lead)
+    patch(ReplicaCore, "_commit", commit)
+
+
+# Following
+
+
+@_mutant(RAFT_3)
+def divergence_is_not_seen(patch: Patch) -> None:
+    def is_prefix(self: ReplicaCore, fetch: FetchArrived) -> bool:
+        return self.log.log_start_offset <= fetch.fetch_offset <= self.log.log_end_offset
+
+    patch(ReplicaCore, "_is_prefix", is_prefix)
+
+
+@_mutant(RAFT_3)
+def nothing_is_truncated(patch: Patch) -> None:
+    def cut(self: ReplicaCore, offset: int) -> None:
+        self._damaged_from = None
+
+    patch(ReplicaCore, "_cut", cut)
+
+
+@_mutant(RAFT_3, RAFT_5)
+def truncation_ignores_the_own_epochs(patch: Patch) -> None:
+    def point(self: ReplicaCore, diverging: Any) -> int:
+        return min(diverging.end_offset, self.log.log_end_offset)
+
+    patch(ReplicaCore, "_divergence_point", point)
+
+
+@_mutant(RAFT_3, RAFT_5)
+def a_follower_truncates_to_its_high_watermark(patch: Patch) -> None:
+    original = ReplicaCore._follow
+
+    def follow(self: ReplicaCore, leader_id: int, now_ms: int) -> None:
+        original(self, leader_id, now_ms)
+        if self.high_watermark < self.log.log_end_offset:
+            self._truncate_to = self.high_watermark
+
+    patch(ReplicaCore, "_follow", follow)
+
+
+@_mutant(RAFT_3, RAFT_5)
+def a_late_answer_is_taken_for_the_current_one(patch: Patch) -> None:
+    original = ReplicaCore._on_leader_answer
+
+    def on_leader_answer(self: ReplicaCore, answer: FetchAnswered, now_ms: int) -> None:
+        position = self.position
+        late = replace(
+            answer, fetch_offset=position.end_offset, last_fetched_epoch=position.last_epoch
+        )
+        original(self, late, now_ms)
+
+    patch(ReplicaCore, "_on_leader_answer", on_leader_answer)
+
+
+@_mutant(RAFT_3, RAFT_5)
+def fetches_of_older_epochs_count(patch: Patch) -> None:
+    original = ReplicaCore._on_fetch_arrived
+
+    def on_fetch_arrived(self: ReplicaCore, fetch: FetchArrived, now_ms: int) -> None:
+        if fetch.epoch < self.epoch:
+            fetch = replace(fetch, epoch=self.epoch)
+        original(self, fetch, now_ms)
+
+    def is_prefix(self: ReplicaCore, fetch: FetchArrived) -> bool:
+        return self.log.log_start_offset <= fetch.fetch_offset <= self.log.log_end_offset
+
+    patch(ReplicaCore, "_on_fetch_arrived", on_fetch_arrived)
+    patch(ReplicaCore, "_is_prefix", is_prefix)
+
+
+# Damage
+
+
+@_mutant(RAFT_3, RAFT_5)
+def a_damaged_replica_goes_on_voting(patch: Patch) -> None:
+    def begin_healing(self: ReplicaCore, offset: int) -> None:
+        self._damaged_from = None
+        self.high_watermark = min(self.high_watermark, offset)
+        self._truncate_to = offset
+
+    patch(ReplicaCore, "_begin_healing", begin_healing)
+
+
+@_mutant(RAFT_3, RAFT_5)
+def healed_before_it_has_everything(patch: Patch) -> None:
+    def maybe_heal(self: ReplicaCore) -> None:
+        if self._state.healing and self._damaged_from is None:
+            self._remember(replace(self._state, healing=False))
+
+    patch(ReplicaCore, "_maybe_heal", maybe_heal)
+
+
+@_mutant(RAFT_5, RAFT_3)
+def a_leader_counts_what_a_damaged_follower_had(patch: Patch) -> None:
+    original = ProgressTable.matched
+
+    def matched(self: ProgressTable, fetch: FetchArrived, log_end_offset: int, now_ms: int) -> bool:
+        before = self[fetch.replica_id].flushed_offset
+        done = original(self, fetch, log_end_offset, now_ms)
+        one = self[fetch.replica_id]
+        one.flushed_offset = max(before, one.flushed_offset)
+        return done
+
+    def unmatched(self: ProgressTable, fetch: FetchArrived) -> None:
+        pass
+
+    patch(ProgressTable, "matched", matched)
+    patch(ProgressTable, "unmatched", unmatched)
+    patch(ReplicaCore, "_maybe_heal", _heal_at_once)
+
+
+def _heal_at_once(self: ReplicaCore) -> None:
+    if self._state.healing and self._damaged_from is None and self._healed_at_offset is not None:
+        self._remember(replace(self._state, healing=False))
+
+
+# Duties of the driver
+
+
+@_mutant(RAFT_3)
+def a_vote_is_sent_before_it_is_written_down(patch: Patch) -> None:
+    original = SimulatedBroker._do
+
+    def do(self: SimulatedBroker, ready: Any) -> bool:
+        for outgoing in ready.send:
+            self._send(outgoing)
+        return original(self, replace(ready, send=()))
+
+    patch(SimulatedBroker, "_do", do)
+
+
+@_mutant(RAFT_3)
+def acknowledged_when_appended(patch: Patch) -> None:
+    def wait(self: SimulatedBroker, produce: Any, offset: int) -> None:
+        self._acknowledge(produce, offset)
+
+    patch(SimulatedBroker, "_wait", wait)
+
+
+@_mutant(RAFT_3)
+def consumers_read_to_the_end_of_the_log(patch: Patch) -> None:
+    def read(self: SimulatedBroker, offset: int) -> Any:
+        if self.replica is None or not self.replica.serving:
+            return None
+        return self.log.read(offset, self.log.log_end_offset)
+
+    patch(SimulatedBroker, "read", read)
+
+
+@_mutant(RAFT_3)
+def a_former_leader_acknowledges_what_it_still_waits_for(patch: Patch) -> None:
+    def fail_waiting(self: SimulatedBroker) -> None:
+        for each in self._waiting:
+            self._acknowledge(each.produce, each.next_offset - 1)
+        self._waiting = []
+
+    patch(SimulatedBroker, "_fail_waiting", fail_waiting)
+
+
+# Named leaders
+
+
+@_mutant(FETCH_3)
+def in_sync_before_it_has_caught_up(patch: Patch) -> None:
+    patch(AssignedReplica, "_is_caught_up", lambda self, replica_id: True)
+
+
+@_mutant(FETCH_3)
+def in_sync_at_the_high_watermark_of_before_the_epoch(patch: Patch) -> None:
+    def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
+        return self._progress[replica_id].flushed_offset >= self.high_watermark
+
+    patch(AssignedReplica, "_is_caught_up", is_caught_up)
+
+
+@_mutant(FETCH_3)
+def the_high_watermark_ignores_the_in_sync_set(patch: Patch) -> None:
+    patch(AssignedReplica, "_committed_offset", lambda self: self.log.flushed_offset)
+
+
+@_mutant(FETCH_3)
+def a_shrink_counts_before_it_is_accepted(patch: Patch) -> None:
+    original = AssignedReplica._propose_in_sync
+
+    def propose(self: AssignedReplica, in_sync: frozenset[int], now_ms: int) -> None:
+        original(self, in_sync, now_ms)
+        if self._pending is not None and in_sync < self.in_sync:
+            self.in_sync = in_sync
+            self._commit()
+
+    patch(AssignedReplica, "_propose_in_sync", propose)
+    patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
+
+
+@_mutant(FETCH_3, FETCH_5)
+def a_growth_counts_only_once_it_is_heard_of(patch: Patch) -> None:
+    patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
+
+
+@_mutant(FETCH_3)
+def committed_with_too_few_in_sync(patch: Patch) -> None:
+    def committed_offset(self: AssignedReplica) -> int:
+        others = self._counted - {self.replica_id}
+        return min([self.log.flushed_offset, *(self._progress.flushed(each) for each in others)])
+
+    patch(AssignedReplica, "_committed_offset", committed_offset)
+
+
+@_mutant(FETCH_3, FETCH_5)
+def a_stale_watch_is_believed(patch: Patch) -> None:
+    original = AssignedReplica._on_assigned
+
+    def on_assigned(self: AssignedReplica, word: Any, now_ms: int) -> None:
+        self.version = -1
+        original(self, word, now_ms)
+
+    patch(AssignedReplica, "_on_assigned", on_assigned)
+
+
+@_mutant(FETCH_3)
+def a_restarted_named_leader_leads_on(patch: Patch) -> None:
+    patch(AssignedReplica, "_must_not_lead", lambda self, word: False)
+
+
+@_mutant(FETCH_3)
+def the_longest_live_log_leads_in_sync_or_not(patch: Patch) -> None:
+    def choose(candidates: Any, in_sync: Any, **_: Any) -> LeaderChoice | None:
+        live = [each for each in candidates if each.alive]
+        best = max(live, key=lambda each: each.position.end_offset, default=None)
+        return best and LeaderChoice(replica_id=best.replica_id, unclean=False)
+
+    patch(simulated_coordinator, "choose_leader", choose)
+
+
+@_mutant(FETCH_3)
+def a_deposed_named_leader_does_not_step_down(patch: Patch) -> None:
+    original = AssignedReplica._take_role
+
+    def take_role(self: AssignedReplica, word: Any, now_ms: int) -> None:
+        if self.role is Role.LEADER and word.leader_id is not None:
+            self._remember(replace(self._state, epoch=word.epoch))
+            self._role_changed = True
+        else:
+            original(self, word, now_ms)
+
+    patch(AssignedReplica, "_take_role", take_role)
+
+
+# Changing the mode
+
+
+@_mutant(SWITCH_3, SWITCH_5)
+def the_first_named_leader_needs_no_votes(patch: Patch) -> None:
+    def stand(self: AssignedReplica, epoch: int, now_ms: int) -> None:
+        self._remember(replace(self._state, epoch=epoch, voted_for=None))
+        self._lead_all(now_ms)
+
+    patch(AssignedReplica, "_stand", stand)
+
+
+@_mutant(SWITCH_3, SWITCH_5)
+def a_named_leader_is_in_sync_before_it_has_flushed(patch: Patch) -> None:
+    original = AssignedReplica._check_followers
+
+    def check(self: AssignedReplica, now_ms: int, *, shrink: bool) -> None:
+        handover, self._handover = self._handover, False
+        original(self, now_ms, shrink=shrink)
+        self._handover = handover
+
+    patch(AssignedReplica, "_check_followers", check)
+
+
+@_mutant(SWITCH_3, SWITCH_5)
+def raft_begins_with_too_few_in_sync(patch: Patch) -> None:
+    patch(simulated_coordinator, "may_switch_to_raft", lambda in_sync, voters: True)
+
+
+@_mutant(SWITCH_3, SWITCH_5)
+def a_named_leader_writes_no_marker(patch: Patch) -> None:
+    original = AssignedReplica._lead_all
+
+    def lead_all(self: AssignedReplica, now_ms: int) -> None:
+        original(self, now_ms)
+        self._append = [each for each in self._append if not isinstance(each, AppendMarker)]
+
+    def commit(self: ReplicaCore) -> None:
+        self._raise_high_watermark(self._committed_offset())
+        if not self.serving and self.high_watermark >= self._epoch_start_offset:
+            self.serving = self._role_changed = True
+
+    patch(AssignedReplica, "_lead_all", lead_all)
+    patch(AssignedReplica, "_commit", commit)
+
+
+@_mutant(SWITCH_3, SWITCH_5)
+def raft_followers_count_as_in_sync(patch: Patch) -> None:
+    def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
+        one = self._progress[replica_id]
+        enough = max(self.high_watermark, self._epoch_start_offset)
+        return not one.healing and one.flushed_offset >= enough
+
+    patch(AssignedReplica, "_is_caught_up", is_caught_up)
+
+
+PATCHED_MODULES = (assigned, raft, replica)
