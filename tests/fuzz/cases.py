@@ -33,7 +33,7 @@ from .messages import Messages
 from .target import Outcome
 
 BOMB_BYTES = 192 * 1024 * 1024  # more than a batch may decompress to
-BOMBS = 5
+BOMBS = 40
 MANY_TOPICS = 100_000
 SWOLLEN = 20_000
 TOPIC = "fuzz-a"

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import uuid
+from collections.abc import Mapping
 from typing import Final, Self
 
 import uvloop
@@ -80,7 +81,7 @@ class BrokerApp:
         clock = clock or SystemClock()
         disk = disk or SystemDisk()
         async with contextlib.AsyncExitStack() as parts:
-            logs = LogManager.open(
+            logs = LogManager.take(
                 str(config.data_dir), disk=disk, clock=clock, broker_id=config.broker_id
             )
             parts.callback(logs.close)
@@ -88,6 +89,7 @@ class BrokerApp:
                 config.data_dir, disk=disk, cluster_id=logs.cluster_id, broker_id=config.broker_id
             )
             parts.push_async_callback(store.close)
+            logs.load(lambda topic: config.partition_settings(_topic_settings(store, topic)).log)
             flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
             parts.callback(flusher.close)
             replicas = ReplicaManager(config.broker_id, logs, flusher, config.partition_settings)
@@ -186,6 +188,11 @@ def _cannot_listen(flag: str, address: Address, reason: OSError) -> SettingInval
     return SettingInvalid(f"cannot listen on {flag} {address}: {why}; choose another with {flag}")
 
 
+def _topic_settings(store: MetadataStore, name: str) -> Mapping[str, str]:
+    topic = store.image.topics.get(name)
+    return topic.settings if topic is not None else {}
+
+
 def _topic_limits(config: BrokerConfig) -> TopicLimits:
     settings = config.settings
     return TopicLimits(
@@ -265,7 +272,8 @@ def _chores(config: BrokerConfig, logs: LogManager, flusher: Flusher, clock: Clo
     async def checkpoint() -> None:
         for log in logs.logs_to_checkpoint():
             flusher.request(log)
-        await asyncio.to_thread(logs.begin_checkpoint().run)
+        if moved := logs.begin_checkpoint_if_moved():
+            await asyncio.to_thread(moved.run)
 
     async def retention() -> None:
         logs.retention_pass(clock.now_ms(), lambda log: log.log_end_offset)

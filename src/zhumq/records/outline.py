@@ -25,10 +25,11 @@ def outline(
     payload = decompress(
         header.compression, batch.data[HEADER_BYTES:], size_max=decompressed_bytes_max
     )
-    return _outline(header, bytes(payload))
+    return outline_payload(header, bytes(payload))
 
 
-def _outline(header: BatchHeader, payload: bytes) -> Iterator[RecordOutline]:
+def outline_payload(header: BatchHeader, payload: bytes) -> Iterator[RecordOutline]:
+    """The same, of records that are decompressed already."""
     # | length varint | attributes i8 | timestamp delta varint | offset delta varint |
     # | key length varint | key | value | headers |
     base_timestamp, base_offset = header.base_timestamp, header.base_offset

@@ -17,6 +17,7 @@ from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.validator import WalkBudget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +86,13 @@ class Partition:
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
-    def append(self, batches: bytes | memoryview, now_ms: int) -> Appended:
+    def append(
+        self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
+    ) -> Appended:
         """Write whole batches as the leader, and let the fetches know that wait for them."""
-        appended = self.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        appended = self.log.append(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
+        )
         if self.parked_fetches and not appended.duplicate:
             size = len(batches)
             for parked in tuple(self.parked_fetches):

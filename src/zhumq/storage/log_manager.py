@@ -124,11 +124,29 @@ class LogManager:
         cluster_id: str | None = None,
         config_of: Callable[[str], LogConfig] = lambda _: LogConfig(),
     ) -> "LogManager":
-        """Take the folder, made if absent, and open every log in it.
+        """Take the folder and open every log in it; config_of names the settings of a topic."""
+        manager = cls.take(
+            data_dir, disk=disk, clock=clock, broker_id=broker_id, cluster_id=cluster_id
+        )
+        try:
+            manager.load(config_of)
+        except BaseException:
+            manager._lock.release()
+            raise
+        return manager
 
-        config_of names the settings of a topic. Without a cluster id, the folder's own or a new one
-        is used.
-        """
+    @classmethod
+    def take(
+        cls,
+        data_dir: str,
+        *,
+        disk: Disk,
+        clock: Clock,
+        broker_id: int,
+        cluster_id: str | None = None,
+    ) -> "LogManager":
+        """Take the folder, made if absent, without its logs. Without a cluster id, the folder's own
+        or a new one is used."""
         try:
             disk.make_directory(data_dir)
         except BrokerError as error:
@@ -136,14 +154,13 @@ class LogManager:
         lock = disk.lock(f"{data_dir}/{LOCK_FILE}")
         try:
             meta = _settle_meta(data_dir, broker_id, cluster_id, disk)
-            manager = cls(data_dir, meta, lock, disk=disk, clock=clock)
-            manager._load(config_of)
         except BaseException:
             lock.release()
             raise
-        return manager
+        return cls(data_dir, meta, lock, disk=disk, clock=clock)
 
-    def _load(self, config_of: Callable[[str], LogConfig]) -> None:
+    def load(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Open every log in the folder, with the settings of its topic."""
         clean_path = f"{self.data_dir}/{CLEAN_SHUTDOWN_FILE}"
         clean = self._disk.read_file(clean_path) is not None
         recovery_points = self._read_offsets(RECOVERY_POINT_FILE)

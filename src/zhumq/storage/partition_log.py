@@ -17,7 +17,7 @@ from zhumq.storage.log_upkeep import LogUpkeep
 from zhumq.storage.recovery import load_log
 from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from zhumq.storage.time_lookup import TimestampedOffset
-from zhumq.storage.validator import AppendOrigin, CheckedBatch, check_batches
+from zhumq.storage.validator import AppendOrigin, CheckedBatch, WalkBudget, check_batches
 
 
 class PartitionLog(LogUpkeep):
@@ -74,12 +74,13 @@ class PartitionLog(LogUpkeep):
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        budget: WalkBudget | None = None,
     ) -> Appended:
         """Check the batches, give them the next offsets, and write them at the end."""
         if self._failure is not None:
             raise self._failure
         view = batches if type(batches) is memoryview else memoryview(batches)
-        checked = check_batches(view, self.config, now_ms=now_ms, origin=origin)
+        checked = check_batches(view, self.config, now_ms=now_ms, origin=origin, budget=budget)
         header = checked[0][0]
         if header.producer_id >= 0 or len(checked) > 1:
             duplicate = self._check_producers(checked, origin)

@@ -25,15 +25,16 @@ from zhumq.records.batch import (
     PREFIX_BYTES,
     RECORD_BYTES_MIN,
     BatchHeader,
-    RecordBatch,
     decode_header,
 )
-from zhumq.records.codecs import Compression, crc32c
-from zhumq.records.outline import outline
+from zhumq.records.codecs import Compression, crc32c, decompress
+from zhumq.records.outline import outline_payload
 from zhumq.storage.log_config import LogConfig
 
 # Of a batch whose records have to be looked at before it is accepted, on the event loop.
 WALKED_BYTES_MAX = 32 * 1024 * 1024
+# A request can name many partitions, and each batch of a few KiB can decompress to the most there is.
+WALKED_BYTES_PER_REQUEST_MAX = 8 * WALKED_BYTES_MAX
 ZSTD_CODE = int(Compression.ZSTD)
 # A few KiB can decompress to many millions of records, and every lookup by time in that batch
 # would have to pass them. librdkafka's batch.num.messages ends at this number too.
@@ -51,21 +52,43 @@ class AppendOrigin(Enum):
 CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
 
 
+class WalkBudget:
+    """How much one request may make the broker decompress to look at single records."""
+
+    __slots__ = ("bytes_left",)
+
+    def __init__(self) -> None:
+        self.bytes_left = WALKED_BYTES_PER_REQUEST_MAX
+
+    @property
+    def next_bytes_max(self) -> int:
+        return max(min(WALKED_BYTES_MAX, self.bytes_left), 0)
+
+
 def check_batches(
-    view: memoryview, config: LogConfig, *, now_ms: int, origin: AppendOrigin
+    view: memoryview,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    origin: AppendOrigin,
+    budget: WalkBudget | None = None,
 ) -> list[CheckedBatch]:
     """All batches of an append, each checked, or the error that says what is wrong with one."""
-    checked = [_check_batch(view, config, now_ms, origin)]
+    checked = [_check_batch(view, config, now_ms, origin, budget)]
     end = checked[0][0].batch_length + PREFIX_BYTES
     while end < len(view):
-        batch = _check_batch(view[end:], config, now_ms, origin)
+        batch = _check_batch(view[end:], config, now_ms, origin, budget)
         checked.append(batch)
         end += batch[0].batch_length + PREFIX_BYTES
     return checked
 
 
 def _check_batch(
-    rest: memoryview, config: LogConfig, now_ms: int, origin: AppendOrigin
+    rest: memoryview,
+    config: LogConfig,
+    now_ms: int,
+    origin: AppendOrigin,
+    budget: WalkBudget | None,
 ) -> CheckedBatch:
     """The first batch of what is left. Written for the good case: the errors are told below."""
     available = len(rest) - PREFIX_BYTES
@@ -97,7 +120,7 @@ def _check_batch(
     if origin is AppendOrigin.CLIENT and (attributes & CONTROL_FLAG or header.producer_id >= 0):
         _check_producer(header)
     if config.is_compacted and not attributes & CONTROL_FLAG:
-        _check_keys(batch, header)
+        _check_keys(batch, header, budget or WalkBudget())
     if config.stamps_append_time:
         return _stamp(batch, header, now_ms)
     if (
@@ -166,14 +189,16 @@ def _timestamp_error(header: BatchHeader, config: LogConfig, now_ms: int) -> Inv
     )
 
 
-def _check_keys(batch: memoryview, header: BatchHeader) -> None:
+def _check_keys(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> None:
     """Compaction needs a key in every record."""
-    walk = RecordBatch(header, batch)
     try:
-        keyless = any(
-            not has_key for _, _, has_key in outline(walk, decompressed_bytes_max=WALKED_BYTES_MAX)
+        payload = bytes(
+            decompress(header.compression, batch[HEADER_BYTES:], size_max=budget.next_bytes_max)
         )
+        budget.bytes_left -= len(payload)
+        keyless = any(not has_key for _, _, has_key in outline_payload(header, payload))
     except CorruptMessage as error:
+        budget.bytes_left -= budget.next_bytes_max
         # Not CorruptMessage: the checksum matches, so sending the same again would not help.
         raise InvalidRecord(f"the records of a batch cannot be read: {error}") from None
     if keyless:

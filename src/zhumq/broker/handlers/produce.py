@@ -25,6 +25,7 @@ from zhumq.protocol.messages.produce import (
 )
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.validator import WalkBudget
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _NO_ACKS: Final = 0
@@ -51,6 +52,7 @@ class ProduceHandler:
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
         by_id = context.header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
+        budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
         # What has to reach the disk before the answer: (partition, up to where, its response).
         undurable: list[tuple[Partition, int, PartitionProduceResponse]] = []
@@ -70,7 +72,7 @@ class ProduceHandler:
                         raise _unknown(topic, data.index, by_id=by_id)
                     if acks == _ALL_ACKS:
                         partition.check_enough_replicas()
-                    appended = partition.append(data.records or b"", now_ms)
+                    appended = partition.append(data.records or b"", now_ms, budget)
                 except BrokerError as reason:
                     answers.append(_refused(data.index, reason))
                     failed = True
