@@ -456,7 +456,9 @@ class LogUpkeep:
         """Flush and write down what the next start needs, unless it is to look like a crash."""
         if self._is_closed:
             return
-        if clean and self._failure is None:
+        # A log that never held anything has nothing to lose: the next start makes it anew.
+        is_untouched = self._is_new and self.log_end_offset == 0
+        if clean and self._failure is None and not is_untouched:
             self._segments.active.write_indexes(final=True)
             self.flush(checkpoint=True)
         self._is_closed = True
