@@ -234,6 +234,9 @@ def test_records_without_a_key_are_refused_where_keys_matter(client: RawClient) 
     answer = send(client, "compacted", batch_of(b"a", key=None))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert send(client, "compacted", batch_of(b"a")).error_code == 0
+    mixed = [Record(key=key, value=b"v", timestamp=1_000) for key in (b"k", None, b"k", None)]
+    answer = send(client, "compacted", build_batch(mixed))
+    assert [each.batch_index for each in answer.record_errors] == [1, 3]
 
 
 def test_a_batch_over_the_topics_limit_is_refused(client: RawClient) -> None:

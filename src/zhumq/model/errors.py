@@ -433,9 +433,13 @@ class UnsupportedCompressionType(BrokerError):
 
 
 class InvalidRecord(BrokerError):
-    """A record breaks a rule of its topic."""
+    """A record breaks a rule of its topic; where it is known which, their places in the batch."""
 
     code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, message: str, record_indexes: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_indexes = record_indexes
 
 
 class UnknownTopicId(BrokerError):

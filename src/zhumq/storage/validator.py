@@ -33,6 +33,7 @@ from zhumq.storage.log_config import LogConfig
 
 # Of a batch whose records have to be looked at before it is accepted, on the event loop.
 WALKED_BYTES_MAX = 32 * 1024 * 1024
+NAMED_RECORDS_MAX = 1_000  # of those that are wrong in a batch
 # A request can name many partitions, and each batch of a few KiB can decompress to the most there is.
 WALKED_BYTES_PER_REQUEST_MAX = 8 * WALKED_BYTES_MAX
 ZSTD_CODE = int(Compression.ZSTD)
@@ -196,13 +197,19 @@ def _check_keys(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> N
             decompress(header.compression, batch[HEADER_BYTES:], size_max=budget.next_bytes_max)
         )
         budget.bytes_left -= len(payload)
-        keyless = any(not has_key for _, _, has_key in outline_payload(header, payload))
+        keyless = tuple(
+            index
+            for index, (_, _, has_key) in enumerate(outline_payload(header, payload))
+            if not has_key
+        )
     except CorruptMessage as error:
         budget.bytes_left -= budget.next_bytes_max
         # Not CorruptMessage: the checksum matches, so sending the same again would not help.
         raise InvalidRecord(f"the records of a batch cannot be read: {error}") from None
     if keyless:
-        raise InvalidRecord("a compacted topic takes no record without a key")
+        raise InvalidRecord(
+            "a compacted topic takes no record without a key", keyless[:NAMED_RECORDS_MAX]
+        )
 
 
 def _stamp(batch: memoryview, header: BatchHeader, now_ms: int) -> CheckedBatch:

@@ -257,3 +257,11 @@ def test_rare_fields_late_in_a_fetch_response_do_not_spoil_what_came_before(vers
     assert [len(partition.records) for partition in partitions] == [9000, 3, 9000]
     assert partitions[2].aborted_transactions == last.aborted_transactions
     assert partitions[2].current_leader == last.current_leader
+
+
+def test_bytes_after_a_request_are_ignored_as_librdkafka_sends_them() -> None:
+    # librdkafka 2.16 asks for all topics, and writes the list's length in four bytes instead of one.
+    frame = bytes.fromhex("0003000d00000007000772646b61666b610000000000010000")
+    request = decode_request(frame)
+    assert request.header.api_key is ApiKey.METADATA
+    assert request.body.topics is None

@@ -10,6 +10,7 @@ from zhumq.host.clock import Clock
 from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX
 from zhumq.model.errors import (
     BrokerError,
+    InvalidRecord,
     InvalidRequiredAcks,
     MalformedFrame,
     UnknownTopicId,
@@ -17,6 +18,7 @@ from zhumq.model.errors import (
 )
 from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
 from zhumq.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -135,6 +137,12 @@ def _set_error(answer: PartitionProduceResponse, reason: BrokerError) -> None:
     answer.log_append_time_ms = -1
     answer.log_start_offset = -1
     answer.error_message = str(reason) or None
+    if isinstance(reason, InvalidRecord):
+        # KIP-467: the client drops these records, and may send the others of the batch again.
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=str(reason))
+            for index in reason.record_indexes
+        ]
 
 
 def _unknown(topic: TopicProduceData, index: int, *, by_id: bool) -> BrokerError:
