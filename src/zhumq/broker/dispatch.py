@@ -22,6 +22,7 @@ from zhumq.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 # A handler answers at once where it can, and by a future or a coroutine where it has to wait.
+# It may encode its answer itself, where that saves the hot path an object or a future.
 # None: the request has no answer (acks=0).
 Handler = Callable[["RequestContext", Any], Any]
 
@@ -71,6 +72,8 @@ class Dispatcher:
             return _encode_failure(header, failure)
         if isinstance(result, Message):
             return encode_response(header, result)
+        if isinstance(result, list):
+            return result
         if isinstance(result, EncodedAnswer):
             return result.future
         return None if result is None else self._answer_later(header, result)

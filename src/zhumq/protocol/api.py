@@ -166,6 +166,9 @@ _RESPONSE_HEADERS = (
 )  # | size i32 | correlation id i32 | tags |
 
 
+_new_tuple = tuple.__new__
+
+
 class _RequestCodec(NamedTuple):
     key: ApiKey
     flexible: bool
@@ -206,7 +209,9 @@ def decode_request(frame: bytes) -> Request:
         raise MalformedFrame(f"a request that cannot be read: {error}") from error
     # Bytes after the end are ignored, as Kafka does: librdkafka 2.16 writes the length of an empty
     # topic list of a flexible Metadata request in four bytes instead of one.
-    return Request(RequestHeader(codec.key, version, correlation_id, client_id), body)
+    # Past NamedTuple's own constructors, which cost more than reading the header does.
+    header = _new_tuple(RequestHeader, (codec.key, version, correlation_id, client_id))
+    return _new_tuple(Request, (header, body))
 
 
 def encode_response(header: RequestHeader, response: Message) -> list[Part]:

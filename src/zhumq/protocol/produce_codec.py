@@ -45,6 +45,10 @@ _NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
 # | index i32 | error i16 | base offset i64 | append time i64 | log start i64 | record errors + 1 u8 | message u8 | tags u8 |
 _RESULT = struct.Struct(">ihqqqBBB")
 _END = struct.Struct(">ix")  # | throttle time i32 | tags u8 |
+# A whole answer about one partition: | size i32 | correlation id i32 | tags u8 | topics + 1 u8 | topic ...
+_ONE_HEAD = struct.Struct(">iixB")
+# ... | partitions + 1 u8 | result | topic's tags u8 | throttle time i32 | tags u8 |
+_ONE_TAIL = struct.Struct(">BihqqqBBBxix")
 
 _generated_decoder = cache(compile_decoder)
 _generated_encoder = cache(compile_encoder)
@@ -187,3 +191,27 @@ def _response_encoder(version: int) -> Encode:
         parts.append(_END.pack(response.throttle_time_ms))
 
     return encode
+
+
+def encode_one_success(
+    version: int,
+    correlation_id: int,
+    topic: TopicProduceData,
+    index: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """The answer nearly every request gets, size and header included. Flexible versions only."""
+    if version >= ID_VERSION:
+        name = topic.topic_id.bytes
+    else:
+        encoded = topic.name.encode()
+        length = len(encoded) + 1
+        name = (SMALL_UVARINTS[length] if length < 128 else encode_uvarint(length)) + encoded
+    size = _ONE_HEAD.size - 4 + len(name) + _ONE_TAIL.size
+    return (
+        _ONE_HEAD.pack(size, correlation_id, 2)
+        + name
+        + _ONE_TAIL.pack(2, index, 0, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0)
+    )

@@ -30,6 +30,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from zhumq.protocol.primitives import BAD_BYTES
+from zhumq.protocol.produce_codec import encode_one_success
 from zhumq.protocol.schema import Message
 
 SEED = 7
@@ -202,3 +203,21 @@ def assert_written_alike(response: Message, version: int) -> None:
     encoder(type(response), version)(response, tuned)
     compile_encoder(type(response), version)(response, generated)
     assert b"".join(tuned) == b"".join(generated)
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+@pytest.mark.parametrize("name", ["t", "x" * 126, "x" * 127, "x" * 249])
+def test_the_answer_about_one_partition_is_the_same_on_the_short_road(
+    version: int, name: str
+) -> None:
+    topic_id = uuid.UUID(int=2**100 + 7)
+    result = PartitionProduceResponse(
+        index=3, base_offset=2**40, log_append_time_ms=-1, log_start_offset=17
+    )
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])]
+    )
+    header = api.RequestHeader(api.ApiKey.PRODUCE, version, 99, "client")
+    (long_road,) = api.encode_response(header, response)
+    topic = TopicProduceData(name=name, topic_id=topic_id)
+    assert encode_one_success(version, 99, topic, 3, 2**40, -1, 17) == long_road

@@ -25,6 +25,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from zhumq.protocol.produce_codec import NAMED_VERSIONS, encode_one_success
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.validator import WalkBudget
@@ -48,12 +49,19 @@ class ProduceHandler:
 
     def produce(
         self, context: RequestContext, request: ProduceRequest
-    ) -> ProduceResponse | EncodedAnswer | None:
+    ) -> ProduceResponse | EncodedAnswer | list[Part] | None:
         acks = request.acks
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
-        by_id = context.header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        header = context.header
+        by_id = header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
+        if header.api_version in NAMED_VERSIONS or by_id:
+            topic_data = request.topic_data
+            if acks and len(topic_data) == 1 and len(topic_data[0].partition_data) == 1:
+                answer_to_one = self._produce_one(header, topic_data[0], acks, now_ms, by_id=by_id)
+                if answer_to_one is not None:
+                    return answer_to_one
         budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
         # What has to reach the disk before the answer: (partition, up to where, its response).
@@ -96,7 +104,54 @@ class ProduceHandler:
         response = ProduceResponse(responses=topics)
         if not undurable:
             return response
-        return self._answer_when_durable(context.header, response, undurable)
+        return self._answer_when_durable(header, response, undurable)
+
+    def _produce_one(
+        self, header: RequestHeader, topic: TopicProduceData, acks: int, now_ms: int, *, by_id: bool
+    ) -> EncodedAnswer | list[Part] | None:
+        """One partition, which is what most requests are about, without making response objects.
+
+        None where something is wrong: nothing was written then, and the long way tells what it is.
+        """
+        (data,) = topic.partition_data
+        partition = self._replicas.find(self._name_of(topic) if by_id else topic.name, data.index)
+        if partition is None or partition.log.config.is_compacted:
+            return None
+        try:
+            if acks == _ALL_ACKS:
+                partition.check_enough_replicas()
+            appended = partition.append(data.records or b"", now_ms)
+        except BrokerError:
+            return None
+        base_offset, last_offset, log_append_time_ms, log_start_offset, _ = appended
+        encoded = encode_one_success(
+            header.api_version,
+            header.correlation_id,
+            topic,
+            data.index,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+        )
+        if acks == _LEADER_ACKS or partition.is_durable(last_offset + 1):
+            return [encoded]
+        done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
+
+        def settle(failure: BrokerError | None) -> None:
+            if done.done():
+                return  # The connection is gone, and the answer with it.
+            if failure is None:
+                done.set_result([encoded])
+                return
+            refused = TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_refused(data.index, failure)],
+            )
+            done.set_result(encode_response(header, ProduceResponse(responses=[refused])))
+
+        partition.call_when_durable(last_offset + 1, settle)
+        return EncodedAnswer(done)
 
     def _name_of(self, topic: TopicProduceData) -> str:
         known = self._store.image.topics_by_id.get(topic.topic_id)
