@@ -11,7 +11,7 @@ SEED ?= 1
 SOURCES := $(wildcard src tests tools benchmarks conformance)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance fuzz bench docs clean
+.PHONY: help run test check static kcat conformance million fuzz bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "zhumq needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make $(VENV): on Debian and Ubuntu, apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
 	@echo "setting up $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,cluster,spark]'
 	@touch $@
 
 run: $(READY)  ## start a broker, send and read a sample, serve until Ctrl-C (ONCE=1: stop after the summary)
@@ -43,11 +43,14 @@ static: $(READY)
 # One of the clients that make test drives the broker with; its test says so and is skipped where it cannot be had.
 kcat:
 	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >/dev/null 2>&1; } || \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat; } >/dev/null 2>&1; } || \
 		echo "kcat is not installed: its test is skipped (apt-get install kcat)"
 
 conformance: $(READY)  ## other people's clients and their own test suites, against a fresh broker each
 	conformance/run_all
+
+million: $(READY)  ## a million messages through each Python client while group members come and go
+	ZHUMQ_CHURN_MESSAGES=1000000 $(BIN)/pytest -q tests/integration/test_group_churn.py
 
 fuzz: $(READY)  ## broken frames against a live broker (FRAMES=1000000 SEED=1)
 	$(BIN)/python -m tests.fuzz.long --frames $(FRAMES) --seed $(SEED)

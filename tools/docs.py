@@ -15,6 +15,7 @@ ROOMS = (
     "testing",
     "cli",
     "broker",
+    "spark",
     "coordinators",
     "replication",
     "storage",

@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": "zhumq.cli.consume",
     "group": "zhumq.cli.group",
     "dump-log": "zhumq.cli.dump_log",
+    "doctor": "zhumq.cli.doctor",
     "demo": "zhumq.cli.demo",
     "zookeeper": "zhumq.cli.zookeeper",
 }

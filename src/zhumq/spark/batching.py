@@ -20,12 +20,13 @@ def record_batches(
     group: list[Section] = []
     rows = size = 0
     for section in sections:
-        group.append(section)
-        rows += section.header.records_count
-        size += len(section.payload)
-        if rows >= ROWS_MAX or size >= GROUP_BYTES_MAX:
+        count = section.header.records_count
+        if group and (rows + count > ROWS_MAX or size >= GROUP_BYTES_MAX):
             yield from _slices(decode(group, wanted))
             group, rows, size = [], 0, 0
+        group.append(section)
+        rows += count
+        size += len(section.payload)
     if group:
         yield from _slices(decode(group, wanted))
 

@@ -19,7 +19,6 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
 )
 from zhumq.spark.wire import Connection
 
@@ -145,20 +144,9 @@ class ClusterClient:
 
         self.retrying(ask, f"commit offsets of group {group!r}")
 
-    def committed_offsets(
-        self, group: str, places: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """What a group has committed for these partitions; those without are left out."""
-        topics: dict[str, list[int]] = {}
-        for place in places:
-            topics.setdefault(place.topic, []).append(place.partition)
-        request = OffsetFetchRequest(
-            group_id=group,
-            topics=[
-                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-                for name, indexes in topics.items()
-            ],
-        )
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """All that a group has committed."""
+        request = OffsetFetchRequest(group_id=group, topics=None)
 
         def ask() -> dict[TopicPartition, int]:
             doing = f"read the offsets of group {group!r}"

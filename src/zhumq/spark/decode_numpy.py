@@ -15,14 +15,8 @@ from zhumq.spark.columns import (
     ARROW_TYPES,
     HEADER_TYPE,
     HEADERS,
-    KEY,
     MICROSECONDS,
-    OFFSET,
-    PARTITION,
     TIMESTAMP,
-    TIMESTAMP_TYPE,
-    TOPIC,
-    VALUE,
     Wanted,
 )
 from zhumq.spark.sections import Section
@@ -32,6 +26,9 @@ Bytes = npt.NDArray[np.uint8]
 
 # So many records of one size in a row, and it pays to look for more of them at once.
 RUN_RECORDS_MIN: Final = 8
+RUN_RECORDS_MAX: Final = 128  # where such looks were in vain
+FIRST_LOOK_RECORDS: Final = 64
+LOOK_GROWTH: Final = 8
 PIECE_RECORDS_MIN: Final = 256  # below it, a list of numbers is quicker than an array of its own
 # Headers are decoded one per record and round; records with more than this go the plain way.
 HEADER_ROUNDS_MAX: Final = 256
@@ -64,7 +61,11 @@ def decode_sections(sections: Sequence[Section], wanted: Wanted) -> Any:
     view = np.frombuffer(data, np.uint8)
     try:
         fields = _fields(sections, data, view)
-        inside = (fields.offsets >= wanted.first_offset) & (fields.offsets < wanted.until_offset)
+        firsts = np.repeat(
+            [max(each.first_offset, wanted.first_offset) for each in sections],
+            [each.header.records_count for each in sections],
+        )
+        inside = (fields.offsets >= firsts) & (fields.offsets < wanted.until_offset)
         if not inside.all():
             fields = fields.only(np.flatnonzero(inside))
         if HEADERS in wanted.columns and fields.header_counts.max(initial=0) > HEADER_ROUNDS_MAX:
@@ -174,6 +175,7 @@ def _walk(
 ) -> list[int]:
     """Hop from record to record by their lengths; over records of one size, in one hop."""
     last_size = run = 0
+    run_min = RUN_RECORDS_MIN
     while records_left > 0:
         starts.append(position)
         byte = data[position]
@@ -194,14 +196,16 @@ def _walk(
             last_size, run = size, 0
         else:
             run += 1
-            if run == RUN_RECORDS_MIN and prefix_bytes <= 2:
+            if run >= run_min and prefix_bytes <= 2:
                 run = 0
                 alike = _alike(view, position, next_position, end, size, prefix_bytes)
                 alike = min(alike, records_left)
+                in_vain = alike < FIRST_LOOK_RECORDS
+                run_min = min(2 * run_min, RUN_RECORDS_MAX) if in_vain else RUN_RECORDS_MIN
                 hop_end = next_position + alike * size
                 if alike >= PIECE_RECORDS_MIN:
                     pieces.append(np.array(starts, np.int64))
-                    pieces.append(np.arange(next_position, hop_end, size, np.int64))
+                    pieces.append(np.arange(next_position, hop_end, size, dtype=np.int64))
                     starts = []
                 else:
                     starts.extend(range(next_position, hop_end, size))
@@ -218,13 +222,20 @@ def _alike(
 ) -> int:
     """How many of the records that follow have the very length that the one at position has."""
     room = (end - next_position) // size
-    if room == 0:
-        return 0
-    alike = view[next_position : next_position + room * size : size] == view[position]
-    if prefix_bytes == 2:
-        second = view[next_position + 1 : next_position + room * size : size]
-        alike &= second == view[position + 1]
-    return room if alike.all() else int(alike.argmin())
+    found = 0
+    window = FIRST_LOOK_RECORDS
+    while found < room:
+        count = min(window, room - found)
+        start = next_position + found * size
+        stop = start + count * size
+        alike = view[start:stop:size] == view[position]
+        if prefix_bytes == 2:
+            alike &= view[start + 1 : stop : size] == view[position + 1]
+        if not alike.all():
+            return found + int(alike.argmin())
+        found += count
+        window *= LOOK_GROWTH
+    return found
 
 
 def _long_prefix(data: bytes, position: int) -> tuple[int, int]:
@@ -259,9 +270,7 @@ def _varints(view: Bytes, positions: Integers) -> tuple[Integers, Integers]:
     return halves ^ -(values & np.uint64(1)).view(np.int64), nexts
 
 
-def _field(
-    view: Bytes, positions: Integers, ends: Integers
-) -> tuple[Integers, Integers, Integers]:
+def _field(view: Bytes, positions: Integers, ends: Integers) -> tuple[Integers, Integers, Integers]:
     """Start, end (-1: null) and the position behind a field of each record."""
     lengths, starts = _varints(view, positions)
     if ((lengths < -1) | (lengths > ends - starts)).any():
@@ -288,7 +297,7 @@ def _binary(data: bytes, starts: Integers, ends: Integers, kind: Any = None) -> 
     items = pa.Array.from_buffers(
         kind or pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     )
-    places = np.arange(0, 2 * count, 2, np.int32)
+    places = np.arange(0, 2 * count, 2, dtype=np.int32)
     return items.take(pa.array(places, mask=is_null if is_null.any() else None))
 
 
@@ -332,6 +341,3 @@ def _headers(data: bytes, view: Bytes, fields: _Fields) -> Any:
     return pa.ListArray.from_arrays(
         pa.array(list_bounds, pa.int32()), items, type=ARROW_TYPES[HEADERS], mask=has_none
     )
-
-
-assert {KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS} == set(ARROW_TYPES)

@@ -9,15 +9,7 @@ from zhumq.records.batch import HEADER_BYTES, Record, RecordBatch
 from zhumq.records.codecs import Compression
 from zhumq.spark.columns import (
     ARROW_TYPES,
-    HEADERS,
-    KEY,
     MICROSECONDS,
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-    TIMESTAMP_TYPE,
-    TOPIC,
-    VALUE,
     Wanted,
 )
 from zhumq.spark.sections import Section
@@ -29,7 +21,7 @@ def decode_sections(sections: Sequence[Section], wanted: Wanted) -> Any:
         (record, int(section.header.timestamp_type))
         for section in sections
         for record in _records(section)
-        if wanted.first_offset <= record.offset < wanted.until_offset
+        if max(wanted.first_offset, section.first_offset) <= record.offset < wanted.until_offset
     ]
     return pa.RecordBatch.from_arrays(
         [
@@ -69,6 +61,3 @@ def _cell(name: str, record: Record, timestamp_type: int, wanted: Wanted) -> Any
         case _:
             # Spark's connector says null where a record has no headers.
             return [{"key": key, "value": value} for key, value in record.headers] or None
-
-
-assert {KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS} == set(ARROW_TYPES)

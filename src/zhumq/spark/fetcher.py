@@ -59,6 +59,7 @@ class RangeFetcher:
         self._client = client
         self._place = place
         self._position = first_offset
+        self._log_start = 0  # known where the range begins before it
         self._until = until_offset
         self._settings = settings
 
@@ -155,7 +156,7 @@ class RangeFetcher:
             if batch.header.base_offset >= self._until:
                 return
             if not aborted.hides(batch):
-                yield section_of(batch)
+                yield section_of(batch, self._log_start)
 
     def _skip_to_start(self) -> None:
         """The position is outside the log: its beginning was deleted, or its end was lost."""
@@ -163,6 +164,7 @@ class RangeFetcher:
         if start > self._position:
             self._lose(f"the log begins at {start}")
             self._position = min(start, self._until)
+            self._log_start = start
         else:
             self._lose("the log has become shorter")
             self._position = self._until

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql.datasource import (
-    DataSourceReader,
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -20,7 +19,15 @@ from pyspark.sql.datasource import (
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.columns import OFFSET, PARTITION, TIMESTAMP, TOPIC
 
-COMPARISONS = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, In)
+COMPARISONS = (
+    EqualTo,
+    EqualNullSafe,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+    In,
+)
 
 
 @dataclass(slots=True)
@@ -30,16 +37,10 @@ class PushedFilters:
 
     filters: list[Filter] = field(default_factory=list)
 
-    # PySpark refuses a reader with filters of its own while spark.sql.python.filterPushdown.enabled
-    # is false, which it tells by this attribute; ours works in either case.
-    @property
-    def __func__(self) -> Any:
-        return DataSourceReader.pushFilters
-
-    def __call__(self, filters: Iterable[Filter]) -> list[Filter]:
+    def push(self, filters: Iterable[Filter]) -> list[Filter]:
         """Keep those that help; all of them are still Spark's to apply."""
         everything = list(filters)
-        self.filters += [each for each in everything if _column(each) is not None]
+        self.filters = [each for each in everything if _column(each) is not None]
         return everything
 
     def picks(self, place: TopicPartition) -> bool:

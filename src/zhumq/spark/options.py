@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ INT64_MAX: Final = 2**63 - 1
 
 READ_NAMES: Final = (
     "subscribe", "subscribePattern", "assign", "path", "columns", "includeHeaders", "groupId",
+    "pushFilters",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger",
@@ -26,7 +27,7 @@ READ_NAMES: Final = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
 )  # fmt: skip
 WRITE_NAMES: Final = (
-    "topic", "includeHeaders", "includeTimestamp", "queryName", "checkpointLocation", "path",
+    "topic", "includeHeaders", "includeTimestamp", "queryName", "checkpointLocation",
 )  # fmt: skip
 # A connection that was to be secret must not become a plain one without a word.
 SECURITY_PREFIXES: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
@@ -88,6 +89,7 @@ class ReadOptions:
     late_start_is_latest: bool = False
     fail_on_data_loss: bool = True
     read_committed: bool = False
+    pushes_filters: bool = False
     partitions_min: int | None = None
     rows_per_partition_max: int | None = None
     rows_per_trigger_max: int | None = None
@@ -141,6 +143,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         late_start_is_latest=strategy.lower() == "latest",
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         read_committed=isolation == "read_committed",
+        pushes_filters=given.flag("pushFilters", default=False),
         partitions_min=given.count("minPartitions"),
         rows_per_partition_max=given.count("maxRecordsPerPartition"),
         rows_per_trigger_max=rows_max,
@@ -164,6 +167,15 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
             if name.startswith("kafka.") and name != "kafka.bootstrap.servers"
         },
     )
+
+
+def check_columns(names: Sequence[str], options: ReadOptions) -> None:
+    """A schema that the user has given must be the source's own."""
+    if tuple(names) != options.columns:
+        raise OptionInvalid(
+            f"the source's columns are {', '.join(options.columns)}, not {', '.join(names)}:"
+            " leave schema() out, and choose with the option columns"
+        )
 
 
 class _Given:

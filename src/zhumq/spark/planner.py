@@ -11,7 +11,7 @@ from zhumq.spark.cluster_client import (
     TopicMissing,
 )
 from zhumq.spark.options import Bound, OptionInvalid, ReadOptions
-from zhumq.spark.ranges import Offsets, OffsetRange
+from zhumq.spark.ranges import OffsetRange, Offsets
 
 
 def connect(options: ReadOptions) -> ClusterClient:
@@ -106,9 +106,7 @@ def _by_timestamp(
     return found | latest
 
 
-def _check_complete(
-    bound: Bound, given: set[TopicPartition], places: set[TopicPartition]
-) -> None:
+def _check_complete(bound: Bound, given: set[TopicPartition], places: set[TopicPartition]) -> None:
     """A partition that is left out would be read from nowhere, or not at all."""
     missing, unknown = sorted(places - given), sorted(given - places)
     if missing:

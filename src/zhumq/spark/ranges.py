@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from zhumq.model.ids import TopicPartition
 
@@ -47,7 +48,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     bounds = [whole.first_offset + whole.size * index // parts for index in range(parts + 1)]
     return [
         OffsetRange(place=whole.place, first_offset=first, until_offset=until)
-        for first, until in zip(bounds, bounds[1:], strict=False)
+        for first, until in pairwise(bounds)
     ]
 
 

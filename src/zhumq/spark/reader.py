@@ -1,10 +1,10 @@
 """The batch reader: one task per offset range, from a broker or from segment folders."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.batching import record_batches
@@ -39,10 +39,6 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._filters = PushedFilters()
 
-    @property
-    def pushFilters(self) -> PushedFilters:  # type: ignore[override]  # noqa: N802
-        return self._filters
-
     def partitions(self) -> list[InputPartition]:
         options = self._options
         if options.path is not None:
@@ -66,9 +62,7 @@ class BatchReader(DataSourceReader):
             case RangePartition():
                 return read_range(partition.range, self._options)
             case SegmentPartition(segment):
-                sections = read_segment(
-                    segment, fail_on_data_loss=self._options.fail_on_data_loss
-                )
+                sections = read_segment(segment, fail_on_data_loss=self._options.fail_on_data_loss)
                 return record_batches(sections, wanted_of(segment.range, self._options))
             case _:
                 return iter(())  # PySpark reads one empty partition where there are none.
@@ -93,6 +87,17 @@ class BatchReader(DataSourceReader):
             for each in ranges
             if firsts[each.place] not in (NO_OFFSET, each.until_offset)
         ]
+
+
+class FilteringReader(BatchReader):
+    """A reader that reads less for the filters of its query.
+
+    PySpark 4.3 keeps what it planned for the first query of a DataFrame, filters and all, and uses
+    it again for an unfiltered one of the same DataFrame. So this is only for those who ask for it.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        return self._filters.push(filters)
 
 
 def read_range(part: OffsetRange, options: ReadOptions) -> Iterator[Any]:

@@ -22,6 +22,8 @@ class Section(NamedTuple):
 
     header: BatchHeader
     payload: Buffer
+    # Records before this are deleted: the log begins in the middle of the batch.
+    first_offset: int = 0
 
 
 class AbortedTransactions:
@@ -73,9 +75,10 @@ def whole_batches(buffer: Buffer) -> Iterator[RecordBatch]:
         position = end
 
 
-def section_of(batch: RecordBatch) -> Section:
+def section_of(batch: RecordBatch, first_offset: int = 0) -> Section:
     """The records of a batch, decompressed."""
     header = batch.header
     if not header.records_count and len(batch.data) == HEADER_BYTES:
-        return Section(header, b"")  # Compaction took all of them.
-    return Section(header, decompress(header.compression, batch.data[HEADER_BYTES:]))
+        return Section(header, b"", first_offset)  # Compaction took all of them.
+    payload = decompress(header.compression, batch.data[HEADER_BYTES:])
+    return Section(header, payload, first_offset)

@@ -83,7 +83,9 @@ def read_segment(segment: SegmentRange, *, fail_on_data_loss: bool) -> Iterator[
                         f"{segment.file}, at byte {position}: {error}; set failOnDataLoss to false"
                         " to go on without the rest of this file"
                     ) from error
-                logger.warning("%s, at byte %d: %s; the rest is left", segment.file, position, error)
+                logger.warning(
+                    "%s, at byte %d: %s; the rest is left", segment.file, position, error
+                )
                 return
         if position < os.fstat(file.fileno()).st_size and not segment.is_last:
             words = f"{segment.file} has bytes after position {position} that are no batches"

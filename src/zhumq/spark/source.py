@@ -10,8 +10,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from zhumq.spark.columns import sql_schema
-from zhumq.spark.options import read_options, write_options
-from zhumq.spark.reader import BatchReader
+from zhumq.spark.options import check_columns, read_options, write_options
+from zhumq.spark.reader import BatchReader, FilteringReader
 from zhumq.spark.stream_reader import StreamReader
 from zhumq.spark.writer import BatchWriter, StreamWriter, check_schema
 
@@ -28,12 +28,14 @@ class ZhumqSource(DataSource):
         return sql_schema(read_options(self._column_options(), streaming=False).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        del schema
-        return BatchReader(read_options(self.options, streaming=False))
+        options = read_options(self.options, streaming=False)
+        check_columns(schema.fieldNames(), options)
+        return FilteringReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        del schema
-        return StreamReader(read_options(self.options, streaming=True))
+        options = read_options(self.options, streaming=True)
+        check_columns(schema.fieldNames(), options)
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = write_options(self.options)

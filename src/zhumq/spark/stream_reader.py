@@ -21,8 +21,8 @@ from zhumq.spark.fetcher import DataLost, sample_row_bytes
 from zhumq.spark.options import ReadOptions
 from zhumq.spark.planner import connect, find_partitions, resolve_bound
 from zhumq.spark.ranges import (
-    Offsets,
     OffsetRange,
+    Offsets,
     from_json,
     limit_offsets,
     split_ranges,
@@ -113,6 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(partition.range, self._options)
 
     def commit(self, end: Document) -> None:
+        if self._options.group is None:
+            return
         with connect(self._options) as client:
             self._show_progress(client, from_json(end))
 
@@ -131,10 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest |= {place: begin[place] for place in begin if place in known - set(latest)}
         for place, end in latest.items():
             if end < begin.get(place, 0):
-                if self._target is not None:
-                    latest[place] = begin[place]  # The last run was ahead of this one's target.
-                else:
-                    self._lose(f"{place} ends at {end}, before the offset {begin[place]} reached")
+                self._lose(f"{place} ends at {end}, before the offset {begin[place]} reached")
         self._latest = latest
         return dict(latest)
 
@@ -159,9 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rows_max = rows if rows_max is None else min(rows, rows_max)
         return latest if rows_max is None else limit_offsets(begin, latest, rows_max)
 
-    def _list(
-        self, client: ClusterClient, places: Sequence[TopicPartition], which: int
-    ) -> Offsets:
+    def _list(self, client: ClusterClient, places: Sequence[TopicPartition], which: int) -> Offsets:
         return client.list_offsets(
             dict.fromkeys(places, which), isolation_level=int(self._options.read_committed)
         )

@@ -9,7 +9,9 @@ from zhumq.protocol.api import APIS, ApiKey, RequestHeader, decode_response, enc
 from zhumq.protocol.messages.metadata import ApiVersionsRequest
 
 CONNECT_SECONDS_MAX: Final = 10.0
-FRAME_BYTES_MAX: Final = 512 * 1024 * 1024  # of one response; a broker sends a little over max_bytes
+FRAME_BYTES_MAX: Final = (
+    512 * 1024 * 1024
+)  # of one response; a broker sends a little over max_bytes
 # The newest versions that name topics by name, and the oldest ApiVersions that every broker takes.
 VERSIONS_MAX: Final = {
     ApiKey.FETCH: 12,

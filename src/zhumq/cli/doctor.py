@@ -1,0 +1,185 @@
+"""`zhumq doctor`: what this machine has of what zhumq can use, and what to do about the rest."""
+
+import importlib.metadata
+import importlib.util
+import os
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
+from zhumq.cli.output import print_json, print_table
+from zhumq.host.java import MAJOR_VERSION_MIN, JavaMissing, find_java
+
+app = typer.Typer()
+
+PYTHON_MIN: Final = (3, 11)
+OPEN_FILES_MIN: Final = 4096  # three files a segment, and a socket a client
+PORT_SECONDS_MAX: Final = 0.5
+SPARK_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy")
+PANDAS_MAJOR_MAX: Final = 2  # PySpark 4.3 does not work with 3
+
+
+class State(StrEnum):
+    """How a thing is found."""
+
+    OK = "ok"
+    OPTIONAL = "optional"  # missing, and only some feature needs it
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for."""
+
+    what: str
+    state: State
+    found: str
+    advice: str | None = None
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Say what was found on this machine and what is missing.
+
+    The exit code is 0 unless something that zhumq cannot do without is wrong.
+    """
+    findings = list(examine())
+    rows = [
+        {"what": each.what, "state": str(each.state), "found": each.found, "advice": each.advice}
+        for each in findings
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        headings = {"what": "WHAT", "state": "STATE", "found": "FOUND", "advice": "WHAT TO DO"}
+        print_table(rows, headings, empty="")
+    problems = [each for each in findings if each.state is State.PROBLEM]
+    if problems:
+        raise CommandFailed(
+            f"{problems[0].what}: {problems[0].found}; {problems[0].advice or 'see above'}"
+        )
+
+
+def examine() -> Iterator[Finding]:
+    """Everything that is looked for, in the order of its weight."""
+    yield _python()
+    yield _open_files()
+    yield _port("kafka port", DEFAULT_BOOTSTRAP)
+    yield _port("http port", DEFAULT_HTTP)
+    yield _java()
+    for name in SPARK_PACKAGES:
+        yield _package(name)
+    yield _source()
+    yield _program("kcat", "its test is skipped: apt-get install kcat")
+
+
+def _python() -> Finding:
+    words = f"{sys.version.split()[0]} at {sys.executable}"
+    if sys.version_info >= PYTHON_MIN:
+        return Finding(what="python", state=State.OK, found=words)
+    wanted = ".".join(map(str, PYTHON_MIN))
+    return Finding(
+        what="python", state=State.PROBLEM, found=words, advice=f"use Python {wanted} or newer"
+    )
+
+
+def _open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    words = f"{_limit(soft)} (at most {_limit(hard)})"
+    # The broker raises the soft limit itself, so only the hard one can be in its way.
+    if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_MIN:
+        return Finding(what="open files", state=State.OK, found=words)
+    return Finding(
+        what="open files",
+        state=State.OPTIONAL,
+        found=words,
+        advice=f"many partitions or clients need more: ulimit -Hn {OPEN_FILES_MIN}",
+    )
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)
+
+
+def _port(what: str, address: str) -> Finding:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=PORT_SECONDS_MAX).close()
+    except OSError:
+        return Finding(what=what, state=State.OK, found=f"{address} is free")
+    return Finding(
+        what=what,
+        state=State.OPTIONAL,
+        found=f"{address} is in use",
+        advice="a broker may be running; another one needs --listen and --http",
+    )
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+        version = java.major_version()
+    except JavaMissing as error:
+        return Finding(
+            what="java",
+            state=State.OPTIONAL,
+            found=str(error),
+            advice="Spark and the development ZooKeeper need it: pip install 'zhumq[spark]'",
+        )
+    words = f"{version} from {java.origin} at {java.executable}"
+    if version >= MAJOR_VERSION_MIN:
+        return Finding(what="java", state=State.OK, found=words)
+    return Finding(
+        what="java",
+        state=State.OPTIONAL,
+        found=words,
+        advice=f"Spark needs Java {MAJOR_VERSION_MIN} or newer: set JAVA_HOME to one",
+    )
+
+
+def _package(name: str) -> Finding:
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(
+            what=name,
+            state=State.OPTIONAL,
+            found="not installed",
+            advice="the Spark source needs it: pip install 'zhumq[spark]'",
+        )
+    if name == "pandas" and int(version.partition(".")[0]) > PANDAS_MAJOR_MAX:
+        return Finding(
+            what=name,
+            state=State.OPTIONAL,
+            found=version,
+            advice="PySpark does not work with it yet: pip install 'pandas<3'",
+        )
+    return Finding(what=name, state=State.OK, found=version)
+
+
+def _source() -> Finding:
+    if importlib.util.find_spec("pyspark_zhumq") is not None:
+        return Finding(what="spark source", state=State.OK, found='format("zhumq") is registered')
+    return Finding(
+        what="spark source",
+        state=State.OPTIONAL,
+        found="the package pyspark_zhumq cannot be imported",
+        advice="install zhumq anew in this environment",
+    )
+
+
+def _program(name: str, advice: str) -> Finding:
+    path: str | None = shutil.which(name, mode=os.X_OK)
+    if path is not None:
+        return Finding(what=name, state=State.OK, found=path)
+    return Finding(what=name, state=State.OPTIONAL, found="not on the PATH", advice=advice)

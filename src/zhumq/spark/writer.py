@@ -1,0 +1,259 @@
+"""The sink: one idempotent producer per task, and a note of the tasks that are done."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from confluent_kafka import KafkaError, KafkaException, Producer
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from zhumq.model.errors import ZhumqError
+from zhumq.model.ids import TopicPartition
+from zhumq.spark.cluster_client import ClusterClient
+from zhumq.spark.columns import HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
+from zhumq.spark.options import OptionInvalid, WriteOptions
+
+ANY_PARTITION: Final = -1
+FULL_QUEUE_POLL_SECONDS: Final = 0.05
+POLL_ROWS: Final = 10_000  # so many rows between two looks at failed deliveries
+ERRORS_KEPT_MAX: Final = 10
+# What Spark tells each task of a streaming query.
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
+
+PRODUCER_DEFAULTS: Final[dict[str, Any]] = {
+    "client.id": "zhumq-spark",
+    "enable.idempotence": True,
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 64 * 1024,
+    "partitioner": "murmur2_random",  # as Kafka's Java producer does it
+    "delivery.report.only.error": True,
+    "log_level": 3,  # what goes wrong comes back with the rows
+}
+
+_ACCEPTED: Final[dict[str, tuple[type[DataType], ...]]] = {
+    KEY: (BinaryType, StringType),
+    VALUE: (BinaryType, StringType),
+    TOPIC: (StringType,),
+    PARTITION: (IntegerType,),
+    HEADERS: (ArrayType,),
+    TIMESTAMP: (TimestampType,),
+}
+
+
+class WriteFailed(ZhumqError):
+    """Rows that did not reach the topic."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task did."""
+
+    rows: int
+
+
+def check_schema(schema: StructType, options: WriteOptions, *, overwrite: bool) -> tuple[str, ...]:
+    """The columns that are written, of those that the rows have. Raises OptionInvalid."""
+    if overwrite:
+        raise OptionInvalid('a topic is only appended to: use mode("append")')
+    types = {item.name: item.dataType for item in schema.fields}
+    if VALUE not in types:
+        raise OptionInvalid(f"the rows need a column {VALUE!r}; they have {', '.join(types)}")
+    if options.topic is None and TOPIC not in types:
+        raise OptionInvalid("say where to write: the option topic, or a column topic")
+    used: list[str] = [name for name in (KEY, VALUE, PARTITION, HEADERS) if name in types]
+    if options.topic is None:
+        used.append(TOPIC)
+    if options.includes_timestamp:
+        if TIMESTAMP not in types:
+            raise OptionInvalid("includeTimestamp is true, but the rows have no column timestamp")
+        used.append(TIMESTAMP)
+    for name in used:
+        if not isinstance(types[name], _ACCEPTED[name]):
+            words = " or ".join(each.typeName() for each in _ACCEPTED[name])
+            raise OptionInvalid(
+                f"the column {name!r} is {types[name].simpleString()}; it is to be {words}"
+            )
+    headers = types.get(HEADERS)
+    if headers is not None and headers.simpleString() != "array<struct<key:string,value:binary>>":
+        raise OptionInvalid(
+            f"the column 'headers' is {headers.simpleString()}; it is to be"
+            " array<struct<key:string,value:binary>>"
+        )
+    _connect(options)  # so that a bad setting is known before any task begins
+    return tuple(used)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Appends the rows of a batch query. A task that Spark repeats writes its rows again."""
+
+    def __init__(self, options: WriteOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return Written(write_rows(iterator, self._options, self._columns))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends the rows of each micro-batch; tasks that are done are not done again on a replay."""
+
+    def __init__(self, options: WriteOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        assert context is not None
+        query = context.getLocalProperty(QUERY_PROPERTY)
+        batch = context.getLocalProperty(BATCH_PROPERTY)
+        if query is None or batch is None:
+            raise WriteFailed("Spark does not say which query and batch this task belongs to")
+        ledger = Ledger(self._options.bootstrap, query, context.partitionId())
+        if ledger.is_done(int(batch)):
+            for _ in iterator:
+                pass  # Spark wants its rows read.
+            return Written(0)
+        topics: set[str] = set()
+        rows = write_rows(iterator, self._options, self._columns, topics)
+        if topics:
+            ledger.note(int(batch), min(topics))
+        return Written(rows)
+
+
+class Ledger:
+    """Which micro-batches a task of a query has written: the committed offset of a group of its own.
+
+    A group's offset is a small durable number that every Kafka broker keeps, and that a transaction
+    can carry; here it counts batches instead of records.
+    """
+
+    def __init__(self, bootstrap: str, query: str, task: int) -> None:
+        self._bootstrap = bootstrap
+        self._group = f"zhumq-sink-{query}-{task}"
+
+    def is_done(self, batch: int) -> bool:
+        """Whether the task's rows of this batch are in their topics already."""
+        with ClusterClient(self._bootstrap) as client:
+            noted = client.committed_offsets(self._group)
+        return any(next_batch > batch for next_batch in noted.values())
+
+    def note(self, batch: int, topic: str) -> None:
+        """Say that they are. The topic is only a place to keep the number at."""
+        with ClusterClient(self._bootstrap) as client:
+            client.commit_offsets(self._group, {TopicPartition(topic, 0): batch + 1})
+
+
+def write_rows(
+    batches: Iterator[Any],
+    options: WriteOptions,
+    columns: tuple[str, ...],
+    topics: set[str] | None = None,
+) -> int:
+    """Send the rows and wait until the broker has them all. Raises WriteFailed."""
+    errors: list[str] = []
+
+    def failed(error: KafkaError | None, message: Any) -> None:
+        if error is not None and len(errors) < ERRORS_KEPT_MAX:
+            errors.append(f"{message.topic()}: {error.str()} ({error.name().lstrip('_')})")
+
+    producer = _connect(options, failed)
+    rows = 0
+    try:
+        for batch in batches:
+            for start in range(0, batch.num_rows, POLL_ROWS):
+                part = batch.slice(start, POLL_ROWS)
+                _produce(producer, part, options, columns, errors, topics)
+                producer.poll(0)
+                _raise(errors)
+                rows += part.num_rows
+        left = producer.flush()
+        if left:
+            errors.append(f"{left} rows were not acknowledged")
+        _raise(errors)
+    finally:
+        producer.purge()  # After a failure the rest must not be written behind Spark's back.
+        producer.flush(0)
+    return rows
+
+
+def _produce(
+    producer: Producer,
+    batch: Any,
+    options: WriteOptions,
+    columns: tuple[str, ...],
+    errors: list[str],
+    topics: set[str] | None,
+) -> None:
+    cells = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
+    count = batch.num_rows
+    nothing: list[Any] = [None] * count
+    values = cells[VALUE].to_pylist()
+    keys = cells[KEY].to_pylist() if KEY in cells else nothing
+    partitions = cells[PARTITION].to_pylist() if PARTITION in cells else nothing
+    headers = cells[HEADERS].to_pylist() if HEADERS in cells else nothing
+    names: list[Any] = cells[TOPIC].to_pylist() if TOPIC in cells else [options.topic] * count
+    stamps = nothing
+    if TIMESTAMP in cells:
+        milliseconds = cells[TIMESTAMP].cast(pa.timestamp("ms", tz="UTC"), safe=False)
+        stamps = milliseconds.cast(pa.int64()).to_pylist()
+    if None in names:
+        raise WriteFailed("a row has no topic: its column topic is null")
+    if topics is not None:
+        topics.update(names)
+    produce = producer.produce
+    for name, value, key, partition, stamp, pairs in zip(
+        names, values, keys, partitions, stamps, headers, strict=True
+    ):
+        more: dict[str, Any] = {}
+        if stamp is not None:
+            more["timestamp"] = stamp
+        if pairs:
+            more["headers"] = [(pair["key"], pair["value"]) for pair in pairs]
+        where = ANY_PARTITION if partition is None else partition
+        while True:
+            try:
+                produce(name, value, key, where, **more)
+                break
+            except BufferError:
+                # The queue is bounded; its messages are sent or fail within their timeout.
+                producer.poll(FULL_QUEUE_POLL_SECONDS)
+                _raise(errors)
+            except KafkaException as error:
+                raise WriteFailed(f"cannot write to {name}: {error.args[0].str()}") from error
+
+
+def _connect(options: WriteOptions, on_delivery: Any = None) -> Producer:
+    settings = {
+        **PRODUCER_DEFAULTS,
+        **options.producer_settings,
+        "bootstrap.servers": options.bootstrap,
+    }
+    if on_delivery is not None:
+        settings["on_delivery"] = on_delivery
+    try:
+        return Producer(settings)
+    except KafkaException as error:
+        raise OptionInvalid(f"kafka.*: {error.args[0].str()}") from None
+
+
+def _raise(errors: list[str]) -> None:
+    if errors:
+        raise WriteFailed(f"rows did not reach their topic: {errors[0]}")

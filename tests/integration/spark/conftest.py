@@ -1,0 +1,20 @@
+"""One Spark session for all tests of a process: it takes some seconds to start."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pytest.importorskip("pyarrow")
+    session_module = pytest.importorskip("zhumq.spark.session")
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = session_module.spark_session(
+        "zhumq-tests",
+        master="local[2]",
+        settings={"spark.sql.warehouse.dir": str(warehouse), "spark.driver.memory": "1g"},
+    )
+    yield session
+    session.stop()

@@ -1,0 +1,376 @@
+"""The source's own fetch client and its segment reader on a real broker, without Spark."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
+from spark_support import create_topic, delete_topic, produce
+
+from zhumq.model.errors import CorruptMessage
+from zhumq.model.ids import TopicPartition
+from zhumq.spark.cluster_client import LATEST, ClusterClient, ClusterFailed, TopicMissing
+from zhumq.spark.fetcher import DataLost
+from zhumq.spark.options import OptionInvalid, read_options
+from zhumq.spark.planner import plan_batch
+from zhumq.spark.ranges import OffsetRange
+from zhumq.spark.reader import BatchReader, FilteringReader, RangePartition, read_range
+from zhumq.spark.segments import FolderUnusable
+from zhumq.spark.stream_reader import StreamReader
+from zhumq.testing.broker import RunningBroker, broker
+from zhumq.testing.process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker(settings={"log.retention.ms": "-1"}) as started:
+        yield started
+
+
+def options_of(running: RunningBroker, streaming: bool = False, **options: str) -> Any:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    given = {"kafka.bootstrap.servers": running.bootstrap, **named}
+    return read_options(given, streaming=streaming)
+
+
+def rows(reader: BatchReader) -> list[dict[str, Any]]:
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def offsets(reader: BatchReader) -> list[int]:
+    return [row["offset"] for row in rows(reader)]
+
+
+def cut_before(running: RunningBroker, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    (future,) = admin.delete_records([KafkaPartition(topic, 0, offset)]).values()
+    future.result(30)
+
+
+def test_a_range_is_read_to_the_offset(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "range")
+    produce(running.bootstrap, "range", (b"%d" % i for i in range(20_000)))
+    options = options_of(running, subscribe="range", columns="offset,value")
+    place = TopicPartition("range", 0)
+    part = OffsetRange(place=place, first_offset=1234, until_offset=15_001)
+    found = [row for batch in read_range(part, options) for row in batch.to_pylist()]
+    assert found == [{"offset": i, "value": b"%d" % i} for i in range(1234, 15_001)]
+
+
+def test_what_retention_has_deleted_is_an_error_or_left_out(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "cut")
+    produce(running.bootstrap, "cut", (b"x" for _ in range(100)))
+    cut_before(running, "cut", 40)
+    given = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 10}}', "columns": "offset"}
+    with pytest.raises(DataLost, match=r"the log begins at 40.*failOnDataLoss"):
+        rows(BatchReader(options_of(running, **given)))
+    forgiving = BatchReader(options_of(running, failOnDataLoss="false", **given))
+    assert offsets(forgiving) == list(range(40, 100))
+
+
+def test_an_end_that_the_log_never_reaches_is_an_error_or_the_end(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "short")
+    produce(running.bootstrap, "short", (b"x" for _ in range(10)))
+    given = {
+        "subscribe": "short",
+        "endingOffsets": '{"short": {"0": 20}}',
+        "columns": "offset",
+        "kafkaConsumer__pollTimeoutMs": "300",
+    }
+    with pytest.raises(DataLost, match="the log ends at 10"):
+        rows(BatchReader(options_of(running, **given)))
+    assert offsets(BatchReader(options_of(running, failOnDataLoss="false", **given))) == [
+        *range(10)
+    ]
+
+
+def test_a_topic_that_is_deleted_between_planning_and_reading(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "gone")
+    produce(running.bootstrap, "gone", [b"x"])
+    strict = BatchReader(options_of(running, subscribe="gone"))
+    (partition,) = strict.partitions()
+    delete_topic(running.bootstrap, "gone")
+    with pytest.raises(DataLost, match="no such topic any more"):
+        list(strict.read(partition))
+    forgiving = BatchReader(options_of(running, subscribe="gone", failOnDataLoss="false"))
+    assert list(forgiving.read(partition)) == []
+
+
+def test_what_does_not_exist_is_named(running: RunningBroker) -> None:
+    with pytest.raises(TopicMissing, match=r"no topic 'nowhere'.*zhumq topic create"):
+        BatchReader(options_of(running, subscribe="nowhere")).partitions()
+    create_topic(running.bootstrap, "small")
+    with pytest.raises(TopicMissing, match="'small' has no partition 4"):
+        BatchReader(options_of(running, assign='{"small": [4]}')).partitions()
+    assert BatchReader(options_of(running, subscribePattern="no.*such")).partitions() == []
+
+
+def test_offsets_must_name_every_partition(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "two", 2)
+    with ClusterClient(running.bootstrap) as client:
+        for offsets_given, words in [
+            ('{"two": {"0": 0}}', "says nothing about two-1"),
+            ('{"two": {"0": 0, "1": 0, "2": 0}}', "names two-2, which is not read"),
+        ]:
+            options = options_of(running, subscribe="two", startingOffsets=offsets_given)
+            with pytest.raises(OptionInvalid, match=words):
+                plan_batch(client, options)
+
+
+def test_a_range_may_be_given_by_time(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "times")
+    produce(running.bootstrap, "times", (b"x" for _ in range(50)), timestamp=lambda i: 1000 + i)
+    reader = BatchReader(
+        options_of(running, subscribe="times", startingTimestamp="1010", endingTimestamp="1020")
+    )
+    assert offsets(reader) == list(range(10, 20))
+    late = {"subscribe": "times", "startingTimestamp": "9999"}
+    with pytest.raises(OptionInvalid, match="no record at or after 9999"):
+        BatchReader(options_of(running, **late)).partitions()
+    at_end = options_of(running, startingOffsetsByTimestampStrategy="latest", **late)
+    assert BatchReader(at_end).partitions() == []
+
+
+def test_filters_make_the_ranges_smaller(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "filters", 2)
+    for partition in range(2):
+        produce(
+            running.bootstrap,
+            "filters",
+            (b"x" for _ in range(50)),
+            partition=partition,
+            timestamp=lambda i: 1000 + i,
+        )
+    reader = FilteringReader(options_of(running, subscribe="filters", pushFilters="true"))
+    moment = datetime.fromtimestamp(1.030, UTC)
+    reader.pushFilters(
+        [
+            EqualTo(("partition",), 1),
+            LessThan(("offset",), 45),
+            GreaterThanOrEqual(("timestamp",), moment),
+        ]
+    )
+    place = TopicPartition("filters", 1)
+    expected = OffsetRange(place=place, first_offset=30, until_offset=45)
+    assert reader.partitions() == [RangePartition(expected)]
+
+
+def test_progress_is_committed_to_the_group(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "progress")
+    produce(running.bootstrap, "progress", (b"x" for _ in range(10)))
+    options = options_of(
+        running,
+        streaming=True,
+        subscribe="progress",
+        startingOffsets="earliest",
+        groupId="shown",
+        maxOffsetsPerTrigger="4",
+    )
+    reader = StreamReader(options)
+    position = reader.initialOffset()
+    seen = []
+    with ClusterClient(running.bootstrap) as client:
+        for _ in range(4):
+            position = reader.latestOffset(position, reader.getDefaultReadLimit())
+            seen.append(client.committed_offsets("shown")[TopicPartition("progress", 0)])
+    assert seen == [0, 4, 8, 10]
+    assert position == {"progress": {"0": 10}}
+
+
+def test_bytes_limit_a_trigger(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "bytes")
+    produce(running.bootstrap, "bytes", (bytes(1000) for _ in range(1000)))
+    options = options_of(
+        running,
+        streaming=True,
+        subscribe="bytes",
+        startingOffsets="earliest",
+        maxBytesPerTrigger="100000",
+    )
+    reader = StreamReader(options)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert 80 <= end["bytes"]["0"] <= 120
+
+
+def test_a_trigger_waits_for_enough_rows_but_not_for_ever(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "few")
+    produce(running.bootstrap, "few", (b"x" for _ in range(5)))
+    given = {"subscribe": "few", "startingOffsets": "earliest", "minOffsetsPerTrigger": "6"}
+    patient = StreamReader(options_of(running, streaming=True, **given))
+    start = patient.initialOffset()
+    assert patient.latestOffset(start, patient.getDefaultReadLimit()) == start
+    hasty = StreamReader(options_of(running, streaming=True, maxTriggerDelay="0", **given))
+    assert hasty.latestOffset(start, hasty.getDefaultReadLimit()) == {"few": {"0": 5}}
+    patient.prepareForTriggerAvailableNow()  # Such a run would otherwise never end.
+    assert patient.latestOffset(start, patient.getDefaultReadLimit()) == {"few": {"0": 5}}
+
+
+def test_an_available_now_run_ends_where_it_was_when_it_began(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "now")
+    produce(running.bootstrap, "now", (b"x" for _ in range(5)))
+    reader = StreamReader(
+        options_of(running, streaming=True, subscribe="now", startingOffsets="earliest")
+    )
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    produce(running.bootstrap, "now", (b"x" for _ in range(5)))
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"now": {"0": 5}}
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+
+
+def test_a_partition_that_is_added_is_read_from_its_start(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "grows")
+    reader = StreamReader(options_of(running, streaming=True, subscribe="grows"))
+    start = reader.initialOffset()
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(30)
+    produce(running.bootstrap, "grows", [b"x", b"y"], partition=1)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"grows": {"0": 0, "1": 2}}
+    (partition,) = reader.partitions(start, end)
+    (batch,) = reader.read(partition)
+    assert batch.column("value").to_pylist() == [b"x", b"y"]
+
+
+def test_a_topic_that_is_deleted_under_a_stream(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "vanishes")
+    given = {"subscribe": "vanishes", "startingOffsets": "earliest"}
+    start = {"vanishes": {"0": 0}}
+    delete_topic(running.bootstrap, "vanishes")
+    strict = StreamReader(options_of(running, streaming=True, **given))
+    with pytest.raises(DataLost, match="vanishes-0 is gone"):
+        strict.latestOffset(start, strict.getDefaultReadLimit())
+    forgiving = StreamReader(options_of(running, streaming=True, failOnDataLoss="false", **given))
+    assert forgiving.latestOffset(start, forgiving.getDefaultReadLimit()) == {}
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_topic_that_was_made_anew_under_a_stream(
+    running: RunningBroker, available_now: bool
+) -> None:
+    topic = f"anew-{available_now}"
+    create_topic(running.bootstrap, topic)
+    produce(running.bootstrap, topic, [b"x", b"y"])
+    start = {topic: {"0": 100}}  # as far as the query came with the one before
+
+    def reader(**options: str) -> StreamReader:
+        made = StreamReader(options_of(running, streaming=True, subscribe=topic, **options))
+        if available_now:
+            made.prepareForTriggerAvailableNow()
+        return made
+
+    strict = reader()
+    with pytest.raises(DataLost, match="ends at 2, before the offset 100"):
+        strict.latestOffset(start, strict.getDefaultReadLimit())
+    forgiving = reader(failOnDataLoss="false")
+    end = forgiving.latestOffset(start, forgiving.getDefaultReadLimit())
+    assert end == {topic: {"0": 2}}
+    (partition,) = forgiving.partitions(start, end)
+    (batch,) = forgiving.read(partition)
+    assert batch.column("value").to_pylist() == [b"x", b"y"]
+    assert forgiving.latestOffset(end, forgiving.getDefaultReadLimit()) == end
+
+
+def test_no_broker_is_one_clear_error() -> None:
+    with (
+        ClusterClient("127.0.0.1:1", retry_seconds_max=0.1) as client,
+        pytest.raises(ClusterFailed, match=r"cannot ask for topics at 127.0.0.1:1: .*refused"),
+    ):
+        client.partitions(["t"])
+
+
+def test_a_read_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
+    with broker(data_dir=tmp_path) as first:
+        address = first.bootstrap
+        create_topic(address, "t")
+        produce(address, "t", (bytes(10_000) for _ in range(3000)))
+        options = options_of(first, subscribe="t", columns="offset")
+        reader = BatchReader(options)
+        (partition,) = reader.partitions()
+        batches = reader.read(partition)
+        seen = [next(batches)]
+    # Gone with its connections; it comes back on the same port while the reader is asking for it.
+    again = BrokerProcess(tmp_path)
+    again.bootstrap = address
+    reading = threading.Thread(target=lambda: seen.extend(batches))
+    reading.start()
+    again.start()
+    try:
+        reading.join(60)
+        assert not reading.is_alive()
+    finally:
+        again.stop()
+    found = [offset for batch in seen for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(3000))
+
+
+def test_segment_folders_are_read_without_a_broker(tmp_path: Path) -> None:
+    with broker(data_dir=tmp_path, settings={"log.segment.bytes": "16384"}) as running:
+        for name in ("logs", "other"):
+            create_topic(running.bootstrap, name, 2)
+            for partition in range(2):
+                values = (b"%d" % i + bytes(200) for i in range(500))
+                produce(running.bootstrap, name, values, partition=partition, batch_rows=50)
+    options = read_options({"path": str(tmp_path), "subscribe": "logs"}, streaming=False)
+    found = rows(BatchReader(options))
+    assert [(row["topic"], row["partition"], row["offset"]) for row in found] == [
+        ("logs", partition, offset) for partition in range(2) for offset in range(500)
+    ]
+    assert len(list((tmp_path / "logs-0").glob("*.log"))) > 2
+    one_folder = {
+        "path": str(tmp_path / "other-1"),
+        "startingOffsets": '{"other": {"1": 120}}',
+        "endingOffsets": '{"other": {"1": 130}}',
+    }
+    assert offsets(BatchReader(read_options(one_folder, streaming=False))) == [*range(120, 130)]
+    by_time = read_options({"path": str(tmp_path), "startingTimestamp": "5"}, streaming=False)
+    with pytest.raises(OptionInvalid, match="startingTimestamp needs a broker"):
+        BatchReader(by_time).partitions()
+    for bad in (tmp_path / "missing", tmp_path / "logs-0" / "deeper"):
+        with pytest.raises(FolderUnusable):
+            BatchReader(read_options({"path": str(bad)}, streaming=False)).partitions()
+
+
+def test_a_torn_tail_is_left_and_a_damaged_middle_is_said(tmp_path: Path) -> None:
+    with broker(data_dir=tmp_path, settings={"log.segment.bytes": "16384"}) as running:
+        create_topic(running.bootstrap, "t")
+        produce(running.bootstrap, "t", (bytes(200) for _ in range(200)), batch_rows=10)
+    files = sorted((tmp_path / "t-0").glob("*.log"))
+    last = files[-1].read_bytes()
+    files[-1].write_bytes(last + last[:100])
+    options = {"path": str(tmp_path), "columns": "offset"}
+    assert offsets(BatchReader(read_options(options, streaming=False))) == list(range(200))
+    damaged = bytearray(files[0].read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    files[0].write_bytes(damaged)
+    with pytest.raises(CorruptMessage, match=r"\.log, at byte \d+: .*failOnDataLoss"):
+        rows(BatchReader(read_options(options, streaming=False)))
+    forgiving = read_options({**options, "failOnDataLoss": "false"}, streaming=False)
+    left = offsets(BatchReader(forgiving))
+    assert 0 < len(left) < 200
+    assert left[-1] == 199
+
+
+def test_the_latest_offset_is_asked_of_the_leader(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "leader")
+    produce(running.bootstrap, "leader", [b"x"])
+    place = TopicPartition("leader", 0)
+    with ClusterClient(running.bootstrap) as client:
+        assert client.list_offsets({place: LATEST}) == {place: 1}
+        with pytest.raises(TopicMissing):
+            client.list_offsets({TopicPartition("nobody", 0): LATEST})

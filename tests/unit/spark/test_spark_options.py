@@ -1,0 +1,122 @@
+"""Options: what is understood, and the words for what is not."""
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from zhumq.model.ids import TopicPartition
+from zhumq.spark.cluster_client import EARLIEST, LATEST
+from zhumq.spark.options import OptionInvalid, ReadOptions, read_options, write_options
+
+
+def read(streaming: bool = False, **options: str) -> ReadOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return read_options({"subscribe": "t", **named}, streaming=streaming)
+
+
+def test_a_batch_reads_everything_and_a_stream_what_comes() -> None:
+    batch, stream = read(), read(streaming=True)
+    assert (batch.start.everywhere, batch.end.everywhere) == (EARLIEST, LATEST)
+    assert stream.start.everywhere == LATEST
+    assert "headers" not in batch.columns
+    assert "headers" in read(includeHeaders="true").columns
+
+
+def test_names_are_understood_in_any_case() -> None:
+    options = read_options(
+        {"SUBSCRIBE": "a, b", "failondataloss": "FALSE", "Kafka.Bootstrap.Servers": "h:1,i:2"},
+        streaming=False,
+    )
+    assert options.subscription.topics == ("a", "b")
+    assert not options.fail_on_data_loss
+    assert options.bootstrap == "h:1,i:2"
+
+
+def test_offsets_and_partitions_are_read_from_json() -> None:
+    options = read_options(
+        {"assign": '{"t": [0, 2]}', "startingOffsets": '{"t": {"0": 5, "2": -2}}'}, streaming=False
+    )
+    places = (TopicPartition("t", 0), TopicPartition("t", 2))
+    assert options.subscription.partitions == places
+    assert options.start.offsets == dict(zip(places, (5, -2), strict=True))
+
+
+def test_a_timestamp_goes_before_offsets() -> None:
+    options = read(startingTimestamp="17", startingOffsets="earliest")
+    assert (options.start.timestamp_ms, options.start.everywhere) == (17, None)
+    by_partition = read(endingOffsetsByTimestamp='{"t": {"0": 9}}')
+    assert by_partition.end.timestamps_ms == {TopicPartition("t", 0): 9}
+
+
+def test_a_pattern_picks_whole_names() -> None:
+    subscription = read_options({"subscribePattern": "log-.*"}, streaming=False).subscription
+    assert subscription.names("log-a")
+    assert not subscription.names("my-log-a")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "one of subscribe, subscribePattern, assign"),
+        ({"subscribe": "a", "assign": "{}"}, "exclude each other"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+        ({"assign": "t"}, "assign is not JSON"),
+        ({"assign": '{"t": 0}'}, "assign is a topic's partitions"),
+        ({"assign": '{"t": [-1]}'}, "assign is a topic's partitions"),
+        ({"assign": '{"t": [true]}'}, "assign is a topic's partitions"),
+        ({"assign": "{}"}, "assign names no partition"),
+        ({"subscribe": "t", "startingOffsets": "latest"}, "nothing is read"),
+        ({"subscribe": "t", "endingOffsets": "earliest"}, "nothing is read"),
+        ({"subscribe": "t", "endingOffsets": '{"t": {"0": -2}}'}, "cannot be -2"),
+        ({"subscribe": "t", "startingOffsets": "newest"}, "startingOffsets is not JSON"),
+        ({"subscribe": "t", "startingOffsets": '{"t": {"0": "1"}}'}, "a number for each"),
+        ({"subscribe": "t", "startingOffsets": '{"t": {"x": 1}}'}, "a number for each"),
+        ({"subscribe": "t", "startingOffsets": '{"t": {"0": -3}}'}, "cannot be -3"),
+        ({"subscribe": "t", "startingTimestamp": "today"}, "milliseconds since 1970"),
+        ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
+        ({"subscribe": "t", "failOnDataLoss": "yes"}, "true or false"),
+        ({"subscribe": "t", "minPartitions": "0"}, "above 0"),
+        ({"subscribe": "t", "maxOffsetsPerTrigger": "many"}, "above 0"),
+        ({"subscribe": "t", "maxTriggerDelay": "soon"}, "a time such as"),
+        ({"subscribe": "t", "columns": "key,colour"}, "no column 'colour'"),
+        ({"subscribe": "t", "columns": "key,key"}, "named twice"),
+        ({"subscribe": "t", "kafka.bootstrap.servers": "here"}, "'here' is not HOST:PORT"),
+        ({"subscribe": "t", "kafka.security.protocol": "SSL"}, "only plain connections"),
+        ({"subscribe": "t", "kafka.isolation.level": "x"}, "read_uncommitted or"),
+        ({"subscribe": "t", "startingOffset": "earliest"}, "no option 'startingoffset'"),
+        (
+            {"subscribe": "t", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            "larger than",
+        ),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_name(
+    options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(OptionInvalid, match=words):
+        read_options(options, streaming=False)
+
+
+@pytest.mark.parametrize("name", ["path", "endingOffsets", "endingTimestamp"])
+def test_what_is_for_batches_is_refused_for_streams(name: str) -> None:
+    with pytest.raises(OptionInvalid, match=f"{name} is for batch reads"):
+        read(streaming=True, **{name: "1"})
+
+
+def test_a_time_may_have_a_unit() -> None:
+    assert read(maxTriggerDelay="15m").trigger_delay_ms_max == 900_000
+    assert read(maxTriggerDelay="40").trigger_delay_ms_max == 40
+
+
+def test_kafka_settings_of_a_sink_go_to_its_producer() -> None:
+    options = write_options(
+        {"kafka.bootstrap.servers": "h:1", "kafka.linger.ms": "5", "topic": "t"}
+    )
+    assert options.producer_settings == {"linger.ms": "5"}
+    assert (options.bootstrap, options.topic) == ("h:1", "t")
+
+
+def test_a_source_option_on_a_sink_is_refused() -> None:
+    with pytest.raises(OptionInvalid, match="no option 'subscribe'"):
+        write_options({"subscribe": "t"})
