@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ from zhumq.cluster.local_store import JOURNAL_ENTRIES_MAX, JOURNAL_NAME, LocalSt
 from zhumq.cluster.store import MetadataStore, VersionConflict
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.host.disk import SystemDisk
-from zhumq.metadata.changes import ProducerIdsAllocated
+from zhumq.metadata.changes import PartitionChanged, ProducerIdsAllocated
 from zhumq.metadata.controller import TopicLimits, TopicWish
-from zhumq.metadata.image import Broker, ClusterImage, Topic
+from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, Topic
 from zhumq.model.errors import BrokerError, DataDirUnusable, TopicAlreadyExists
-from zhumq.model.ids import BrokerId
+from zhumq.model.ids import BrokerId, LeaderEpoch
 
 BROKER = Broker(broker_id=BrokerId(1), host="127.0.0.1", port=9092)
 LIMITS = TopicLimits(
@@ -104,6 +105,35 @@ def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
         again = await open_store()
         assert again.image.topics == before.topics
         assert again.image.topics_by_id == before.topics_by_id
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_registered_broker_is_in_the_picture(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        registered = store.image.brokers[BROKER.broker_id]
+        assert replace(registered, epoch=0) == BROKER
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_partitions_leader_and_in_sync_set_are_there_after_a_restart(open_store: Open) -> None:
+    async def scenario() -> None:
+        store = await open_store()
+        await controller(store).create_topics([TopicWish(name="a")])
+        led = store.image.topics["a"].partitions[1]
+        state = replace(
+            led, leader=NO_BROKER, leader_epoch=LeaderEpoch(led.leader_epoch + 1), partition_epoch=1
+        )
+        change = PartitionChanged(name="a", partition=1, state=state)
+        image = await store.propose([change], store.image.version)
+        assert image.topics["a"].partitions == (led, state)
+        await store.close()
+        again = await open_store()
+        assert again.image.topics["a"].partitions == (led, state)
         await again.close()
 
     asyncio.run(scenario())

@@ -104,14 +104,17 @@ class Coordinator:
         leaderless = partitions_without_leader(self._store.image, live, self._policy_of)
         log_ends = await self._log_ends(leaderless) if leaderless else {}
         image = self._store.image
-        changes = plan_membership(image, live, self._policy_of, log_ends)
-        for batch in in_batches(changes):
+        published = 0
+        gone: list[BrokerId] = []
+        # Decided on one picture, and written as long as nobody else changes it in between.
+        for batch in in_batches(plan_membership(image, live, self._policy_of, log_ends)):
             image = await self._store.propose(batch, image.version, controller_epoch=epoch)
-        if changes:
-            gone = [change.broker_id for change in changes if isinstance(change, BrokerGone)]
+            gone += [change.broker_id for change in batch if isinstance(change, BrokerGone)]
+            published += len(batch)
+        if published:
             logger.info(
                 "published %d changes of partitions; brokers gone: %s",
-                len(changes) - len(gone),
+                published - len(gone),
                 gone or "none",
             )
 

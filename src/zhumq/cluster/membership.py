@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.store import SESSION_TRANSITIONS, BrokerIdTaken, SessionState
@@ -14,6 +14,7 @@ from zhumq.cluster.znodes import (
     Client,
     ConnectionLost,
     Create,
+    LinkState,
     NodeMissing,
     NodeTaken,
     Operation,
@@ -97,13 +98,13 @@ class Membership:
     async def wait_until_connected(self) -> None:
         await self._connected.wait()
 
-    def link_changed(self, link: str) -> None:
+    def link_changed(self, link: LinkState) -> None:
         """The client's connection was made, broken, or its session is over."""
         match link:
-            case "connected":
+            case LinkState.CONNECTED:
                 self._connected.set()
                 self._cancel_timer()
-            case "suspended":
+            case LinkState.SUSPENDED:
                 self._connected.clear()
                 self._change(SessionState.SUSPENDED)
                 # The ensemble counts from its last word from us, so at the end of this it has
@@ -111,10 +112,11 @@ class Membership:
                 self._presumed_lost = asyncio.get_running_loop().call_later(
                     self._session_timeout_ms / 1_000, self._lose
                 )
-            case _:
+            case LinkState.LOST:
                 self._connected.clear()
-                self._registered_in = 0
                 self._lose()
+            case _:
+                assert_never(link)
         self._wake.set()
 
     def closed(self) -> None:

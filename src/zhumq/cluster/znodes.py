@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from zhumq.model.errors import ZhumqError
@@ -56,6 +57,15 @@ class Node:
     modified_zxid: int
     # The session an ephemeral node goes away with; 0 for the others.
     owner_session: int
+
+
+class LinkState(StrEnum):
+    """What a client knows of its connection."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    # The session is over, and its ephemeral nodes with it. A new one follows.
+    LOST = "lost"
 
 
 class ZnodeError(ZhumqError):
@@ -121,6 +131,9 @@ class Client(Protocol):
 
     async def sync(self) -> None:
         """What is read after this is at least as new as what the ensemble has agreed on now."""
+
+    async def ensure_path(self, path: str) -> None:
+        """Make a node and the ones above it, where they are missing."""
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes are gone when this returns."""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Any, Final, Self, assert_never
 
 from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
@@ -28,6 +27,7 @@ from zhumq.cluster.znodes import (
     ConnectionLost,
     Create,
     Delete,
+    LinkState,
     Node,
     NodeChanged,
     NodeForbidden,
@@ -56,14 +56,6 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
 # kazoo tells every failed attempt to connect; the broker logs the states of its session itself.
 _quiet = logging.getLogger("zhumq.cluster.kazoo")
 _quiet.setLevel(logging.ERROR)
-
-
-class LinkState(StrEnum):
-    """What the client knows of its connection."""
-
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    LOST = "lost"
 
 
 _LINK_STATES: Final = {
@@ -167,7 +159,6 @@ class ZookeeperClient:
         await self._answer(self._kazoo.sync_async("/"), "/")
 
     async def ensure_path(self, path: str) -> None:
-        """Make a node and the ones above it, where they are missing."""
         await self._answer(self._kazoo.ensure_path_async(path), path)
 
     async def close(self) -> None:

@@ -1,7 +1,6 @@
 """Reads the whole picture from ZooKeeper's nodes while others go on changing them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.store import StoreUnusable
@@ -67,7 +66,7 @@ async def _add_entries_since(
             if _lacks(draft, change, modified, entry.created_zxid):
                 draft.apply(change)
         image = draft.finish()
-    return replace(image, version=newest), node.version
+    return image, node.version
 
 
 def _lacks(draft: Draft, change: Change, modified: Mapping[str, int], entry_zxid: int) -> bool:

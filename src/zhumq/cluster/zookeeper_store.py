@@ -5,7 +5,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.membership import ControllerListener, Membership
@@ -32,6 +32,9 @@ from zhumq.cluster.zookeeper_reader import read_picture
 from zhumq.metadata.changes import Change, apply_changes
 from zhumq.metadata.image import Broker, ClusterImage
 from zhumq.model.ids import BrokerId
+
+if TYPE_CHECKING:
+    from zhumq.cluster.zookeeper_client import ZookeeperClient
 
 logger = logging.getLogger(__name__)
 
@@ -155,13 +158,13 @@ class ZookeeperStore:
                 guards.insert(0, self._controller_guard(image, controller_epoch))
             return changes, guards
 
-        return await self._carried_through(self._transact_once(plan))
+        return await self._carried_through(plan)
 
     async def transact(self, plan: Plan) -> ClusterImage:
         """Decide on the newest picture, and again if it has moved on meanwhile."""
         while True:
             with contextlib.suppress(VersionConflict):
-                return await self._carried_through(self._transact_once(plan))
+                return await self._carried_through(plan)
 
     async def close(self) -> None:
         self._closed = True
@@ -179,10 +182,18 @@ class ZookeeperStore:
         """There may be a newer picture."""
         self._news.set()
 
-    async def _carried_through(self, work: Coroutine[Any, Any, ClusterImage]) -> ClusterImage:
+    async def _carried_through(self, plan: Plan) -> ClusterImage:
         # Once begun it goes on, even if the client that asked for it goes away in the middle: the
         # ensemble and our picture must not part.
-        return await asyncio.shield(self._spawn(work, name="propose"))
+        task = self._spawn(self._transact_once(plan), name="propose")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is not None and waiting.cancelling():
+                raise
+            # Not whoever waits here was cancelled, but the proposal, by the end of the store.
+            raise StoreUnavailable("the store is closed") from None
 
     async def _transact_once(self, plan: Plan) -> ClusterImage:
         async with self._turn:
@@ -343,7 +354,8 @@ class ZookeeperStore:
             logger.error("a task of the store failed", exc_info=error)
 
 
-def _load_client() -> Any:
+def _load_client() -> "type[ZookeeperClient]":
+    # Imported here because a single node does without kazoo.
     try:
         from zhumq.cluster.zookeeper_client import ZookeeperClient  # noqa: PLC0415
     except ModuleNotFoundError as missing:
@@ -353,7 +365,7 @@ def _load_client() -> Any:
     return ZookeeperClient
 
 
-async def _prepare_chroot(client: Any, ensemble: str, create: bool) -> None:
+async def _prepare_chroot(client: Client, ensemble: str, create: bool) -> None:
     await client.sync()
     _, slash, chroot = ensemble.partition("/")
     if not slash or await client.exists("/"):

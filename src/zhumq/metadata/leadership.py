@@ -5,8 +5,9 @@ partition raises the partition's, and a proposal counts only on the picture it w
 controllers, or one that is late, cannot name two leaders for one epoch.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 from zhumq.metadata.changes import BrokerGone, Change, PartitionChanged
@@ -40,6 +41,7 @@ class LogEnd(NamedTuple):
 UNKNOWN_LOG_END: Final = LogEnd(LeaderEpoch(-1), Offset(-1))
 LogEnds = Mapping[TopicPartition, Mapping[BrokerId, LogEnd]]
 _NO_LOG_ENDS: Final[LogEnds] = {}
+_NO_ENDS: Final[Mapping[BrokerId, LogEnd]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,26 +81,30 @@ def plan_membership(
     live: Collection[BrokerId],
     policy_of: PolicyOf,
     log_ends: LogEnds = _NO_LOG_ENDS,
-) -> list[Change]:
+) -> Iterator[Change]:
     """What follows from who is alive now: brokers declared gone, and leaders for their partitions.
 
     It looks at nothing but the picture and the facts, so a new controller goes on where the last one
-    stopped, whatever that had done.
+    stopped, whatever that had done. It decides as it is read: the first of a million changes can be
+    on their way before the last ones are known.
     """
     alive = {broker_id: each for broker_id, each in image.brokers.items() if broker_id in live}
-    changes: list[Change] = [
-        BrokerGone(broker_id=broker_id) for broker_id in image.brokers if broker_id not in alive
-    ]
+    for broker_id in image.brokers:
+        if broker_id not in alive:
+            yield BrokerGone(broker_id=broker_id)
     for topic in image.topics.values():
         policy = policy_of(topic)
         if not policy.assigned:
             continue
         for index, state in enumerate(topic.partitions):
-            ends = log_ends.get(TopicPartition(topic.name, index), {})
+            if _is_well(state, alive):
+                continue
+            ends = (
+                log_ends.get(TopicPartition(topic.name, index), _NO_ENDS) if log_ends else _NO_ENDS
+            )
             repaired = _repaired(state, alive, policy, ends)
-            if repaired is not None:
-                changes.append(PartitionChanged(name=topic.name, partition=index, state=repaired))
-    return changes
+            if repaired is not state:
+                yield PartitionChanged(name=topic.name, partition=index, state=repaired)
 
 
 def partitions_without_leader(
@@ -128,7 +134,9 @@ def choose_leader(
     living = [broker_id for broker_id in state.replicas if broker_id in alive]
     in_sync = [broker_id for broker_id in living if broker_id in state.in_sync]
     candidates = in_sync or (living if policy.unclean else [])
-    return max(candidates, key=log_end) if candidates else None
+    if not candidates:
+        return None
+    return max(candidates, key=log_end) if log_ends else candidates[0]
 
 
 def plan_preferred_leaders(image: ClusterImage, policy_of: PolicyOf) -> list[PartitionChanged]:
@@ -165,9 +173,8 @@ def elect_unclean(
     state = existing_partition(image, topic_partition)
     if image.leader_of(state) != NO_BROKER:
         raise ElectionNotNeeded(f"broker {state.leader} leads {topic_partition}")
-    policy = LeaderPolicy(unclean=True)
-    repaired = _repaired(state, image.brokers, policy, log_ends)
-    if repaired is None or repaired.leader == NO_BROKER:
+    repaired = _repaired(state, image.brokers, LeaderPolicy(unclean=True), log_ends)
+    if repaired.leader == NO_BROKER:
         raise EligibleLeadersNotAvailable(f"no replica of {topic_partition} is alive")
     return changed_partition(topic_partition, repaired)
 
@@ -213,10 +220,11 @@ def plan_votes(image: ClusterImage, votes: Mapping[TopicPartition, Vote]) -> lis
     return changes
 
 
-def in_batches(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+def in_batches(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
     """The changes in proposals of a bounded size, in order: brokers that are gone come first."""
-    for start in range(0, len(changes), CHANGES_PER_PROPOSAL_MAX):
-        yield changes[start : start + CHANGES_PER_PROPOSAL_MAX]
+    reading = iter(changes)
+    while batch := tuple(islice(reading, CHANGES_PER_PROPOSAL_MAX)):
+        yield batch
 
 
 def existing_partition(image: ClusterImage, topic_partition: TopicPartition) -> PartitionState:
@@ -232,10 +240,12 @@ def changed_partition(topic_partition: TopicPartition, state: PartitionState) ->
     )
 
 
-def with_leader(state: PartitionState, broker: Broker | None) -> PartitionState:
+def with_leader(
+    state: PartitionState, broker: Broker | None, in_sync: tuple[BrokerId, ...] | None = None
+) -> PartitionState:
     """The partition led by this broker, or by nobody, in a new epoch."""
     leader = NO_BROKER if broker is None else broker.broker_id
-    in_sync = state.in_sync
+    in_sync = state.in_sync if in_sync is None else in_sync
     if broker is not None and leader not in in_sync:
         # What the others have beyond this leader's log is lost, so none of them is in sync.
         in_sync = (leader,)
@@ -249,24 +259,35 @@ def with_leader(state: PartitionState, broker: Broker | None) -> PartitionState:
     )
 
 
+def _is_well(state: PartitionState, alive: Mapping[BrokerId, Broker]) -> bool:
+    """Whether nothing is to be done: asked of every partition at every death, so it is quick."""
+    leader = alive.get(state.leader)
+    if leader is None or leader.epoch != state.leader_broker_epoch:
+        return False
+    for broker_id in state.in_sync:  # noqa: SIM110 (a loop is twice as fast as all())
+        if broker_id not in alive:
+            return False
+    return True
+
+
 def _repaired(
     state: PartitionState,
     alive: Mapping[BrokerId, Broker],
     policy: LeaderPolicy,
     log_ends: Mapping[BrokerId, LogEnd],
-) -> PartitionState | None:
-    """The partition as it should be with only these brokers alive, or None if it is so already."""
-    in_sync = tuple(broker_id for broker_id in state.in_sync if broker_id in alive)
+) -> PartitionState:
+    """The partition as it should be with only these brokers alive; the same one if it is so."""
+    in_sync = tuple([broker_id for broker_id in state.in_sync if broker_id in alive])
     leader = alive.get(state.leader)
     if leader is not None and leader.epoch == state.leader_broker_epoch:
         if in_sync == state.in_sync:
-            return None
+            return state
         return replace(state, in_sync=in_sync, partition_epoch=state.partition_epoch + 1)
     chosen = choose_leader(state, alive, policy, log_ends)
     if chosen is None:
         # The last in-sync set is kept: only its members have all that was acknowledged.
-        return None if state.leader == NO_BROKER else with_leader(state, None)
-    return with_leader(replace(state, in_sync=in_sync), alive[chosen])
+        return state if state.leader == NO_BROKER else with_leader(state, None)
+    return with_leader(state, alive[chosen], in_sync)
 
 
 def _may_lead(image: ClusterImage, state: PartitionState, broker_id: BrokerId) -> bool:

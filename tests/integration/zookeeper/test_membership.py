@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from zookeeper_support import (
+    SECONDS_MAX,
     Listener,
     SessionStates,
     broker,
@@ -29,7 +31,7 @@ from zhumq.cluster.store import (
     StoreUnavailable,
     VersionConflict,
 )
-from zhumq.cluster.znodes import Delete
+from zhumq.cluster.znodes import Delete, Operation
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.metadata.changes import BrokerGone, ProducerIdsAllocated
 from zhumq.model.ids import BrokerId
@@ -315,3 +317,53 @@ def test_a_live_broker_is_never_declared_gone(chroot: str) -> None:
         await close_all([store, again])
 
     asyncio.run(scenario())
+
+
+def test_a_proposal_that_the_end_of_the_store_cuts_off_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zhumq.cluster.zookeeper_store.CLOSE_SECONDS_MAX", 0.1)
+
+    async def scenario(zookeeper: DevZookeeper) -> None:
+        store = await open_store(f"{zookeeper.connect}/ending")
+        zookeeper.nodes[0].kill()
+        proposals = [
+            asyncio.ensure_future(store.propose([topic_created("t")], 0)) for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        await store.close()
+        for proposal in proposals:
+            with pytest.raises(StoreUnavailable, match="the store is closed"):
+                await proposal
+        with pytest.raises(StoreUnavailable, match="the store is closed"):
+            await store.propose([topic_created("t")], 0)
+
+    with dev_zookeeper() as zookeeper:
+        asyncio.run(scenario(zookeeper))
+
+
+def test_a_store_ends_while_its_broker_is_registering_again(
+    chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zhumq.cluster.zookeeper_store.CLOSE_SECONDS_MAX", 0.01)
+
+    async def scenario() -> None:
+        store = await open_store(chroot)
+        await store.register(broker(1))
+        asked = asyncio.Event()
+
+        async def never(_operations: Sequence[Operation]) -> list[str]:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        store._client.multi = never  # type: ignore[method-assign]
+        store._membership._registered_in = 0
+        store._membership._wake.set()
+        async with asyncio.timeout(SECONDS_MAX):
+            await asked.wait()
+            await store.close()
+        assert store.session is SessionState.CLOSED
+
+    for _ in range(8):  # The two tasks that wait for each other may be ended in any order.
+        asyncio.run(scenario())

@@ -20,7 +20,7 @@ from zookeeper_support import (
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.store import StoreUnusable, VersionConflict
-from zhumq.cluster.znodes import ConnectionLost, Create, Operation
+from zhumq.cluster.znodes import ConnectionLost, Create, Delete, Operation
 from zhumq.cluster.zookeeper_reader import read_picture
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.metadata.changes import (
@@ -176,6 +176,23 @@ def test_a_broker_far_behind_reads_the_picture_anew(chroot: str) -> None:
         await other.propose([topic_created("t")], count)
         kept = await store._client.children(layout.CHANGES)
         assert len(kept) <= layout.ENTRIES_KEPT + 64
+        await close_all([store, other])
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_finds_an_entry_removed_reads_the_picture_anew(chroot: str) -> None:
+    async def scenario() -> None:
+        store, other = await open_store(chroot), await open_store(chroot)
+        seen: list[int] = []
+        other.watch(lambda image: seen.append(image.version))
+        async with other._turn:
+            for index in range(3):
+                await change(store, topic_created(f"t-{index}"))
+            await store._client.multi([Delete(path=layout.entry_path(2))])
+        await wait_for(lambda: other.image.version == 3)
+        assert seen == [3]
+        assert other.image == store.image
         await close_all([store, other])
 
     asyncio.run(scenario())

@@ -1,18 +1,24 @@
 """Stores, brokers and topics for tests on a real ZooKeeper, and how to take a session away."""
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
+from zhumq.cluster.coordinator import Coordinator
 from zhumq.cluster.store import SessionState
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.metadata.changes import Change, PartitionChanged, TopicCreated
-from zhumq.metadata.image import Broker, PartitionState, Topic
-from zhumq.model.ids import BrokerId, LeaderEpoch
+from zhumq.metadata.controller import TopicLimits
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.leadership import InSyncWish, LeaderPolicy, LogEnds
+from zhumq.metadata.moves import change_in_sync
+from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 SECONDS_MAX = 30.0
 SESSION_MS = 2_000
@@ -66,7 +72,9 @@ async def expire(store: ZookeeperStore, ensemble: str) -> None:
 
     def take() -> None:
         thief = KazooClient(hosts=hosts, client_id=client_id, timeout=SESSION_MS / 1_000)
-        thief.start()
+        # A session that is over already cannot be taken, and need not be.
+        with contextlib.suppress(KazooTimeoutError):
+            thief.start()
         thief.stop()
         thief.close()
 
@@ -105,3 +113,68 @@ class Listener:
 async def close_all(stores: Sequence[ZookeeperStore]) -> None:
     for store in stores:
         await store.close()
+
+
+LIMITS = TopicLimits(
+    default_partitions=1,
+    default_replication_factor=3,
+    partitions_per_topic_max=10_000,
+    partitions_in_all_max=100_000,
+)
+
+
+class Member:
+    """A broker as far as the cluster knows it: a registered store and a coordinator."""
+
+    def __init__(self, number: int, store: ZookeeperStore) -> None:
+        self.number = number
+        self.store = store
+        self.log_ends: LogEnds = {}
+        self.asked: list[TopicPartition] = []
+        self.coordinator = Coordinator(store, lambda _topic: LeaderPolicy(), self._ask)
+        self.running = asyncio.ensure_future(self.coordinator.run())
+
+    @property
+    def leads(self) -> list[TopicPartition]:
+        """What this broker may serve as leader: by epoch, not by what it last heard of itself."""
+        image = self.store.image
+        return [
+            TopicPartition(name, index)
+            for name, topic in image.topics.items()
+            for index, state in enumerate(topic.partitions)
+            if state.leader == self.number and state.leader_broker_epoch == self.store.broker_epoch
+        ]
+
+    async def close(self) -> None:
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+        await self.store.close()
+
+    async def _ask(self, partitions: Sequence[TopicPartition]) -> LogEnds:
+        self.asked.extend(partitions)
+        return self.log_ends
+
+
+async def join(chroot: str, number: int) -> Member:
+    store = await open_store(chroot)
+    member = Member(number, store)
+    store.watch(member.coordinator.image_changed)
+    await store.register(broker(number))
+    store.campaign(BrokerId(number), member.coordinator)
+    return member
+
+
+def alone_in_sync(
+    name: TopicPartition, member: Member, image: ClusterImage
+) -> tuple[Sequence[Change], tuple[()]]:
+    """The plan of a leader that counts nobody but itself as in sync."""
+    state = image.partition(name)
+    assert state is not None
+    wish = InSyncWish(
+        broker_id=BrokerId(member.number),
+        broker_epoch=member.store.broker_epoch or 0,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        in_sync=(BrokerId(member.number),),
+    )
+    return [change_in_sync(image, name, wish)], ()

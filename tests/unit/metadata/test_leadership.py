@@ -52,16 +52,25 @@ from zhumq.model.errors import FencedLeaderEpoch, InvalidRequest, UnknownTopicOr
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 
+def decide(
+    image: ClusterImage,
+    live: tuple[BrokerId, ...],
+    policy: PolicyOf,
+    log_ends: LogEnds | None = None,
+) -> list[Change]:
+    return list(plan_membership(image, live, policy, log_ends or {}))
+
+
 def after_loss(
     image: ClusterImage, live: set[int], policy: PolicyOf = clean, log_ends: LogEnds | None = None
 ) -> PartitionState:
     """The first partition once the controller has acted."""
-    changes = plan_membership(image, ids(*live), policy, log_ends or {})
+    changes = decide(image, ids(*live), policy, log_ends or {})
     return apply_changes(image, changes).topics["t"].partitions[0]
 
 
 def test_nothing_changes_while_everybody_lives() -> None:
-    assert plan_membership(cluster(partition([1, 2, 3])), ids(1, 2, 3), clean) == []
+    assert decide(cluster(partition([1, 2, 3])), ids(1, 2, 3), clean) == []
 
 
 def test_a_dead_leader_is_replaced_by_an_in_sync_replica_in_a_new_epoch() -> None:
@@ -73,7 +82,7 @@ def test_a_dead_leader_is_replaced_by_an_in_sync_replica_in_a_new_epoch() -> Non
 
 
 def test_a_dead_broker_is_declared_gone_in_the_same_proposal() -> None:
-    changes = plan_membership(cluster(partition([1, 2])), ids(2, 3), clean)
+    changes = decide(cluster(partition([1, 2])), ids(2, 3), clean)
     assert changes[0] == BrokerGone(broker_id=BrokerId(1))
     assert len(changes) == 2
 
@@ -101,8 +110,8 @@ def test_without_a_live_in_sync_replica_nobody_leads_and_the_in_sync_set_is_reme
     image = cluster(partition([1, 2, 3], in_sync=[1]))
     state = after_loss(image, {2, 3})
     assert (state.leader, state.leader_epoch, state.in_sync) == (NOBODY, 6, ids(1))
-    leaderless = apply_changes(image, plan_membership(image, ids(2, 3), clean))
-    assert plan_membership(leaderless, ids(2, 3), clean) == []
+    leaderless = apply_changes(image, decide(image, ids(2, 3), clean))
+    assert decide(leaderless, ids(2, 3), clean) == []
     back = replace(leaderless, brokers=cluster(epochs={1: 9, 2: 1, 3: 1}).brokers)
     state = after_loss(back, {1, 2, 3})
     assert (state.leader, state.leader_epoch, state.leader_broker_epoch) == (1, 7, 9)
@@ -112,6 +121,12 @@ def test_an_unclean_leader_is_alone_in_sync_and_only_where_allowed() -> None:
     image = cluster(partition([1, 2, 3], in_sync=[1]))
     state = after_loss(image, {2, 3}, unclean, ends(b2=(4, 10), b3=(5, 3)))
     assert (state.leader, state.leader_epoch, state.in_sync) == (3, 6, ids(3))
+
+
+def test_an_in_sync_replica_leads_even_where_an_unclean_leader_is_allowed() -> None:
+    image = cluster(partition([1, 2, 3], in_sync=[1, 3]))
+    state = after_loss(image, {2, 3}, unclean, ends(b2=(9, 900), b3=(5, 3)))
+    assert (state.leader, state.in_sync) == (3, ids(3))
 
 
 def test_a_leader_that_registered_again_leads_in_a_new_epoch() -> None:
@@ -124,7 +139,7 @@ def test_a_leader_that_registered_again_leads_in_a_new_epoch() -> None:
 
 def test_topics_whose_replicas_vote_are_left_to_them() -> None:
     image = cluster(partition([1, 2, 3]))
-    assert plan_membership(image, ids(2, 3), voted) == [BrokerGone(broker_id=BrokerId(1))]
+    assert decide(image, ids(2, 3), voted) == [BrokerGone(broker_id=BrokerId(1))]
     assert partitions_without_leader(image, ids(2, 3), voted) == []
     assert plan_preferred_leaders(cluster(partition([1, 2], leader=2)), voted) == []
 
@@ -142,28 +157,30 @@ def test_votes_are_made_known_in_the_order_of_their_epochs() -> None:
     ):
         assert plan_votes(known, {T0: late}) == []
     assert plan_votes(known, {TopicPartition("gone", 0): vote}) == []
+    behind = cluster(partition([1, 2, 3], in_sync=[1, 3]))
+    assert plan_votes(behind, {T0: vote})[0].state.in_sync == ids(2)
 
 
 def test_a_thousand_partitions_are_decided_in_few_proposals() -> None:
     image = cluster(*[partition([1, 2, 3])] * 5, topics=500)
-    changes = plan_membership(image, ids(2, 3), clean)
+    changes = decide(image, ids(2, 3), clean)
     batches = list(in_batches(changes))
     assert len(changes) == 2_501
     assert [len(batch) for batch in batches] == [CHANGES_PER_PROPOSAL_MAX] * 2 + [501]
     for batch in batches:
         image = apply_changes(image, batch)
-    assert plan_membership(image, ids(2, 3), clean) == []
+    assert decide(image, ids(2, 3), clean) == []
     leaders = {state.leader for topic in image.topics.values() for state in topic.partitions}
     assert leaders == {2}
 
 
 def test_a_new_controller_goes_on_where_the_last_one_stopped() -> None:
     image = cluster(*[partition([1, 2, 3])] * 5, topics=500)
-    first, *_ = in_batches(plan_membership(image, ids(2, 3), clean))
+    first, *_ = in_batches(decide(image, ids(2, 3), clean))
     halfway = apply_changes(image, first)
-    rest = plan_membership(halfway, ids(2, 3), clean)
+    rest = decide(halfway, ids(2, 3), clean)
     assert len(rest) == 2_501 - len(first)
-    assert plan_membership(apply_changes(halfway, rest), ids(2, 3), clean) == []
+    assert decide(apply_changes(halfway, rest), ids(2, 3), clean) == []
 
 
 # Preferred leaders
@@ -238,7 +255,7 @@ def test_an_in_sync_wish_on_old_facts_is_refused_by_the_fact() -> None:
 
 def test_changes_of_brokers_and_partitions_survive_being_written_down() -> None:
     changes: list[Change] = [
-        *plan_membership(cluster(partition([1, 2, 3])), ids(2, 3), clean),
+        *decide(cluster(partition([1, 2, 3])), ids(2, 3), clean),
         PartitionChanged(
             name="t", partition=3, state=partition([1, 2, 3], adding=[3], removing=[1])
         ),

@@ -56,7 +56,7 @@ class World:
                 case 1:
                     self.come_back(self.draw.choice(BROKERS))
                 case 2 | 3:
-                    changes = plan_membership(image, self.live, policy_of, self.log_ends())
+                    changes = list(plan_membership(image, self.live, policy_of, self.log_ends()))
                     # The controller may die at any point of it.
                     self.propose(image, changes[: self.draw.randrange(len(changes) + 1)])
                 case 4:
@@ -155,8 +155,8 @@ def test_whatever_happens_one_broker_leads_an_epoch_and_the_cluster_heals(first_
             world.step()
         for broker_id in BROKERS:
             world.come_back(broker_id)
-        world.propose(world.image, plan_membership(world.image, world.live, policy_of))
-        assert plan_membership(world.image, world.live, policy_of) == []
+        world.propose(world.image, list(plan_membership(world.image, world.live, policy_of)))
+        assert list(plan_membership(world.image, world.live, policy_of)) == []
         for topic in world.image.topics.values():
             for state in topic.partitions:
                 assert world.image.leader_of(state) == state.leader != NOBODY

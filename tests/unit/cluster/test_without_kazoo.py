@@ -1,0 +1,16 @@
+"""A single node does without kazoo; whoever asks for ZooKeeper is told what to install."""
+
+import asyncio
+import sys
+
+import pytest
+
+from zhumq.cluster.store import StoreUnusable
+from zhumq.cluster.zookeeper_store import ZookeeperStore
+
+
+def test_a_missing_kazoo_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "zhumq.cluster.zookeeper_client", raising=False)
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    with pytest.raises(StoreUnusable, match=r"pip install 'zhumq\[cluster\]'"):
+        asyncio.run(ZookeeperStore.open("127.0.0.1:1", new_cluster_id="c"))
