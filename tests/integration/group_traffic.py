@@ -15,7 +15,7 @@ import random
 import select
 import sys
 from collections.abc import Iterator
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 Position = tuple[int, int, bytes]  # partition, offset, value
 
@@ -27,6 +27,8 @@ class Member(Protocol):
 
 
 class ConfluentMember:
+    PROTOCOL: ClassVar[dict[str, str]] = {"partition.assignment.strategy": "cooperative-sticky"}
+
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         from confluent_kafka import Consumer
 
@@ -36,7 +38,7 @@ class ConfluentMember:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "partition.assignment.strategy": "cooperative-sticky",
+                **self.PROTOCOL,
             }
         )
         self._consumer.subscribe([topic])
@@ -62,6 +64,7 @@ class ConfluentMember:
                 KafkaError.REBALANCE_IN_PROGRESS,
                 KafkaError.ILLEGAL_GENERATION,
                 KafkaError.UNKNOWN_MEMBER_ID,
+                KafkaError.STALE_MEMBER_EPOCH,
                 KafkaError._NO_OFFSET,
                 KafkaError._STATE,
             }
@@ -70,6 +73,12 @@ class ConfluentMember:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+class ConfluentConsumerProtocolMember(ConfluentMember):
+    """The broker assigns (KIP-848)."""
+
+    PROTOCOL: ClassVar[dict[str, str]] = {"group.protocol": "consumer"}
 
 
 class KafkaPythonMember:
@@ -142,6 +151,7 @@ class AiokafkaMember:
 
 MEMBERS = {
     "confluent-kafka": ConfluentMember,
+    "confluent-kafka-consumer-protocol": ConfluentConsumerProtocolMember,
     "kafka-python": KafkaPythonMember,
     "aiokafka": AiokafkaMember,
 }
@@ -154,7 +164,7 @@ def numbers(partitions: int, count: int) -> Iterator[tuple[int, bytes]]:
 
 
 def produce(client: str, bootstrap: str, topic: str, partitions: int, count: int) -> None:
-    if client == "confluent-kafka":
+    if client.startswith("confluent-kafka"):
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})

@@ -52,10 +52,17 @@ class Commits:
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX * 2)
-@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python", "aiokafka"])
+@pytest.mark.parametrize(
+    "client",
+    ["confluent-kafka", "confluent-kafka-consumer-protocol", "kafka-python", "aiokafka"],
+)
 def test_nothing_is_lost_while_members_come_and_go(client: str, tmp_path: Path) -> None:
     topic, group = "numbers", "readers"
-    settings = {"num.partitions": str(PARTITIONS)}
+    settings = {
+        "num.partitions": str(PARTITIONS),
+        # Members of the consumer protocol hear of each other's coming and going with their heartbeats.
+        "group.consumer.heartbeat.interval.ms": "300",
+    }
     with broker_process(tmp_path, settings=settings) as broker:
         producer = run("produce", client, broker.bootstrap, topic, PARTITIONS, MESSAGES)
         members = [

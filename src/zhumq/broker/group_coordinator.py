@@ -3,14 +3,14 @@
 import asyncio
 import uuid
 
-from zhumq.broker.handlers.groups import StoreTopicNames
+from zhumq.broker.handlers.groups import StoreTopics
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
-from zhumq.groups.settings import GroupSettings
+from zhumq.groups.settings import GroupSettings, MigrationPolicy
 from zhumq.groups.shard import GroupShard
 from zhumq.host.clock import Clock
 from zhumq.metadata.controller import TopicWish
@@ -37,10 +37,11 @@ class GroupCoordinator:
         clock: Clock,
     ) -> None:
         group_settings = _group_settings(settings)
+        topics = StoreTopics(store)
         self._runtime: CoordinatorRuntime[GroupRequest, GroupResponse] = CoordinatorRuntime(
             name="group",
             make_shard=lambda: GroupShard(
-                group_settings, draw_member_suffix=lambda: str(uuid.uuid4())
+                group_settings, draw_member_suffix=lambda: str(uuid.uuid4()), topics=topics
             ),
             refuse=refusal,
             clock=clock,
@@ -53,9 +54,7 @@ class GroupCoordinator:
             if existing is not None
             else settings.integer("offsets.topic.num.partitions")
         )
-        self.service = GroupService(
-            self._runtime, partition_count=partition_count, topics=StoreTopicNames(store)
-        )
+        self.service = GroupService(self._runtime, partition_count=partition_count, topics=topics)
         self.topic = InternalTopic(
             TopicWish(
                 name=CONSUMER_OFFSETS_TOPIC,
@@ -101,4 +100,11 @@ def _group_settings(settings: Settings) -> GroupSettings:
         offset_metadata_bytes_max=settings.integer("offset.metadata.max.bytes"),
         offsets_retention_ms=settings.integer("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_interval_ms=settings.integer("offsets.retention.check.interval.ms"),
+        consumer_protocol_enabled="consumer"
+        in settings.elements("group.coordinator.rebalance.protocols"),
+        consumer_session_timeout_ms=settings.integer("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=settings.integer("group.consumer.heartbeat.interval.ms"),
+        consumer_members_max=settings.integer("group.consumer.max.size"),
+        consumer_assignors=settings.elements("group.consumer.assignors") or ("uniform",),
+        consumer_migration_policy=MigrationPolicy(settings.text("group.consumer.migration.policy")),
     )

@@ -81,7 +81,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     ),
     _long(
         "log.flush.offset.checkpoint.interval.ms",
-        5_000,
+        1_000,
         "How often recovery points are written: what a crash leaves to be scanned.",
         minimum=1,
     ),
@@ -130,6 +130,43 @@ BROKER_SETTINGS: Final = SettingsTable(
         "group.max.session.timeout.ms", 1_800_000, "The longest session a member may ask for."
     ),
     _integer("group.max.size", 2**31 - 1, "The most members of a group.", minimum=1),
+    Setting(
+        name="group.coordinator.rebalance.protocols",
+        type=SettingType.LIST,
+        default="classic,consumer",
+        documentation="The protocols groups may use. The classic one cannot be left out.",
+        allowed=("classic", "consumer"),
+    ),
+    _integer(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "After how long a silent member of a consumer group is given up.",
+        minimum=1,
+    ),
+    _integer(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "How often members of a consumer group are told to be heard.",
+        minimum=1,
+    ),
+    _integer(
+        "group.consumer.max.size", 2**31 - 1, "The most members of a consumer group.", minimum=1
+    ),
+    Setting(
+        name="group.consumer.assignors",
+        type=SettingType.LIST,
+        default="uniform,range",
+        documentation="The server-side assignors; the first one is for groups that do not choose.",
+        allowed=("uniform", "range"),
+    ),
+    Setting(
+        name="group.consumer.migration.policy",
+        type=SettingType.STRING,
+        default="bidirectional",
+        documentation="Which way a group with members may change between the classic and the "
+        "consumer protocol.",
+        allowed=("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
     # Limits
     _integer(
         "socket.request.max.bytes", 100 << 20, "The largest request that is read.", minimum=1024

@@ -15,6 +15,11 @@ from zhumq.groups.requests import (
 )
 from zhumq.groups.topic_names import TopicNames, name_commit, name_fetch, unname_fetch
 from zhumq.model.errors import ErrorCode
+from zhumq.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+)
 from zhumq.protocol.messages.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -70,6 +75,7 @@ class GroupService:
                 | SyncGroupRequest()
                 | HeartbeatRequest()
                 | LeaveGroupRequest()
+                | ConsumerGroupHeartbeatRequest()
                 | OffsetDeleteRequest()
             ):
                 return await self.submit(message.group_id, request)
@@ -79,6 +85,8 @@ class GroupService:
                 return await self._fetch(message, request)
             case DescribeGroupsRequest():
                 return await self._describe(message, request)
+            case ConsumerGroupDescribeRequest():
+                return await self._describe_consumers(message, request)
             case ListGroupsRequest():
                 return await self._list(request)
             case DeleteGroupsRequest():
@@ -166,6 +174,25 @@ class GroupService:
                     group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=[found[group_id] for group_id in message.groups])
 
+    async def _describe_consumers(
+        self, message: ConsumerGroupDescribeRequest, request: GroupRequest
+    ) -> ConsumerGroupDescribeResponse:
+        responses = await self._ask_shards_of(
+            message.group_ids,
+            request,
+            lambda groups: ConsumerGroupDescribeRequest(group_ids=groups),
+        )
+        found = {
+            group.group_id: group
+            for response in responses
+            for group in _expect(ConsumerGroupDescribeResponse, response).groups
+        }
+        if message.include_authorized_operations:
+            for group in found.values():
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return ConsumerGroupDescribeResponse(groups=[found[each] for each in message.group_ids])
+
     async def _delete(
         self, message: DeleteGroupsRequest, request: GroupRequest
     ) -> DeleteGroupsResponse:
@@ -199,7 +226,9 @@ class GroupService:
         self,
         group_ids: Iterable[str],
         request: GroupRequest,
-        ask: Callable[[list[str]], DescribeGroupsRequest | DeleteGroupsRequest],
+        ask: Callable[
+            [list[str]], DescribeGroupsRequest | ConsumerGroupDescribeRequest | DeleteGroupsRequest
+        ],
     ) -> list[GroupResponse]:
         by_shard: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):

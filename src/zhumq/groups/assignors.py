@@ -1,6 +1,8 @@
 """Who reads which partition: the server-side assignors. Pure functions of members, topics and the last assignment."""
 
+import bisect
 import heapq
+import itertools
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +10,6 @@ from typing import Final
 
 Partitions = Mapping[uuid.UUID, frozenset[int]]
 NOTHING: Final[Partitions] = {}
-_Partition = tuple[uuid.UUID, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,10 @@ def uniform(
     load = _Load(ordered, partition_counts)
     if len({member.subscribed for member in ordered}) <= 1:
         load.cut_to_even_shares()
-    load.hand_out_the_rest()
-    load.even_out()
+        load.hand_out_the_rest()
+    else:
+        load.hand_out_the_rest()
+        load.even_out()
     return load.result()
 
 
@@ -75,65 +78,83 @@ ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}
 
 
 class _Load:
-    """How many partitions everybody has while they are being handed out."""
+    """Who has what while partitions are being handed out.
+
+    Members and topics are numbered here, and so are all partitions through all topics: an assignment is
+    made while everybody waits, and numbers are looked up several times faster than ids.
+    """
 
     def __init__(
         self, members: Sequence[AssignedMember], partition_counts: Mapping[uuid.UUID, int]
     ) -> None:
         self._members = members
-        self._counts = partition_counts
-        self._owned: list[set[_Partition]] = [set() for _ in members]
-        self._readers: dict[uuid.UUID, list[int]] = {
-            topic_id: [
-                number for number, member in enumerate(members) if topic_id in member.subscribed
-            ]
-            for topic_id in partition_counts
-        }
-        self._taken: set[_Partition] = set()
+        self._topic_ids = sorted(partition_counts)
+        self._counts = [partition_counts[topic_id] for topic_id in self._topic_ids]
+        # Invariant: the partitions of a topic are those from its start to the start of the next one.
+        self._starts = [0, *itertools.accumulate(self._counts)]
+        numbers = {topic_id: number for number, topic_id in enumerate(self._topic_ids)}
+        self._readers = self._readers_of(numbers)
+        self._owned: list[set[int]] = [set() for _ in members]
+        self._taken: set[int] = set()
         for number, member in enumerate(members):
-            for partition in self._still_valid(member):
-                if partition not in self._taken:
-                    self._taken.add(partition)
-                    self._owned[number].add(partition)
+            kept = self._still_valid(member, numbers) - self._taken
+            self._owned[number] = kept
+            self._taken |= kept
 
-    def _still_valid(self, member: AssignedMember) -> Iterable[_Partition]:
+    def _readers_of(self, numbers: Mapping[uuid.UUID, int]) -> list[list[int]]:
+        """The members that read each topic."""
+        alike: dict[frozenset[uuid.UUID], list[int]] = {}
+        for number, member in enumerate(self._members):
+            alike.setdefault(member.subscribed, []).append(number)
+        readers: list[list[int]] = [[] for _ in self._topic_ids]
+        for subscribed, who in alike.items():
+            for topic_id in subscribed:
+                if topic_id in numbers:
+                    readers[numbers[topic_id]].extend(who)
+        for each in readers:
+            each.sort()
+        return readers
+
+    def _still_valid(self, member: AssignedMember, numbers: Mapping[uuid.UUID, int]) -> set[int]:
+        valid: set[int] = set()
         for topic_id, partitions in member.before.items():
-            if topic_id in member.subscribed:
-                count = self._counts.get(topic_id, 0)
-                yield from ((topic_id, each) for each in partitions if each < count)
+            topic = numbers.get(topic_id)
+            if topic is not None and topic_id in member.subscribed:
+                start, count = self._starts[topic], self._counts[topic]
+                valid.update(start + each for each in partitions if each < count)
+        return valid
 
     def cut_to_even_shares(self) -> None:
         """Take from those that have more than their share; as many as can keep the odd one more."""
         if not self._members:
             return
-        total = sum(count for topic_id, count in self._counts.items() if self._readers[topic_id])
+        total = sum(
+            count for count, readers in zip(self._counts, self._readers, strict=True) if readers
+        )
         share, extra = divmod(total, len(self._members))
         for owned in self._owned:
             keeps = share
             if extra and len(owned) > share:
                 extra -= 1
                 keeps += 1
-            for partition in sorted(owned)[keeps:]:
-                owned.remove(partition)
-                self._taken.remove(partition)
+            if len(owned) > keeps:
+                surplus = sorted(owned)[keeps:]
+                owned.difference_update(surplus)
+                self._taken.difference_update(surplus)
 
     def hand_out_the_rest(self) -> None:
         """Every free partition goes to the reader of its topic that has the fewest."""
         # Topics with few readers first: the others can still make up for what these have to take.
-        topics = sorted(self._counts, key=lambda topic_id: (len(self._readers[topic_id]), topic_id))
-        for topic_id in topics:
-            free = [
-                each
-                for each in range(self._counts[topic_id])
-                if (topic_id, each) not in self._taken
-            ]
-            if not free or not self._readers[topic_id]:
+        for topic in sorted(range(len(self._counts)), key=lambda each: len(self._readers[each])):
+            start, end = self._starts[topic], self._starts[topic + 1]
+            free = [each for each in range(start, end) if each not in self._taken]
+            if not free or not self._readers[topic]:
                 continue
-            heap = [(len(self._owned[number]), number) for number in self._readers[topic_id]]
+            heap = [(len(self._owned[number]), number) for number in self._readers[topic]]
             heapq.heapify(heap)
-            for each in free:
+            for partition in free:
                 count, number = heap[0]
-                self._owned[number].add((topic_id, each))
+                self._owned[number].add(partition)
                 heapq.heapreplace(heap, (count + 1, number))
 
     def even_out(self) -> None:
@@ -142,35 +163,46 @@ class _Load:
         moved = True
         while moved:
             moved = False
+            # Receivers only get more during a round, so these stay lower bounds.
+            lowest = [
+                min((len(self._owned[each]) for each in readers), default=0)
+                for readers in self._readers
+            ]
             by_load = sorted(range(len(self._members)), key=lambda each: -len(self._owned[each]))
             for number in by_load:
-                moved = self._give_away(number) or moved
+                moved = self._give_away(number, lowest) or moved
 
-    def _give_away(self, number: int) -> bool:
+    def _give_away(self, number: int, lowest: Sequence[int]) -> bool:
         owned = self._owned[number]
+        if min(lowest, default=0) + 2 > len(owned):
+            return False
         gave = False
-        by_topic: dict[uuid.UUID, list[int]] = {}
-        for topic_id, partition in sorted(owned):
-            by_topic.setdefault(topic_id, []).append(partition)
-        for topic_id, partitions in by_topic.items():
-            heap = [(len(self._owned[each]), each) for each in self._readers[topic_id]]
+        for topic, partitions in self._by_topic(owned).items():
+            if lowest[topic] + 2 > len(owned):
+                continue
+            heap = [(len(self._owned[each]), each) for each in self._readers[topic]]
             heapq.heapify(heap)
             while partitions and heap[0][0] + 2 <= len(owned):
                 count, receiver = heap[0]
-                moved = (topic_id, partitions.pop())
+                moved = partitions.pop()
                 owned.remove(moved)
                 self._owned[receiver].add(moved)
                 heapq.heapreplace(heap, (count + 1, receiver))
                 gave = True
         return gave
 
+    def _by_topic(self, owned: Iterable[int]) -> dict[int, list[int]]:
+        by_topic: dict[int, list[int]] = {}
+        for partition in sorted(owned):
+            topic = bisect.bisect_right(self._starts, partition) - 1
+            by_topic.setdefault(topic, []).append(partition)
+        return by_topic
+
     def result(self) -> dict[str, Partitions]:
         result: dict[str, Partitions] = {}
         for member, owned in zip(self._members, self._owned, strict=True):
-            by_topic: dict[uuid.UUID, set[int]] = {}
-            for topic_id, partition in owned:
-                by_topic.setdefault(topic_id, set()).add(partition)
             result[member.member_id] = {
-                topic_id: frozenset(by_topic[topic_id]) for topic_id in sorted(by_topic)
+                self._topic_ids[topic]: frozenset(each - self._starts[topic] for each in partitions)
+                for topic, partitions in self._by_topic(owned).items()
             }
         return result

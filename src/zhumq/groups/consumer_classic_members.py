@@ -75,6 +75,10 @@ class ClassicMembers:
                     member_id=member_id,
                     protocol_name=None if request.version >= 7 else "",
                 )
+        claims = any(each.partitions for each in subscription.owned_partitions)
+        if claims and member_id not in group.members:
+            # It was given up while it was away: only one that hears so lets go of what it had.
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "not a member any more")
         replaced, member = self._member_for(group, member_id, instance_id)
         asked = replace(
             member,

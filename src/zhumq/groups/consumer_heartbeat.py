@@ -57,7 +57,7 @@ class ConsumerProtocol:
         draw_member_suffix: Callable[[], str],
     ) -> None:
         self._settings = settings
-        self._targets = ConsumerTargets(topics)
+        self._targets = ConsumerTargets(topics, record_bytes_max=settings.group_record_bytes_max)
         self._draw_member_suffix = draw_member_suffix
 
     def check(self, message: ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -190,7 +190,7 @@ class ConsumerProtocol:
                     f"SubscribedTopicRegex `{pattern[:100]}` is not a valid regular expression: "
                     f"{error}.",
                 ) from error
-        if asked != member:
+        if asked is not member and asked != member:
             self.check_size(group, asked)
 
     def check_size(self, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -206,10 +206,11 @@ class ConsumerProtocol:
     ) -> ConsumerMember:
         """Take over what a member asks for, assign anew if that changes anything, and reconcile it."""
         before = group.members.get(asked.member_id)
-        if asked != before:
+        changed = False
+        if asked is not before and asked != before:
             group.put_member(asked)
             turn.record([member_record(group.group_id, asked)])
-        changed = before is None or _asks_for_other_partitions(before, asked)
+            changed = before is None or _asks_for_other_partitions(before, asked)
         self._targets.refresh(group, turn, changed=changed)
         updated = reconcile(
             asked,
@@ -358,6 +359,17 @@ def _as_asked(
     """The member with all that the heartbeat says of it; what it does not say stays."""
     names = message.subscribed_topic_names
     regex = message.subscribed_topic_regex
+    if (
+        names is None
+        and regex is None
+        and message.server_assignor is None
+        and message.rack_id is None
+        and message.rebalance_timeout_ms == UNCHANGED_TIMEOUT_MS
+        and message.instance_id in (None, member.instance_id)
+        and member.classic is None
+    ):
+        # Nearly every heartbeat: it only says that the member is there.
+        return member
     return replace(
         member,
         instance_id=member.instance_id if message.instance_id is None else message.instance_id,

@@ -79,13 +79,7 @@ class ConsumerGroups:
             self._protocol.check(message, request.version)
             if message.member_epoch == JOINING_EPOCH:
                 return self._join(message, request, turn)
-            group = self._groups.get(message.group_id)
-            if not isinstance(group, ConsumerGroup):
-                # Kafka says GROUP_ID_NOT_FOUND, which ends its consumers. A member that hears that it
-                # is unknown joins anew, which is what it would have to be told to do.
-                raise Refused(
-                    ErrorCode.UNKNOWN_MEMBER_ID, f"Consumer group {message.group_id} not found."
-                )
+            group = self._existing(message.group_id)
             if message.member_epoch in (LEAVING_EPOCH, AWAY_EPOCH):
                 response = self._protocol.leave(group, message, turn)
                 self._downgrade_if_due(group, turn)
@@ -93,6 +87,14 @@ class ConsumerGroups:
             return self._protocol.heartbeat(group, message, request, turn)
         except Refused as reason:
             return refused(reason)
+
+    def _existing(self, group_id: str) -> ConsumerGroup:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            # Kafka says GROUP_ID_NOT_FOUND, which ends its consumers for good. A member that hears
+            # that it is unknown joins anew, and that is what it has to do.
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Consumer group {group_id} not found.")
+        return group
 
     def _join(
         self, message: ConsumerGroupHeartbeatRequest, request: GroupRequest, turn: Turn

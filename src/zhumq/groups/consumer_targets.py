@@ -12,18 +12,21 @@ from zhumq.groups.consumer_records import (
     target_record,
 )
 from zhumq.groups.consumer_regex import RegexInvalid, TopicRegex
-from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, readable_names, shapes_hash
+from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, shapes_hash
 from zhumq.groups.group import Turn
-from zhumq.groups.persisted import ConsumerRecordKind
+from zhumq.groups.persisted import TEXT_BYTES_MAX, ConsumerRecordKind
 
 COMPILED_REGEXES_MAX = 100  # kept, of all groups of a shard
+TEXT_OVERHEAD_BYTES = 2  # of one name in a record
+RECORD_OVERHEAD_BYTES = 2 * TEXT_BYTES_MAX + 50  # at most, of the key and of all that is not names
 
 
 class ConsumerTargets:
     """Keeps the target assignments of groups in step with their members and with the cluster."""
 
-    def __init__(self, topics: ClusterTopics) -> None:
+    def __init__(self, topics: ClusterTopics, *, record_bytes_max: int) -> None:
         self._topics = topics
+        self._record_bytes_max = record_bytes_max
         self._compiled: dict[str, TopicRegex | None] = {}
 
     def refresh(self, group: ConsumerGroup, turn: Turn, *, changed: bool) -> None:
@@ -65,15 +68,28 @@ class ConsumerTargets:
         for pattern in sorted(used):
             if not again and pattern in group.regexes:
                 continue
-            compiled = self._compile(pattern)
-            found: frozenset[str] = frozenset()
-            if compiled is not None:
-                found = frozenset(
-                    name for name in readable_names(self._topics) if compiled.matches(name)
-                )
+            found = self._topics_of(pattern)
             if group.regexes.get(pattern) != found:
                 group.regexes[pattern] = found
                 turn.record([regex_record(group.group_id, pattern, found)])
+
+    def _topics_of(self, pattern: str) -> frozenset[str]:
+        """What an expression means: as in Kafka, internal topics too."""
+        compiled = self._compile(pattern)
+        if compiled is None:
+            return frozenset()
+        found = [name for name in self._topics.names() if compiled.matches(name)]
+        # What cannot be written down cannot be so: the first topics that fit into one record are read.
+        bytes_left = self._record_bytes_max - RECORD_OVERHEAD_BYTES
+        if sum(map(len, found)) + TEXT_OVERHEAD_BYTES * len(found) <= bytes_left:
+            return frozenset(found)
+        kept = []
+        for name in sorted(found):
+            bytes_left -= len(name) + TEXT_OVERHEAD_BYTES
+            if bytes_left < 0:
+                break
+            kept.append(name)
+        return frozenset(kept)
 
     def _compile(self, pattern: str) -> TopicRegex | None:
         if pattern not in self._compiled:

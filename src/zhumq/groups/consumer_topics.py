@@ -5,8 +5,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from zhumq.model.ids import INTERNAL_TOPICS
-
 
 class TopicShape(NamedTuple):
     """A topic that exists."""
@@ -45,11 +43,6 @@ class NoTopics:
 
     def names(self) -> Iterable[str]:
         return ()
-
-
-def readable_names(topics: ClusterTopics) -> Iterable[str]:
-    """What an expression can mean: every topic but the broker's own."""
-    return (name for name in topics.names() if name not in INTERNAL_TOPICS)
 
 
 def shapes_hash(shapes: Mapping[str, TopicShape]) -> int:

@@ -258,10 +258,12 @@ class GroupShard:
                 # Only a member without an id can found a group.
                 turn.answer(token, refusal(request, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
-            if group is not None:
+            founded = ClassicGroup(message.group_id, now_ms=turn.now_ms)
+            if isinstance(group, ConsumerGroup):
                 # Nobody is left of the consumer protocol: whoever comes first decides.
                 turn.record(group.tombstones())
-            group = ClassicGroup(message.group_id, now_ms=turn.now_ms)
+                founded.generation = group.epoch
+            group = founded
             self._add_group(group, turn)
         self._classic.join(group, message, request, token, turn)
 

@@ -32,6 +32,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from zhumq.testing.topics import ChangingTopics
 
 GROUP = "g"
 LATEST = 9  # of JoinGroup
@@ -59,6 +60,7 @@ class Driver:
     settings: GroupSettings = field(default_factory=GroupSettings)
     now_ms: int = 1_000_000
     log: list[StateRecord] = field(default_factory=list)
+    topics: ChangingTopics = field(default_factory=ChangingTopics)
 
     def __post_init__(self) -> None:
         self._suffixes = itertools.count(1)
@@ -67,7 +69,11 @@ class Driver:
         self.shard = self._fresh_shard()
 
     def _fresh_shard(self) -> GroupShard:
-        shard = GroupShard(self.settings, draw_member_suffix=lambda: f"{next(self._suffixes):04}")
+        shard = GroupShard(
+            self.settings,
+            draw_member_suffix=lambda: f"{next(self._suffixes):04}",
+            topics=self.topics,
+        )
         for record in self.log:
             shard.replay(record, self.now_ms)
         self._apply(shard, shard.loaded(self.now_ms))

@@ -1,7 +1,7 @@
 """FindCoordinator and every request about groups and their offsets."""
 
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from enum import IntEnum
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.requests import GroupMessage, GroupRequest, GroupResponse
 from zhumq.model.errors import (
     BrokerError,
@@ -36,11 +37,22 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
-class StoreTopicNames:
-    """Names and ids of topics from the newest picture of the cluster."""
+class StoreTopics:
+    """Topics as they are in the newest picture of the cluster."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+
+    @property
+    def version(self) -> int:
+        return self._store.image.version
+
+    def names(self) -> Iterable[str]:
+        return self._store.image.topics
+
+    def shape(self, name: str) -> TopicShape | None:
+        topic = self._store.image.topics.get(name)
+        return TopicShape(topic.topic_id, len(topic.partitions)) if topic else None
 
     def topic_id(self, name: str) -> uuid.UUID | None:
         topic = self._store.image.topics.get(name)
@@ -68,6 +80,8 @@ class GroupsHandler:
             ApiKey.SYNC_GROUP,
             ApiKey.HEARTBEAT,
             ApiKey.LEAVE_GROUP,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
             ApiKey.OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,
             ApiKey.OFFSET_DELETE,

@@ -96,6 +96,8 @@ class ClassicProtocol(Message):
 
 
 class ClassicMemberMetadata(Message):
+    # A tagged struct that can be null says first that it is not. Null itself is never written.
+    presence: int8 = 1
     session_timeout_ms: int32 = 0
     supported_protocols: list[ClassicProtocol] = field()
 
