@@ -49,6 +49,21 @@ _END = struct.Struct(">ix")  # | throttle time i32 | tags u8 |
 _ONE_HEAD = struct.Struct(">iixB")
 # ... | partitions + 1 u8 | result | topic's tags u8 | throttle time i32 | tags u8 |
 _ONE_TAIL = struct.Struct(">BihqqqBBBxix")
+# Legacy: | size i32 | correlation id i32 | topics i32 | name length i16 | name ...
+_LEGACY_ONE_HEAD = struct.Struct(">iiih")
+# ... | partitions i32 | index i32 | error i16 | base offset i64 | append time i64 | log start i64 |
+# | record errors i32 | message length -1 i16 | throttle time i32 |, the later ones since these versions.
+LOG_START_SINCE_VERSION = 5
+RECORD_ERRORS_SINCE_VERSION = 8
+_LEGACY_TAILS = {
+    version: struct.Struct(
+        ">iihqq"
+        + ("q" if version >= LOG_START_SINCE_VERSION else "")
+        + ("ih" if version >= RECORD_ERRORS_SINCE_VERSION else "")
+        + "i"
+    )
+    for version in LEGACY_VERSIONS
+}
 
 _generated_decoder = cache(compile_decoder)
 _generated_encoder = cache(compile_encoder)
@@ -202,7 +217,21 @@ def encode_one_success(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """The answer nearly every request gets, size and header included. Flexible versions only."""
+    """The answer nearly every request gets, size and header included."""
+    if version in LEGACY_VERSIONS:
+        name = topic.name.encode()
+        tail = _LEGACY_TAILS[version]
+        size = _LEGACY_ONE_HEAD.size - 4 + len(name) + tail.size
+        head = _LEGACY_ONE_HEAD.pack(size, correlation_id, 1, len(name))
+        if version < LOG_START_SINCE_VERSION:
+            return head + name + tail.pack(1, index, 0, base_offset, log_append_time_ms, 0)
+        if version < RECORD_ERRORS_SINCE_VERSION:
+            rest = tail.pack(1, index, 0, base_offset, log_append_time_ms, log_start_offset, 0)
+        else:
+            rest = tail.pack(
+                1, index, 0, base_offset, log_append_time_ms, log_start_offset, 0, -1, 0
+            )
+        return head + name + rest
     if version >= ID_VERSION:
         name = topic.topic_id.bytes
     else:

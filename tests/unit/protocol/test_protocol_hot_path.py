@@ -205,7 +205,7 @@ def assert_written_alike(response: Message, version: int) -> None:
     assert b"".join(tuned) == b"".join(generated)
 
 
-@pytest.mark.parametrize("version", range(9, 14))
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("name", ["t", "x" * 126, "x" * 127, "x" * 249])
 def test_the_answer_about_one_partition_is_the_same_on_the_short_road(
     version: int, name: str

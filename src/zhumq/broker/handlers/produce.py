@@ -25,7 +25,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from zhumq.protocol.produce_codec import NAMED_VERSIONS, encode_one_success
+from zhumq.protocol.produce_codec import encode_one_success
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.validator import WalkBudget
@@ -56,12 +56,11 @@ class ProduceHandler:
         header = context.header
         by_id = header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
-        if header.api_version in NAMED_VERSIONS or by_id:
-            topic_data = request.topic_data
-            if acks and len(topic_data) == 1 and len(topic_data[0].partition_data) == 1:
-                answer_to_one = self._produce_one(header, topic_data[0], acks, now_ms, by_id=by_id)
-                if answer_to_one is not None:
-                    return answer_to_one
+        topic_data = request.topic_data
+        if acks and len(topic_data) == 1 and len(topic_data[0].partition_data) == 1:
+            answer_to_one = self._produce_one(header, topic_data[0], acks, now_ms, by_id=by_id)
+            if answer_to_one is not None:
+                return answer_to_one
         budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
         # What has to reach the disk before the answer: (partition, up to where, its response).
