@@ -87,7 +87,8 @@ def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None)
     log4j.write_text(LOG4J)
     java = (f"-Dlog4j2.configurationFile={log4j}", "-cp", install())
     if not (data / "meta.properties").exists():
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Never a leading dash, which the tool would take for an option.
+        cluster_id = "z" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         with log.open("ab") as output:
             subprocess.run(
                 ["java", *java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],

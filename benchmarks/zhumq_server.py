@@ -17,6 +17,7 @@ def prepare_zhumq(directory: Path, *, settings: Mapping[str, str] | None = None)
         command=(
             str(PROGRAM), "start", "--listen", f"127.0.0.1:{kafka_port}", "--http", "127.0.0.1:0",
             "--data-dir", str(data), "--broker-id", "0",
+            f"--set=advertised.listeners=127.0.0.1:{kafka_port}",  # written out, as Kafka's has to be
             *(f"--set={key}={value}" for key, value in (settings or {}).items()),
         ),
         bootstrap=f"127.0.0.1:{kafka_port}",

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from verdict import Exclusion, is_excluded, read_exclusions
+from conformance.verdict import Exclusion, is_excluded, read_exclusions
 
 WAIT_S = 300  # for one test number; the runner has shorter deadlines of its own
 DECLARATION = re.compile(r"(?P<name>\w+),\s*(?P<flags>[^,)]*)(?P<rest>.*)", re.DOTALL)

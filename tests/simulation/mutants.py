@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zhumq.consensus import assigned, raft, replica
-from zhumq.consensus.assigned import AssignedReplica, LeaderChoice
+from zhumq.consensus import raft
 from zhumq.consensus.contract import (
-    AppendMarker,
     FetchAnswered,
     FetchArrived,
     Mode,
@@ -22,7 +20,6 @@ from zhumq.consensus.progress import ProgressTable
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.consensus.voters import Voters
-from zhumq.testing import simulated_coordinator
 from zhumq.testing.simulated_broker import SimulatedBroker
 
 Patch = Callable[[object, str, Any], None]
@@ -46,7 +43,7 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 
 
-def _mutant(*clusters: tuple[Mode, int, bool]) -> Callable[[Callable[[Patch], None]], None]:
+def planted(*clusters: tuple[Mode, int, bool]) -> Callable[[Callable[[Patch], None]], None]:
     def register(plant: Callable[[Patch], None]) -> None:
         MUTANTS.append(Mutant(name=plant.__name__, plant=plant, clusters=clusters))
 
@@ -56,22 +53,22 @@ def _mutant(*clusters: tuple[Mode, int, bool]) -> Callable[[Callable[[Patch], No
 # Elections
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def largest_end_offset_wins(patch: Patch) -> None:
     patch(raft, "is_log_acceptable", lambda candidate, own: candidate[1] >= own[1])
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def any_log_wins(patch: Patch) -> None:
     patch(raft, "is_log_acceptable", lambda candidate, own: True)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def two_votes_in_one_epoch(patch: Patch) -> None:
     patch(raft, "may_vote_for", lambda state, candidate_id: True)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_vote_is_not_written_down(patch: Patch) -> None:
     def remember(self: ReplicaCore, state: Any) -> None:
         only_vote = state.epoch == self._state.epoch and state.voted_for != self._state.voted_for
@@ -81,7 +78,7 @@ def a_vote_is_not_written_down(patch: Patch) -> None:
     patch(ReplicaCore, "_remember", remember)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_newer_epoch_is_not_written_down(patch: Patch) -> None:
     def remember(self: ReplicaCore, state: Any) -> None:
         only_epoch = state.epoch > self._state.epoch and state.voted_for is None
@@ -91,7 +88,7 @@ def a_newer_epoch_is_not_written_down(patch: Patch) -> None:
     patch(ReplicaCore, "_remember", remember)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def half_is_a_majority(patch: Patch) -> None:
     def start(self: Voters, ids: Any) -> None:
         self.ids = tuple(sorted(set(ids)))
@@ -100,7 +97,7 @@ def half_is_a_majority(patch: Patch) -> None:
     patch(Voters, "__init__", start)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
     original = RaftReplica._on_vote_answered
 
@@ -112,7 +109,7 @@ def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
     patch(RaftReplica, "_on_vote_answered", on_vote_answered)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def votes_of_an_older_epoch_count(patch: Patch) -> None:
     original = RaftReplica._on_vote_answered
 
@@ -124,7 +121,7 @@ def votes_of_an_older_epoch_count(patch: Patch) -> None:
     patch(RaftReplica, "_on_vote_answered", on_vote_answered)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_candidate_does_not_raise_the_epoch(patch: Patch) -> None:
     original = RaftReplica._stand
 
@@ -135,7 +132,7 @@ def a_candidate_does_not_raise_the_epoch(patch: Patch) -> None:
     patch(RaftReplica, "_stand", stand)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_restarted_leader_leads_on(patch: Patch) -> None:
     original = RaftReplica.__init__
 
@@ -147,7 +144,7 @@ def a_restarted_leader_leads_on(patch: Patch) -> None:
     patch(RaftReplica, "__init__", start)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_deposed_leader_leads_on_in_the_new_epoch(patch: Patch) -> None:
     original = RaftReplica._adopt
 
@@ -161,7 +158,7 @@ def a_deposed_leader_leads_on_in_the_new_epoch(patch: Patch) -> None:
     patch(RaftReplica, "_adopt", adopt)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def an_older_leader_is_believed(patch: Patch) -> None:
     original = RaftReplica._learn
 
@@ -179,7 +176,7 @@ def an_older_leader_is_believed(patch: Patch) -> None:
 # Committing
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def the_leader_counts_what_it_has_not_flushed(patch: Patch) -> None:
     def committed_offset(self: RaftReplica) -> int:
         others = self.voters.others(self.replica_id)
@@ -195,17 +192,17 @@ def _tell_more(self: ReplicaCore, to: int, message: Any) -> None:
     self._send.append(Outgoing(to=to, message=message))
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def a_follower_says_it_flushed_what_it_only_has(patch: Patch) -> None:
     patch(ReplicaCore, "_tell", _tell_more)
 
 
-@_mutant(FETCH_3)
+@planted(FETCH_3)
 def a_named_leaders_follower_says_it_flushed_what_it_only_has(patch: Patch) -> None:
     patch(ReplicaCore, "_tell", _tell_more)
 
 
-@_mutant(RAFT_5)
+@planted(RAFT_5)
 def entries_of_older_epochs_are_committed_by_counting(patch: Patch) -> None:
     def commit(self: ReplicaCore) -> None:
         self._raise_high_watermark(self._committed_offset())
@@ -216,12 +213,12 @@ def entries_of_older_epochs_are_committed_by_counting(patch: Patch) -> None:
     patch(ReplicaCore, "_commit", commit)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def the_high_watermark_runs_ahead_of_the_majority(patch: Patch) -> None:
     patch(Voters, "reached_by_majority", lambda self, positions: max(positions))
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_follower_shows_what_it_does_not_have(patch: Patch) -> None:
     def learn(self: ReplicaCore) -> None:
         self._raise_high_watermark(self._leader_high_watermark)
@@ -229,7 +226,7 @@ def a_follower_shows_what_it_does_not_have(patch: Patch) -> None:
     patch(ReplicaCore, "_learn_high_watermark", learn)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def elected_is_ready(patch: Patch) -> None:
     original = ReplicaCore._lead
 
@@ -240,7 +237,7 @@ def elected_is_ready(patch: Patch) -> None:
     patch(ReplicaCore, "_lead", lead)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def the_high_watermark_goes_back_after_a_restart(patch: Patch) -> None:
     original = ReplicaCore._lead
 
@@ -261,7 +258,7 @@ def the_high_watermark_goes_back_after_a_restart(patch: Patch) -> None:
 # Following
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def divergence_is_not_seen(patch: Patch) -> None:
     def is_prefix(self: ReplicaCore, fetch: FetchArrived) -> bool:
         return self.log.log_start_offset <= fetch.fetch_offset <= self.log.log_end_offset
@@ -269,7 +266,7 @@ def divergence_is_not_seen(patch: Patch) -> None:
     patch(ReplicaCore, "_is_prefix", is_prefix)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def nothing_is_truncated(patch: Patch) -> None:
     def cut(self: ReplicaCore, offset: int) -> None:
         self._damaged_from = None
@@ -277,7 +274,7 @@ def nothing_is_truncated(patch: Patch) -> None:
     patch(ReplicaCore, "_cut", cut)
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def truncation_ignores_the_own_epochs(patch: Patch) -> None:
     def point(self: ReplicaCore, diverging: Any) -> int:
         return min(diverging.end_offset, self.log.log_end_offset)
@@ -285,7 +282,7 @@ def truncation_ignores_the_own_epochs(patch: Patch) -> None:
     patch(ReplicaCore, "_divergence_point", point)
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def a_follower_truncates_to_its_high_watermark(patch: Patch) -> None:
     original = ReplicaCore._follow
 
@@ -297,7 +294,7 @@ def a_follower_truncates_to_its_high_watermark(patch: Patch) -> None:
     patch(ReplicaCore, "_follow", follow)
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def a_late_answer_is_taken_for_the_current_one(patch: Patch) -> None:
     original = ReplicaCore._on_leader_answer
 
@@ -311,7 +308,7 @@ def a_late_answer_is_taken_for_the_current_one(patch: Patch) -> None:
     patch(ReplicaCore, "_on_leader_answer", on_leader_answer)
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def fetches_of_older_epochs_count(patch: Patch) -> None:
     original = ReplicaCore._on_fetch_arrived
 
@@ -330,7 +327,7 @@ def fetches_of_older_epochs_count(patch: Patch) -> None:
 # Damage
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def a_damaged_replica_goes_on_voting(patch: Patch) -> None:
     def begin_healing(self: ReplicaCore, offset: int) -> None:
         self._damaged_from = None
@@ -340,7 +337,7 @@ def a_damaged_replica_goes_on_voting(patch: Patch) -> None:
     patch(ReplicaCore, "_begin_healing", begin_healing)
 
 
-@_mutant(RAFT_3, RAFT_5)
+@planted(RAFT_3, RAFT_5)
 def healed_before_it_has_everything(patch: Patch) -> None:
     def maybe_heal(self: ReplicaCore) -> None:
         if self._state.healing and self._damaged_from is None:
@@ -349,7 +346,7 @@ def healed_before_it_has_everything(patch: Patch) -> None:
     patch(ReplicaCore, "_maybe_heal", maybe_heal)
 
 
-@_mutant(RAFT_5, RAFT_3)
+@planted(RAFT_5, RAFT_3)
 def a_leader_counts_what_a_damaged_follower_had(patch: Patch) -> None:
     original = ProgressTable.matched
 
@@ -376,7 +373,7 @@ def _heal_at_once(self: ReplicaCore) -> None:
 # Duties of the driver
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_vote_is_sent_before_it_is_written_down(patch: Patch) -> None:
     original = SimulatedBroker._do
 
@@ -388,7 +385,7 @@ def a_vote_is_sent_before_it_is_written_down(patch: Patch) -> None:
     patch(SimulatedBroker, "_do", do)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def acknowledged_when_appended(patch: Patch) -> None:
     def wait(self: SimulatedBroker, produce: Any, offset: int) -> None:
         self._acknowledge(produce, offset)
@@ -396,7 +393,7 @@ def acknowledged_when_appended(patch: Patch) -> None:
     patch(SimulatedBroker, "_wait", wait)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def consumers_read_to_the_end_of_the_log(patch: Patch) -> None:
     def read(self: SimulatedBroker, offset: int) -> Any:
         if self.replica is None or not self.replica.serving:
@@ -406,7 +403,7 @@ def consumers_read_to_the_end_of_the_log(patch: Patch) -> None:
     patch(SimulatedBroker, "read", read)
 
 
-@_mutant(RAFT_3)
+@planted(RAFT_3)
 def a_former_leader_acknowledges_what_it_still_waits_for(patch: Patch) -> None:
     def fail_waiting(self: SimulatedBroker) -> None:
         for each in self._waiting:
@@ -414,151 +411,3 @@ def a_former_leader_acknowledges_what_it_still_waits_for(patch: Patch) -> None:
         self._waiting = []
 
     patch(SimulatedBroker, "_fail_waiting", fail_waiting)
-
-
-# Named leaders
-
-
-@_mutant(FETCH_3)
-def in_sync_before_it_has_caught_up(patch: Patch) -> None:
-    patch(AssignedReplica, "_is_caught_up", lambda self, replica_id: True)
-
-
-@_mutant(FETCH_3)
-def in_sync_at_the_high_watermark_of_before_the_epoch(patch: Patch) -> None:
-    def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
-        return self._progress[replica_id].flushed_offset >= self.high_watermark
-
-    patch(AssignedReplica, "_is_caught_up", is_caught_up)
-
-
-@_mutant(FETCH_3)
-def the_high_watermark_ignores_the_in_sync_set(patch: Patch) -> None:
-    patch(AssignedReplica, "_committed_offset", lambda self: self.log.flushed_offset)
-
-
-@_mutant(FETCH_3)
-def a_shrink_counts_before_it_is_accepted(patch: Patch) -> None:
-    original = AssignedReplica._propose_in_sync
-
-    def propose(self: AssignedReplica, in_sync: frozenset[int], now_ms: int) -> None:
-        original(self, in_sync, now_ms)
-        if self._pending is not None and in_sync < self.in_sync:
-            self.in_sync = in_sync
-            self._commit()
-
-    patch(AssignedReplica, "_propose_in_sync", propose)
-    patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
-
-
-@_mutant(FETCH_3, FETCH_5)
-def a_growth_counts_only_once_it_is_heard_of(patch: Patch) -> None:
-    patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
-
-
-@_mutant(FETCH_3)
-def committed_with_too_few_in_sync(patch: Patch) -> None:
-    def committed_offset(self: AssignedReplica) -> int:
-        others = self._counted - {self.replica_id}
-        return min([self.log.flushed_offset, *(self._progress.flushed(each) for each in others)])
-
-    patch(AssignedReplica, "_committed_offset", committed_offset)
-
-
-@_mutant(FETCH_3, FETCH_5)
-def a_stale_watch_is_believed(patch: Patch) -> None:
-    original = AssignedReplica._on_assigned
-
-    def on_assigned(self: AssignedReplica, word: Any, now_ms: int) -> None:
-        self.version = -1
-        original(self, word, now_ms)
-
-    patch(AssignedReplica, "_on_assigned", on_assigned)
-
-
-@_mutant(FETCH_3)
-def a_restarted_named_leader_leads_on(patch: Patch) -> None:
-    patch(AssignedReplica, "_must_not_lead", lambda self, word: False)
-
-
-@_mutant(FETCH_3)
-def the_longest_live_log_leads_in_sync_or_not(patch: Patch) -> None:
-    def choose(candidates: Any, in_sync: Any, **_: Any) -> LeaderChoice | None:
-        live = [each for each in candidates if each.alive]
-        best = max(live, key=lambda each: each.position.end_offset, default=None)
-        return best and LeaderChoice(replica_id=best.replica_id, unclean=False)
-
-    patch(simulated_coordinator, "choose_leader", choose)
-
-
-@_mutant(FETCH_3)
-def a_deposed_named_leader_does_not_step_down(patch: Patch) -> None:
-    original = AssignedReplica._take_role
-
-    def take_role(self: AssignedReplica, word: Any, now_ms: int) -> None:
-        if self.role is Role.LEADER and word.leader_id is not None:
-            self._remember(replace(self._state, epoch=word.epoch))
-            self._role_changed = True
-        else:
-            original(self, word, now_ms)
-
-    patch(AssignedReplica, "_take_role", take_role)
-
-
-# Changing the mode
-
-
-@_mutant(SWITCH_3, SWITCH_5)
-def the_first_named_leader_needs_no_votes(patch: Patch) -> None:
-    def stand(self: AssignedReplica, epoch: int, now_ms: int) -> None:
-        self._remember(replace(self._state, epoch=epoch, voted_for=None))
-        self._lead_all(now_ms)
-
-    patch(AssignedReplica, "_stand", stand)
-
-
-@_mutant(SWITCH_3, SWITCH_5)
-def a_named_leader_is_in_sync_before_it_has_flushed(patch: Patch) -> None:
-    original = AssignedReplica._check_followers
-
-    def check(self: AssignedReplica, now_ms: int, *, shrink: bool) -> None:
-        handover, self._handover = self._handover, False
-        original(self, now_ms, shrink=shrink)
-        self._handover = handover
-
-    patch(AssignedReplica, "_check_followers", check)
-
-
-@_mutant(SWITCH_3, SWITCH_5)
-def raft_begins_with_too_few_in_sync(patch: Patch) -> None:
-    patch(simulated_coordinator, "may_switch_to_raft", lambda in_sync, voters: True)
-
-
-@_mutant(SWITCH_3, SWITCH_5)
-def a_named_leader_writes_no_marker(patch: Patch) -> None:
-    original = AssignedReplica._lead_all
-
-    def lead_all(self: AssignedReplica, now_ms: int) -> None:
-        original(self, now_ms)
-        self._append = [each for each in self._append if not isinstance(each, AppendMarker)]
-
-    def commit(self: ReplicaCore) -> None:
-        self._raise_high_watermark(self._committed_offset())
-        if not self.serving and self.high_watermark >= self._epoch_start_offset:
-            self.serving = self._role_changed = True
-
-    patch(AssignedReplica, "_lead_all", lead_all)
-    patch(AssignedReplica, "_commit", commit)
-
-
-@_mutant(SWITCH_3, SWITCH_5)
-def raft_followers_count_as_in_sync(patch: Patch) -> None:
-    def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
-        one = self._progress[replica_id]
-        enough = max(self.high_watermark, self._epoch_start_offset)
-        return not one.healing and one.flushed_offset >= enough
-
-    patch(AssignedReplica, "_is_caught_up", is_caught_up)
-
-
-PATCHED_MODULES = (assigned, raft, replica)

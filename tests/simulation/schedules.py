@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from zhumq.consensus.contract import InSyncProposal, LogPosition, Mode, Role, VoteAnswered
+from zhumq.consensus.contract import (
+    InSyncProposal,
+    LogPosition,
+    Mode,
+    ReplicaSettings,
+    Role,
+    VoteAnswered,
+    VoteAsked,
+)
+from zhumq.testing import simulated_coordinator
 from zhumq.testing.replica_bench import ReplicaBench
 from zhumq.testing.simulated_log import Entry
 
@@ -72,40 +81,26 @@ def a_long_tail_of_an_old_epoch() -> None:
 
 
 def late_votes() -> None:
-    """Votes of a lost election arrive in a later one."""
+    """Votes of a lost election arrive in the next one, which somebody else wins."""
     bench = ReplicaBench(3)
     bench.campaign(0)
     _deliver_until(bench, lambda: bench.replicas[0].role is Role.CANDIDATE)
     # The votes for 0 in epoch 1 are given, but are under way for long.
     _deliver_until(bench, lambda: bench.replicas[1].quorum_state.voted_for == 0)
+    _deliver_until(bench, lambda: bench.replicas[2].quorum_state.voted_for == 0)
     late = [each for each in bench.messages if isinstance(each[1].message, VoteAnswered)]
-    late = [each for each in late if not each[1].message.pre_vote]
-    assert late
     bench.messages.clear()
-    # Epoch 2 is won by 1 with the vote of 2, who has heard nothing of all that.
-    bench.isolate(0)
-    bench.elect(1)
-    bench.write(1)
-    bench.settle()
-    # 0 goes on alone: it cannot win, whatever arrives from epoch 1.
-    bench.replicas[0].step(
-        VoteAnswered(
-            voter_id=2,
-            asked_epoch=1,
-            epoch=1,
-            leader_id=None,
-            granted=True,
-            pre_vote=True,
-            position=LogPosition(-1, 0),
-        ),
-        bench.now_ms,
-    )
+    # 0 stands for epoch 2; nobody hears of it, and 1 wins that epoch with the vote of 2.
     bench.campaign(0)
-    bench.cuts.clear()
+    _deliver_until(bench, lambda: bench.replicas[0].epoch == 2)
+    bench.isolate(0)
     bench.messages.clear()
+    bench.elect(1)
+    assert bench.replicas[1].epoch == 2
     for sender, outgoing in late:
-        bench.deliver(sender, 0, outgoing.message)
-    assert bench.replicas[0].role is not Role.LEADER
+        bench.step(0, outgoing.message)
+        assert sender != 0
+    assert bench.replicas[0].role is Role.CANDIDATE
 
 
 def epochs_that_only_one_side_has() -> None:
@@ -181,12 +176,148 @@ def a_replica_that_missed_the_end_of_an_epoch_joins() -> None:
     bench.high_watermarks[1] = 0
     bench.start(1)
     bench.cuts.clear()
+    bench.slow_disks = {1}
     bench.assign(1, {1})
     while not bench.proposals and bench.messages:
         bench.deliver_next()
     proposal = bench.proposals[-1]
     assert isinstance(proposal, InSyncProposal)
     bench.checkers.in_sync_changed(proposal.in_sync)
+
+
+def a_vote_in_the_epoch_one_is_in() -> None:
+    """A vote changes nothing but the vote, and is written down all the same."""
+    bench = ReplicaBench(3)
+    question = VoteAsked(
+        candidate_id=0, epoch=0, position=LogPosition(-1, 0), pre_vote=False, mode=Mode.RAFT
+    )
+    bench.step(1, question)
+    bench.step(1, replace(question, candidate_id=2))
+    votes = [each[1].message for each in bench.messages]
+    assert [vote.granted for vote in votes if isinstance(vote, VoteAnswered)] == [True, False]
+
+
+def a_damaged_replica_and_one_that_missed_it_all() -> None:
+    """Of a majority one is damaged: the third must not be elected by what is left."""
+    bench = ReplicaBench(3, fetch_entries_max=1)
+    bench.elect(0)
+    bench.isolate(2)
+    bench.write(0, 4)
+    bench.settle()
+    bench.damage(1, 0)
+    _deliver_until(bench, lambda: 1 <= bench.logs[1].log_end_offset <= 2)
+    bench.crash(0)
+    bench.cuts.clear()
+    bench.elect(2)
+    assert bench.replicas[2].role is not Role.LEADER
+    bench.start(0)
+    bench.elect(0)
+    bench.settle()
+    assert bench.replicas[0].role is Role.LEADER
+    assert not bench.states[1].healing
+    assert bench.logs[1].read_all(0, 99) == bench.logs[0].read_all(0, 99)
+
+
+def what_a_damaged_follower_had_is_not_counted() -> None:
+    """A follower acknowledges, is damaged, and another one makes the majority full."""
+    bench = ReplicaBench(5, fetch_entries_max=1)
+    bench.elect(0)
+    bench.isolate(0, 1)
+    bench.write(0, 3)
+    bench.settle()
+    bench.damage(1, 1)
+    _deliver_until(bench, lambda: bench.logs[1].log_end_offset == 2)
+    bench.messages.clear()
+    bench.isolate(1)
+    bench.cuts -= {(0, 2), (2, 0)}
+    bench.let_deadline_pass(2)
+    bench.settle()
+    assert bench.high_watermarks[0] <= 2
+
+
+def a_named_leader_that_has_not_flushed() -> None:
+    """Raft committed on the disks of others; the leader named next is in sync only by its own."""
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.slow_disks = {2}
+    bench.write(0, 3)
+    bench.settle()
+    for node in (0, 1, 2):
+        bench.switch(node, Mode.FETCH)
+    bench.assign(2, {2}, handover=True)
+    bench.settle()
+    assert bench.replicas[2].role is Role.LEADER
+    bench.let_deadline_pass(0)
+    bench.settle()
+    for proposal in bench.proposals:
+        assert isinstance(proposal, InSyncProposal)
+        bench.checkers.in_sync_changed(proposal.in_sync)
+    bench.flush(2)
+    bench.let_deadline_pass(0)
+    bench.settle()
+    assert bench.proposals
+
+
+def raft_followers_of_a_named_leader() -> None:
+    """Who has not heard of the change of mode would still vote in raft: it is not in sync."""
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.switch(0, Mode.FETCH)
+    bench.publish(2, 0, {0}, handover=True)
+    bench.step(0, bench.assignment)
+    bench.settle()
+    assert bench.replicas[0].role is Role.LEADER
+    for node in (1, 2):
+        bench.campaign(node)
+        bench.settle()
+        assert bench.replicas[node].leader_id == 0
+    assert not bench.proposals
+    bench.switch(1, Mode.FETCH)
+    bench.step(1, bench.assignment)
+    bench.settle()
+    assert [each for each in bench.proposals if isinstance(each, InSyncProposal)]
+
+
+def raft_after_a_small_in_sync_set() -> None:
+    """Two of five are in sync: the other three must not begin to vote."""
+    settings = ReplicaSettings(min_in_sync_replicas=2)
+    bench = ReplicaBench(5, mode=Mode.FETCH, settings=settings)
+    bench.isolate(0, 1)
+    bench.assign(0, {0, 1})
+    bench.settle()
+    bench.write(0, 3)
+    bench.settle()
+    assert bench.high_watermarks[0] == 4
+    if simulated_coordinator.may_switch_to_raft(bench.assignment.in_sync, bench.voters):
+        for node in range(5):
+            bench.switch(node, Mode.RAFT, epoch=bench.assignment.epoch + 1)
+        bench.elect(4)
+
+
+def raft_after_a_named_leader_that_wrote_nothing() -> None:
+    """An old entry is committed by a named leader; a tail of an epoch in between must not win."""
+    settings = ReplicaSettings(min_in_sync_replicas=2)
+    bench = ReplicaBench(3, mode=Mode.FETCH, settings=settings)
+    bench.assign(0, {0, 1, 2})
+    bench.settle()
+    bench.isolate(2)
+    bench.write(0, 1)
+    bench.settle()
+    # Epoch 2 is led by 2, alone: it writes something else at that offset.
+    bench.assign(2, {0, 1, 2})
+    bench.write(2, 1)
+    # Epoch 3 is led by 0 again, which commits what it has with 1.
+    bench.assign(0, {0, 1})
+    bench.settle()
+    assert bench.replicas[0].serving
+    bench.cuts.clear()
+    bench.crash(0)
+    for node in (1, 2):
+        bench.switch(node, Mode.RAFT, epoch=bench.assignment.epoch + 1)
+    bench.messages.clear()
+    bench.elect(2)
+    bench.elect(1)
+    assert bench.replicas[1].role is Role.LEADER
 
 
 def _deliver_only_votes(bench: ReplicaBench) -> None:
@@ -207,6 +338,7 @@ def _deliver_until(bench: ReplicaBench, is_done: Callable[[], bool]) -> None:
     for _ in range(1_000):
         if is_done():
             return
+        assert bench.messages, "nobody has anything more to say"
         bench.deliver_next()
     raise AssertionError("it does not come to that")
 
@@ -219,4 +351,11 @@ SCHEDULES: tuple[Callable[[], None], ...] = (
     a_cut_off_leader,
     a_leader_that_hears_of_a_newer_epoch,
     a_replica_that_missed_the_end_of_an_epoch_joins,
+    a_vote_in_the_epoch_one_is_in,
+    a_damaged_replica_and_one_that_missed_it_all,
+    what_a_damaged_follower_had_is_not_counted,
+    a_named_leader_that_has_not_flushed,
+    raft_followers_of_a_named_leader,
+    raft_after_a_small_in_sync_set,
+    raft_after_a_named_leader_that_wrote_nothing,
 )

@@ -12,6 +12,7 @@ from zhumq.consensus.contract import (
     FetchAnswered,
     FetchArrived,
     Flushed,
+    Heard,
     Input,
     InSyncProposal,
     LeaderAnnounced,
@@ -62,8 +63,8 @@ def choose_leader(
     """The live replica with the largest (last epoch, end offset), of the in-sync set first.
 
     Then of the eligible ones (KIP-966), which left the in-sync set when it became too small for
-    anything to be committed since. None if there is no live one in sync and the topic does not allow to lose records; of equal
-    ones the smallest id, so that every coordinator decides alike.
+    anything to be committed since. None if there is no such live one and the topic does not allow
+    to lose records. Of equal ones the smallest id, so that every coordinator decides alike.
     """
     fit = [each for each in candidates if each.alive and not each.damaged]
     clean = [each for each in fit if each.replica_id in in_sync]
@@ -93,6 +94,7 @@ class AssignedReplica(ReplicaCore):
         incarnation: int,
         draw: Draw,
         now_ms: int,
+        heard_ms: Heard | None = None,
     ) -> None:
         super().__init__(
             replica_id,
@@ -103,11 +105,12 @@ class AssignedReplica(ReplicaCore):
             high_watermark=high_watermark,
             incarnation=incarnation,
             draw=draw,
+            now_ms=now_ms,
+            heard_ms=heard_ms,
         )
         # A partition that comes from raft mode goes on with its epoch and its log. From here on
         # this replica helps to elect nobody but whom the coordinator names.
         self._remember(replace(state, mode=Mode.FETCH))
-        self._heard_ms = now_ms
         # An epoch this replica led before it crashed: its unflushed end may be gone while
         # followers hold it, so leading on in the same epoch would write other records there.
         self._led_epoch = state.epoch if state.leader_id == replica_id else -1
@@ -144,7 +147,8 @@ class AssignedReplica(ReplicaCore):
             case Appended() | Flushed():
                 self._on_log_moved(now_ms)
             case BrokerLost():
-                if self.role is Role.LEADER:
+                # Of the own session's end one hears from a word that names somebody else.
+                if self.role is Role.LEADER and event.broker_id != self.replica_id:
                     self._propose_in_sync(self.in_sync - {event.broker_id}, now_ms)
             case LogDamaged():
                 self._on_log_damaged(event.offset, now_ms)
@@ -213,12 +217,15 @@ class AssignedReplica(ReplicaCore):
             self._follow(word.leader_id, now_ms)
 
     def _must_not_lead(self, word: LeaderAssigned) -> bool:
-        return (
-            self._state.healing
-            or word.epoch <= self._led_epoch
-            # Somebody else was voted for in this epoch of raft.
-            or (word.epoch == self.epoch and self._state.voted_for is not None)
-        )
+        state = self._state
+        if state.healing or word.epoch <= self._led_epoch:
+            return True
+        # To stand is to vote for oneself, and that vote may be given already.
+        if word.handover and state.votes_unknown:
+            return True
+        # Somebody else was voted for in this epoch of raft, or has led it.
+        taken = state.voted_for is not None or state.leader_id is not None
+        return word.epoch == self.epoch and taken
 
     def _lead_all(self, now_ms: int) -> None:
         self._led_epoch = self.epoch
@@ -230,7 +237,7 @@ class AssignedReplica(ReplicaCore):
             replica_id=self.replica_id,
             epoch=max(self.epoch, self._led_epoch),
             version=self.version,
-            damaged=self._state.healing,
+            damaged=self._state.healing or self._state.votes_unknown,
         )
         self._send_proposal(wanted, now_ms)
 
@@ -356,7 +363,10 @@ class AssignedReplica(ReplicaCore):
 
     def _has_fallen_behind(self, replica_id: int, now_ms: int) -> bool:
         one = self._progress[replica_id]
-        return one.healing or now_ms - one.caught_up_ms > self.settings.replica_lag_max_ms
+        caught_up_ms = one.caught_up_ms
+        if one.fetch_offset >= self.log.log_end_offset:
+            caught_up_ms = max(caught_up_ms, self._heard_ms(replica_id))
+        return one.healing or now_ms - caught_up_ms > self.settings.replica_lag_max_ms
 
     def _check_followers(self, now_ms: int, *, shrink: bool) -> None:
         """Propose the in-sync set as it ought to be. The coordinator decides."""
@@ -414,7 +424,7 @@ class AssignedReplica(ReplicaCore):
         if self._lag_due_ms is not None and now_ms >= self._lag_due_ms:
             self._set_lag_deadline(now_ms)
             self._check_followers(now_ms, shrink=True)
-        if self._fetch_due_ms is not None and now_ms >= self._fetch_due_ms:
+        if self._is_fetch_overdue(now_ms):
             self._fetch_due_ms = None
             if self.role is Role.FOLLOWER and self.leader_id is not None:
                 self._fetch_from(self.leader_id, now_ms)

@@ -10,6 +10,10 @@ from zhumq.model.errors import ErrorCode, ZhumqError
 NO_EPOCH: Final = -1
 # draw(low, high): an integer of this range, both ends included. The only chance a core has.
 Draw: TypeAlias = Callable[[int, int], int]
+# heard_ms(replica id): when the broker of that replica was last heard of in a fetch session that
+# still holds this partition as the replica last spoke of it. So one beat between two brokers keeps
+# all their idle partitions alive.
+Heard: TypeAlias = Callable[[int], int]
 
 
 class ConsensusBroken(ZhumqError):
@@ -106,6 +110,13 @@ class QuorumState:
     mode: Mode = Mode.RAFT
     # Flushed data was lost: no vote, no candidacy, and the leader does not count this replica.
     healing: bool = False
+    # The disk was replaced, and with it went what this replica has voted for.
+    votes_unknown: bool = False
+
+
+def state_of_a_wiped_replica(mode: Mode) -> QuorumState:
+    """What to begin with where a replica of an old partition finds its disk empty."""
+    return QuorumState(mode=mode, healing=True, votes_unknown=True)
 
 
 # Inputs. A message carries the name of what its receiver sees.
@@ -282,7 +293,8 @@ class LeaderWanted:
     # The new epoch must be above this one.
     epoch: int
     version: int
-    # It has lost data and must not be named until it has healed.
+    # It has lost data, or its votes, and must not be named until it has healed; one that lacks
+    # only its votes may be named where there is no handover.
     damaged: bool
 
 
@@ -317,7 +329,8 @@ class Ready:
     send: tuple[Outgoing, ...] = ()
     # 5. To the coordinator, which decides.
     propose: Proposal | None = None
-    # 6. Consumers may see everything below, and acks=-1 up to it may be answered.
+    # 6. Consumers may see everything below, and acks=-1 up to it may be answered. What is written
+    #    down of it for the next start is at most the flushed offset.
     high_watermark: int | None = None
     # 7. Parked requests of a former leader are refused; a new one starts to accept.
     role: RoleChange | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zhumq.consensus.contract import FetchArrived, Mode
+from zhumq.consensus.contract import FetchArrived, Heard, Mode
 
 NEVER_MS = -(2**62)
 NOT_COUNTED = -1
@@ -84,7 +84,16 @@ class ProgressTable:
             one.healing = fetch.healing
             one.flushed_offset = NOT_COUNTED
 
-    def majority_contact_ms(self, needed: int, voters: Iterable[int]) -> int:
-        """The latest time by which `needed` of the voters had been heard of."""
-        contacts = sorted((self._of[each].last_contact_ms for each in voters), reverse=True)
-        return contacts[needed - 1]
+    def majority_contact_ms(self, needed: int, voters: Iterable[int], heard_ms: Heard) -> int:
+        """The latest time by which `needed` of the voters had been heard of.
+
+        One that has not fetched in this epoch is not in anybody's session for it.
+        """
+        contacts = [self._contact_ms(each, heard_ms) for each in voters]
+        return sorted(contacts, reverse=True)[needed - 1]
+
+    def _contact_ms(self, replica_id: int, heard_ms: Heard) -> int:
+        one = self._of[replica_id]
+        if one.sequence < 0:
+            return one.last_contact_ms
+        return max(one.last_contact_ms, heard_ms(replica_id))

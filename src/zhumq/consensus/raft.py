@@ -12,6 +12,7 @@ from zhumq.consensus.contract import (
     FetchAnswered,
     FetchArrived,
     Flushed,
+    Heard,
     Input,
     LeaderAnnounced,
     LeaderAssigned,
@@ -50,6 +51,7 @@ class RaftReplica(ReplicaCore):
         incarnation: int,
         draw: Draw,
         now_ms: int,
+        heard_ms: Heard | None = None,
     ) -> None:
         super().__init__(
             replica_id,
@@ -60,13 +62,23 @@ class RaftReplica(ReplicaCore):
             high_watermark=high_watermark,
             incarnation=incarnation,
             draw=draw,
+            now_ms=now_ms,
+            heard_ms=heard_ms,
         )
         # A partition that comes from fetch mode goes on with its epoch and its log.
-        self._remember(replace(state, mode=Mode.RAFT))
+        # One that does not know its votes is not counted: it may have voted in a later epoch for
+        # a candidate that lacks what it acknowledges now.
+        healing = state.healing or state.votes_unknown
+        self._remember(replace(state, mode=Mode.RAFT, healing=healing))
+        # Voters whose epochs have to be known before votes are given again.
+        self._unheard = set(voters.others(replica_id)) if state.votes_unknown else set()
         self._ballot: Ballot | None = None
         self._announce_due_ms: int | None = None
         self._asked = replica_id
+        # Its leader has resigned, which is final: who still names it has not heard of that.
+        self._ended_epoch = -1
         self._set_election_deadline(now_ms)
+        self._ask_unheard(now_ms)
         if state.leader_id is not None and state.leader_id != replica_id:
             self._follow(state.leader_id, now_ms)
             # It may be gone since: its word is not fresh enough to refuse another candidate.
@@ -85,9 +97,10 @@ class RaftReplica(ReplicaCore):
             if self._announce_due_ms is not None:
                 return min(due_ms, self._announce_due_ms)
             return due_ms if self.voters.majority > 1 else None
+        due_ms = self._election_due_ms
         if self._fetch_due_ms is not None:
-            return min(self._election_due_ms, self._fetch_due_ms)
-        return self._election_due_ms
+            due_ms = min(due_ms, self._fetch_due_ms)
+        return min(due_ms, self._unheard_due_ms) if self._unheard else due_ms
 
     def step(self, event: Input, now_ms: int) -> None:
         """Take in one event."""
@@ -140,6 +153,8 @@ class RaftReplica(ReplicaCore):
             self._adopt(epoch, leader_id, now_ms)
             return
         if epoch < self.epoch or leader_id is None or self.role is Role.FOLLOWER:
+            return
+        if epoch == self._ended_epoch:
             return
         if self.role is Role.LEADER:
             raise ConsensusBroken(
@@ -304,19 +319,26 @@ class RaftReplica(ReplicaCore):
         others = self.voters.others(self.replica_id)
         if not others:
             return 2**62
-        contact_ms = self._progress.majority_contact_ms(self.voters.majority - 1, others)
+        needed = self.voters.majority - 1
+        contact_ms = self._progress.majority_contact_ms(needed, others, self._heard_ms)
         return contact_ms + self.settings.election_timeout_ms
 
     # Following
 
     def _on_fetch_answered(self, answer: FetchAnswered, now_ms: int) -> None:
+        if answer.sequence > self._healing_since:
+            self._unheard.discard(answer.responder_id)
         if answer.epoch != self.epoch:
             self._learn(answer.epoch, answer.leader_id, now_ms)
             return
         if answer.error is not ErrorCode.NONE:
-            is_leader = self._state.leader_id == answer.responder_id
-            if is_leader and self.role is Role.FOLLOWER and answer.leader_id is None:
+            # An answer from before it was elected says nothing about it as the leader.
+            is_leader = (
+                self.leader_id == answer.responder_id and answer.sequence > self._following_since
+            )
+            if is_leader and answer.leader_id is None:
                 # It leads no more and says so: no need to wait for silence.
+                self._ended_epoch = self.epoch
                 self._detach(now_ms, soon=True)
             else:
                 self._learn(answer.epoch, answer.leader_id, now_ms)
@@ -329,19 +351,47 @@ class RaftReplica(ReplicaCore):
 
     # Time and damage
 
+    def _ask_unheard(self, now_ms: int) -> None:
+        """Whoever got an unknown vote was in that epoch when it asked for it, and still is in it
+        or in a later one. So no vote of an epoch that nobody has reached is missing."""
+        self._unheard_due_ms = now_ms + self.settings.fetch_retry_ms
+        for voter in sorted(self._unheard):
+            self._ask(voter)
+
+    def _may_heal(self) -> bool:
+        return not self._unheard
+
+    def _healed_state(self) -> QuorumState:
+        # In the epoch it is in it cannot vote: it follows that epoch's leader.
+        return replace(self._state, healing=False, votes_unknown=False)
+
     def _on_deadline(self, now_ms: int) -> None:
+        if self._unheard and now_ms >= self._unheard_due_ms:
+            self._ask_unheard(now_ms)
         if self.role is Role.LEADER:
             if self.voters.majority > 1 and now_ms >= self._resign_due_ms():
                 # Check-quorum: another leader may exist by now, and nothing can be committed here.
                 self._detach(now_ms, soon=False)
             elif self._announce_due_ms is not None and now_ms >= self._announce_due_ms:
                 self._announce(now_ms)
-        elif now_ms >= self._election_due_ms:
+        elif now_ms >= self._election_due_ms and not self._is_leader_alive(now_ms):
             self._campaign(now_ms)
-        elif self._fetch_due_ms is not None and now_ms >= self._fetch_due_ms:
+        elif self._is_fetch_overdue(now_ms):
             self._fetch_due_ms = None
             if self.role is Role.FOLLOWER and self._state.leader_id is not None:
                 self._fetch_from(self._state.leader_id, now_ms)
+
+    def _is_leader_alive(self, now_ms: int) -> bool:
+        """Whether an idle leader's broker has been heard of; then there is time again."""
+        if self.role is not Role.FOLLOWER or self._state.leader_id is None:
+            return False
+        self._leader_contact_ms = max(
+            self._leader_contact_ms, self._heard_ms(self._state.leader_id)
+        )
+        if now_ms - self._leader_contact_ms >= self.settings.election_timeout_ms:
+            return False
+        self._set_election_deadline(self._leader_contact_ms)
+        return True
 
     def _on_log_damaged(self, offset: int, now_ms: int) -> None:
         self._begin_healing(offset)

@@ -7,6 +7,7 @@ from typing import Final
 from zhumq.consensus.contract import (
     NO_EPOCH,
     NOTHING,
+    TRANSITIONS,
     AppendFetched,
     AppendMarker,
     ConsensusBroken,
@@ -14,6 +15,7 @@ from zhumq.consensus.contract import (
     EpochEnd,
     FetchAnswered,
     FetchArrived,
+    Heard,
     LogPosition,
     LogView,
     Message,
@@ -33,6 +35,10 @@ from zhumq.model.errors import ErrorCode
 FETCHES_PER_INCARNATION_MAX: Final = 2**40
 
 
+def _never(_: int) -> int:
+    return NEVER_MS
+
+
 class ReplicaCore:
     """State and duties that do not depend on who names the leader."""
 
@@ -47,6 +53,8 @@ class ReplicaCore:
         high_watermark: int,
         incarnation: int,
         draw: Draw,
+        now_ms: int,
+        heard_ms: Heard | None,
     ) -> None:
         self.replica_id = replica_id
         self.voters = voters
@@ -58,13 +66,15 @@ class ReplicaCore:
         self.serving = False
         self._state = state
         self._draw = draw
+        self._heard_ms = heard_ms or _never
         self._sequence = incarnation * FETCHES_PER_INCARNATION_MAX
         # Leading.
-        self._progress = ProgressTable((), 0)
+        self._progress = ProgressTable((), now_ms)
         self._epoch_start_offset = 0
         # Following.
         self._leader_contact_ms = NEVER_MS
         self._leader_high_watermark = 0
+        self._following_since = 0
         self._fetch_due_ms: int | None = None
         self._told: tuple[LogPosition, int] | None = None
         # Healing: the log is whole below this offset only; what follows is kept until a leader
@@ -144,6 +154,7 @@ class ReplicaCore:
             self._persist = True
 
     def _become(self, role: Role) -> None:
+        assert role is self.role or role in TRANSITIONS[self.role]
         self.role = role
         self.serving = False
         self._fetch_due_ms = None
@@ -248,15 +259,31 @@ class ReplicaCore:
 
     def _follow(self, leader_id: int, now_ms: int) -> None:
         self._become(Role.FOLLOWER)
+        self._following_since = self._sequence
         self._leader_contact_ms = now_ms
         self._fetch_from(leader_id, now_ms)
 
     def _fetch_from(self, replica_id: int, now_ms: int) -> None:
+        self._fetch_due_ms = now_ms + self.settings.fetch_retry_ms
+        self._told = self._ask(replica_id)
+
+    def _is_fetch_overdue(self, now_ms: int) -> bool:
+        """Whether the last fetch has to be sent again. It waits in a session as long as that lives."""
+        if self._fetch_due_ms is None or now_ms < self._fetch_due_ms:
+            return False
+        leader_id = self.leader_id
+        if leader_id is not None:
+            due_ms = self._heard_ms(leader_id) + self.settings.fetch_retry_ms
+            if due_ms > now_ms:
+                self._fetch_due_ms = due_ms
+                return False
+        return True
+
+    def _ask(self, replica_id: int) -> tuple[LogPosition, int]:
+        """Send a fetch; what it tells of the own log is returned."""
         position = self.position
         flushed_offset = min(self.log.flushed_offset, position.end_offset)
         self._sequence += 1
-        self._told = (position, flushed_offset)
-        self._fetch_due_ms = now_ms + self.settings.fetch_retry_ms
         self._tell(
             replica_id,
             FetchArrived(
@@ -270,6 +297,7 @@ class ReplicaCore:
                 sequence=self._sequence,
             ),
         )
+        return position, flushed_offset
 
     def _on_leader_answer(self, answer: FetchAnswered, now_ms: int) -> None:
         """A follower's leader has answered without an error."""
@@ -284,7 +312,8 @@ class ReplicaCore:
             self._damaged_from = None
             self._told = None
             self._start_over_at = answer.start_over_at
-            self.high_watermark = max(self.high_watermark, answer.start_over_at)
+            # What lies below is committed and expired at the leader; above there is nothing yet.
+            self.high_watermark = answer.start_over_at
             return
         if answer.diverging is not None:
             self._cut(self._divergence_point(answer.diverging))
@@ -346,14 +375,20 @@ class ReplicaCore:
         self._healing_since = self._sequence
         self._healed_at_offset = None
         self.high_watermark = min(self.high_watermark, self._damaged_from)
-        self._remember(replace(self._state, healing=True, voted_for=self._state.voted_for))
+        self._remember(replace(self._state, healing=True))
 
     def _maybe_heal(self) -> None:
         """Whole again once everything committed is on the disk again."""
         target = self._healed_at_offset
         if target is None or not self._state.healing or self._damaged_from is not None:
             return
-        if self.log.flushed_offset >= target:
+        if self.log.flushed_offset >= target and self._may_heal():
             self._healed_at_offset = None
-            self._remember(replace(self._state, healing=False))
+            self._remember(self._healed_state())
             self._told = None
+
+    def _may_heal(self) -> bool:
+        return True
+
+    def _healed_state(self) -> QuorumState:
+        return replace(self._state, healing=False)

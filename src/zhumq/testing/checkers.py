@@ -64,6 +64,11 @@ class Checkers:
         # Replicas that have lost flushed data by a fault, and are excused for it until healed.
         self.excused: set[int] = set()
 
+    def wiped(self, node: int) -> None:
+        """A fault took everything a replica had written down; its votes are still its votes."""
+        self.excused.add(node)
+        self._epochs[node] = 0
+
     def persisted(self, node: int, state: QuorumState) -> None:
         before = self._epochs.get(node, 0)
         self._expect(

@@ -65,6 +65,8 @@ class ReplicaBench:
         self.checkers = Checkers(self.logs, self._quorum)
         self._incarnations = dict.fromkeys(range(nodes), 0)
         self._parked: dict[tuple[int, int], FetchArrived] = {}
+        # What each follower was last answered about, so that nothing is told twice.
+        self._told: dict[tuple[int, int], tuple[int, int, int, bool]] = {}
         self._sequence = 0
         for each in range(nodes):
             self.start(each)
@@ -83,6 +85,7 @@ class ReplicaBench:
 
     def start(self, node: int) -> None:
         self._incarnations[node] += 1
+        self._told = {key: each for key, each in self._told.items() if node not in key}
         kind = RaftReplica if self.states[node].mode is Mode.RAFT else AssignedReplica
         self.replicas[node] = kind(
             node,
@@ -175,6 +178,7 @@ class ReplicaBench:
 
     def write(self, node: int, count: int = 1) -> None:
         """The leader appends messages of its clients."""
+        assert self.replicas[node].role is Role.LEADER, f"replica {node} does not lead"
         for _ in range(count):
             self._sequence += 1
             self._append(node, Entry(self.replicas[node].epoch, -1, self._sequence))
@@ -239,7 +243,7 @@ class ReplicaBench:
             log.truncate_to(ready.truncate_to)
         if ready.start_over_at is not None:
             log.start_over_at(ready.start_over_at)
-            self.high_watermarks[node] = max(self.high_watermarks[node], ready.start_over_at)
+            self.high_watermarks[node] = ready.start_over_at
         for wish in ready.append:
             if isinstance(wish, AppendMarker):
                 self._append(node, Entry(wish.epoch, -1, -1))
@@ -259,7 +263,7 @@ class ReplicaBench:
                 self.checkers.serves(node, self.high_watermarks[node], ready.role.epoch)
         if ready.append or ready.truncate_to is not None or ready.start_over_at is not None:
             self._moved(node)
-        elif ready.high_watermark is not None:
+        elif ready.high_watermark is not None or ready.role is not None:
             self._wake(node)
 
     def _append(self, node: int, entry: Entry) -> None:
@@ -300,11 +304,10 @@ class ReplicaBench:
         if plain and answer.start_over_at is None:
             end = min(self.logs[node].log_end_offset, fetch.fetch_offset + self.fetch_entries_max)
             records = self.logs[node].read(fetch.fetch_offset, end)
-            known = self.high_watermarks[follower] >= min(
-                answer.high_watermark, fetch.flushed_offset
-            )
-            if not records and known and not fetch.healing:
+            told = (fetch.fetch_offset, fetch.flushed_offset, answer.high_watermark, fetch.healing)
+            if not records and self._told.get((node, follower)) == told:
                 return
+            self._told[(node, follower)] = told
             answer = replace(answer, records=records or None)
         self._parked.pop((node, follower), None)
         self.messages.append((node, Outgoing(to=follower, message=answer)))

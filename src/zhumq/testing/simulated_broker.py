@@ -22,6 +22,7 @@ from zhumq.consensus.contract import (
     Ready,
     Role,
     RoleChange,
+    state_of_a_wiped_replica,
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
@@ -136,6 +137,15 @@ class SimulatedBroker:
             self._high_watermark = min(self._high_watermark, offset)
             self.step(LogDamaged(offset=offset))
 
+    def wipe(self) -> None:
+        """The disk is replaced by an empty one."""
+        self.crash()
+        self.world.note("wipe", self.broker_id)
+        self.world.checkers.wiped(self.broker_id)
+        self.log.wipe()
+        self.state = state_of_a_wiped_replica(self.state.mode)
+        self.checkpointed_high_watermark = 0
+
     def hear_record(self, record: "PartitionRecord") -> None:
         """The coordinator's record of the partition, perhaps an old one."""
         replica = self.replica
@@ -240,7 +250,7 @@ class SimulatedBroker:
         if ready.start_over_at is not None:
             self.world.note("start over", self.broker_id, ready.start_over_at)
             log.start_over_at(ready.start_over_at)
-            self._high_watermark = max(self._high_watermark, ready.start_over_at)
+            self._high_watermark = ready.start_over_at
         return ready.truncate_to is not None or ready.start_over_at is not None
 
     def _append(self, entry: Entry) -> None:

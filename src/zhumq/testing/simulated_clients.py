@@ -25,6 +25,11 @@ class SimulatedProducer:
         self.last_offset = -1
 
     @property
+    def repeats(self) -> bool:
+        """Whether the message after the last acknowledged one may be in the log already."""
+        return self._producer >= 0
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is under way that may yet be acknowledged."""
         return self.stopped

@@ -58,6 +58,8 @@ class SimulatedCoordinator:
         self._sessions: dict[int, int] = {}
         # Brokers cut off from the store, whatever they can reach else.
         self.cut: set[int] = set()
+        # Until then nobody is the coordinator: no session ends, nothing is decided.
+        self.away_until_ms = 0
 
     @property
     def registered(self) -> frozenset[int]:
@@ -81,7 +83,12 @@ class SimulatedCoordinator:
 
     def tick(self) -> None:
         """Heartbeats: sessions go on, end, or begin anew; missed watches are read again."""
+        self._world.later(HEARTBEAT_MS, "heartbeat", self.tick)
         now_ms = self._world.now_ms
+        if now_ms < self.away_until_ms:
+            # Whoever takes over gives every session its full time.
+            self._sessions = dict.fromkeys(self._sessions, now_ms)
+            return
         for broker_id in self._world.node_ids:
             if not self._reaches(broker_id):
                 seen_ms = self._sessions.get(broker_id)
@@ -95,7 +102,6 @@ class SimulatedCoordinator:
             if self._world.brokers[broker_id].seen_version < self.record.version:
                 self._notify(broker_id)
         self._name_if_nobody()
-        self._world.later(HEARTBEAT_MS, "heartbeat", self.tick)
 
     def _expire(self, broker_id: int) -> None:
         del self._sessions[broker_id]
@@ -106,7 +112,7 @@ class SimulatedCoordinator:
         if record.mode is Mode.RAFT:
             return
         if record.leader_id == broker_id:
-            self._name(record.epoch)
+            self._name(record, record.epoch)
         elif broker_id in record.in_sync and len(record.in_sync) > 1:
             self._write(self._with_in_sync(record, record.in_sync - {broker_id}))
 
@@ -126,13 +132,14 @@ class SimulatedCoordinator:
 
     def _decide(self, proposal: Proposal) -> None:
         record = self.record
-        if proposal.version != record.version or record.mode is Mode.RAFT:
+        away = self._world.now_ms < self.away_until_ms
+        if away or proposal.version != record.version or record.mode is Mode.RAFT:
             return
         if not isinstance(proposal, InSyncProposal):
             if proposal.damaged and len(record.in_sync) > 1:
                 in_sync = record.in_sync - {proposal.replica_id}
-                self.record = record = self._with_in_sync(record, in_sync)
-            self._name(max(record.epoch, proposal.epoch))
+                record = self._with_in_sync(record, in_sync)
+            self._name(record, max(record.epoch, proposal.epoch))
             return
         if (record.leader_id, record.epoch) != (proposal.leader_id, proposal.epoch):
             return
@@ -145,13 +152,13 @@ class SimulatedCoordinator:
         self._write(replace(record, handover=handover))
 
     def _name_if_nobody(self) -> None:
-        if self.record.mode is Mode.FETCH and self.record.leader_id is None:
-            self._name(self.record.epoch)
-
-    def _name(self, above_epoch: int) -> None:
-        """Name a leader in a new epoch; nobody, if none of the in-sync set is there."""
         record = self.record
-        candidates = [self._candidate(each) for each in self._world.node_ids]
+        if record.mode is Mode.FETCH and record.leader_id not in self.registered:
+            self._name(record, record.epoch)
+
+    def _name(self, record: PartitionRecord, above_epoch: int) -> None:
+        """Name a leader in a new epoch; nobody, if none of the in-sync set is there."""
+        candidates = [self._candidate(each, record) for each in self._world.node_ids]
         allowed = self.registered if record.handover else record.in_sync
         choice = choose_leader(candidates, allowed, eligible=record.eligible, unclean_allowed=False)
         if choice is None:
@@ -166,14 +173,14 @@ class SimulatedCoordinator:
             record = self._with_in_sync(record, in_sync)
         self._write(replace(record, epoch=above_epoch + 1, leader_id=choice.replica_id))
 
-    def _candidate(self, broker_id: int) -> LeaderCandidate:
+    def _candidate(self, broker_id: int, record: PartitionRecord) -> LeaderCandidate:
         broker = self._world.brokers[broker_id]
         replica = broker.replica
         return LeaderCandidate(
             replica_id=broker_id,
             position=LogPosition(-1, 0) if replica is None else replica.position,
             alive=broker_id in self.registered,
-            damaged=replica is not None and replica.quorum_state.healing,
+            damaged=broker.state.healing or (record.handover and broker.state.votes_unknown),
         )
 
     def switch_mode(self) -> None:
@@ -185,13 +192,25 @@ class SimulatedCoordinator:
                 self._write(replace(record, mode=Mode.RAFT, epoch=epoch, leader_id=None))
             return
         epochs = [each.state.epoch for each in self._world.brokers.values()]
-        self.record = replace(
+        record = replace(
             record, mode=Mode.FETCH, leader_id=None, handover=True, eligible=frozenset()
         )
-        self._name(max(record.epoch, *epochs) if self._world.draw(0, 1) else record.epoch)
+        self._name(record, max(record.epoch, *epochs) if self._world.draw(0, 1) else record.epoch)
 
     def _write(self, record: PartitionRecord) -> None:
-        self.record = replace(record, version=self.record.version + 1)
+        """Write what was decided on top of the present version, sometimes much later: then it may
+        be that of a coordinator which has long been replaced."""
+        version = self.record.version
+        if self._world.is_write_late():
+            delay_ms = self._world.draw(1, 1_000)
+            self._world.later(delay_ms, "late write", self._write_over, version, record)
+        else:
+            self._write_over(version, record)
+
+    def _write_over(self, expected_version: int, record: PartitionRecord) -> None:
+        if self.record.version != expected_version:
+            return
+        self.record = replace(record, version=expected_version + 1)
         self._world.note(
             "record",
             self.record.version,

@@ -108,6 +108,10 @@ class SimulatedLog:
         self.damaged_from = None
         self._cut_tail = None
 
+    def wipe(self) -> None:
+        """The disk is replaced."""
+        self.start_over_at(0)
+
     def delete_before(self, offset: int) -> None:
         """Retention: drop the oldest entries."""
         if offset <= self.log_start_offset or self.damaged_from is not None:

@@ -23,6 +23,7 @@ from zhumq.testing.simulated_coordinator import SimulatedCoordinator
 LAST_EVENTS: Final = 60
 FAULTY_MS: Final = 20_000
 HEALING_MS_MAX: Final = 120_000
+SEEDS_PER_NOTE: Final = 100
 FAULT_KINDS: Final = (
     "crash",
     "crash all",
@@ -30,7 +31,9 @@ FAULT_KINDS: Final = (
     "cut",
     "cut one way",
     "cut from store",
+    "coordinator away",
     "damage",
+    "wipe",
     "retention",
 )
 
@@ -104,6 +107,7 @@ class World:
         self._delay_ms = chance.choice((5, 20, 80))
         self._long_delays = chance.choice((0.0, 0.01, 0.05)) if kinds else 0.0
         self._crash_in_duty = chance.choice((0.0, 0.0, 0.002)) if "crash" in kinds else 0.0
+        self._late_writes = chance.choice((0.0, 0.0, 0.2)) if kinds else 0.0
         self._slow_flush_ms = chance.choice((2, 10, 60, 250))
         # Small answers leave followers between the epochs of a leader's log.
         self.fetch_entries_max = chance.choice((1, 3, 20))
@@ -135,6 +139,9 @@ class World:
 
     def is_lost(self) -> bool:
         return self._is_faulty and self.random.random() < self._loss
+
+    def is_write_late(self) -> bool:
+        return self._is_faulty and self.random.random() < self._late_writes
 
     def maybe_crash(self, broker: SimulatedBroker) -> None:
         """Sometimes a process dies in the middle of its duties."""
@@ -256,8 +263,13 @@ class World:
                 self.note("cut from store", node, duration_ms)
                 self.coordinator.cut.add(node)
                 self.later(duration_ms, "mend", self.coordinator.cut.discard, node)
+            case "coordinator away":
+                self.note("coordinator away", duration_ms)
+                self.coordinator.away_until_ms = self.now_ms + duration_ms
             case "damage":
                 self._damage(broker)
+            case "wipe" if self.draw(0, 2) == 0:
+                self._wipe(broker)
             case "retention":
                 self._delete_old(broker)
             case _:
@@ -284,13 +296,21 @@ class World:
     def _damage(self, broker: SimulatedBroker) -> None:
         """Bits flip on a minority only: what a majority has lost is lost."""
         log = broker.log
-        others = self.checkers.excused - {broker.broker_id}
-        if others or log.damaged_from is not None or log.flushed_offset <= log.log_start_offset:
-            return
+        if self._can_be_spared(broker) and log.flushed_offset > log.log_start_offset:
+            broker.damage(self.draw(log.log_start_offset, log.flushed_offset - 1))
+
+    def _wipe(self, broker: SimulatedBroker) -> None:
+        if self._can_be_spared(broker) and broker.is_up:
+            broker.wipe()
+            self.later(self.random.choice((20, 200, 1_000)), "start", self._start, broker.broker_id)
+
+    def _can_be_spared(self, broker: SimulatedBroker) -> bool:
+        """Whether somebody else has what this broker is about to lose."""
         record = self.coordinator.record
-        if record.mode is Mode.FETCH and len(record.in_sync - {broker.broker_id}) < 1:
-            return
-        broker.damage(self.draw(log.log_start_offset, log.flushed_offset - 1))
+        alone = record.mode is Mode.FETCH and record.in_sync <= {broker.broker_id}
+        others = (each.state for each in self.brokers.values())
+        unsure = any(each.healing or each.votes_unknown for each in others)
+        return not (self.checkers.excused or unsure or alone)
 
     def _delete_old(self, broker: SimulatedBroker) -> None:
         """Retention deletes below the high watermark, never what a producer may still repeat."""
@@ -298,7 +318,7 @@ class World:
             return
         limit = min(
             broker.replica.high_watermark,
-            *(each.last_offset for each in self.producers if each.last_offset >= 0),
+            *(each.last_offset for each in self.producers if each.repeats),
             *(each.position for each in self.consumers),
         )
         broker.log.delete_before(max(limit - self.draw(0, 30), 0))
@@ -332,6 +352,7 @@ class World:
         self.fetch_entries_max = 20
         self._cuts.clear()
         self.coordinator.cut.clear()
+        self.coordinator.away_until_ms = 0
         for each in self.node_ids:
             self.brokers[each].paused_until_ms = 0
             self._start(each)
@@ -438,6 +459,8 @@ def main(arguments: list[str] | None = None) -> int:
             print("\n".join(getattr(error, "__notes__", ())))  # noqa: T201
             print(f"seed {seed}: VIOLATED {error}", flush=True)  # noqa: T201
             continue
+        if seed % SEEDS_PER_NOTE == SEEDS_PER_NOTE - 1:
+            print(f"up to seed {seed}: {failures} violations", file=sys.stderr, flush=True)  # noqa: T201
         events += outcome.events
         acknowledged += outcome.acknowledged
         elections += outcome.elections

@@ -1,0 +1,177 @@
+"""Bugs planted into named leaders, their in-sync sets, and the change between the modes."""
+
+from dataclasses import replace
+from typing import Any
+
+from mutants import FETCH_3, FETCH_5, SWITCH_3, SWITCH_5, Patch, planted
+
+from zhumq.consensus.assigned import AssignedReplica, LeaderChoice
+from zhumq.consensus.contract import AppendMarker, Role
+from zhumq.consensus.replica import ReplicaCore
+from zhumq.testing import simulated_coordinator
+
+# Named leaders
+
+
+@planted(FETCH_3)
+def in_sync_before_it_has_caught_up(patch: Patch) -> None:
+    patch(AssignedReplica, "_is_caught_up", lambda self, replica_id: True)
+
+
+@planted(FETCH_3)
+def in_sync_at_the_high_watermark_of_before_the_epoch(patch: Patch) -> None:
+    def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
+        return self._progress[replica_id].flushed_offset >= self.high_watermark
+
+    patch(AssignedReplica, "_is_caught_up", is_caught_up)
+
+
+@planted(FETCH_3)
+def the_high_watermark_ignores_the_in_sync_set(patch: Patch) -> None:
+    patch(AssignedReplica, "_committed_offset", lambda self: self.log.flushed_offset)
+
+
+@planted(FETCH_3)
+def a_shrink_counts_before_it_is_accepted(patch: Patch) -> None:
+    original = AssignedReplica._propose_in_sync
+
+    def propose(self: AssignedReplica, in_sync: frozenset[int], now_ms: int) -> None:
+        original(self, in_sync, now_ms)
+        if self._pending is not None and in_sync < self.in_sync:
+            self.in_sync = in_sync
+            self._commit()
+
+    patch(AssignedReplica, "_propose_in_sync", propose)
+    patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
+
+
+@planted(FETCH_3, FETCH_5)
+def a_growth_counts_only_once_it_is_heard_of(patch: Patch) -> None:
+    patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
+
+
+@planted(FETCH_3)
+def committed_with_too_few_in_sync(patch: Patch) -> None:
+    def committed_offset(self: AssignedReplica) -> int:
+        others = self._counted - {self.replica_id}
+        return min([self.log.flushed_offset, *(self._progress.flushed(each) for each in others)])
+
+    patch(AssignedReplica, "_committed_offset", committed_offset)
+
+
+@planted(FETCH_3, FETCH_5)
+def a_stale_watch_is_believed(patch: Patch) -> None:
+    original = AssignedReplica._on_assigned
+
+    def on_assigned(self: AssignedReplica, word: Any, now_ms: int) -> None:
+        self.version = -1
+        original(self, word, now_ms)
+
+    patch(AssignedReplica, "_on_assigned", on_assigned)
+
+
+@planted(FETCH_3)
+def a_restarted_named_leader_leads_on(patch: Patch) -> None:
+    patch(AssignedReplica, "_must_not_lead", lambda self, word: False)
+
+
+@planted(FETCH_3)
+def the_longest_live_log_leads_in_sync_or_not(patch: Patch) -> None:
+    def choose(candidates: Any, in_sync: Any, **_: Any) -> LeaderChoice | None:
+        live = [each for each in candidates if each.alive]
+        best = max(live, key=lambda each: each.position.end_offset, default=None)
+        return best and LeaderChoice(replica_id=best.replica_id, unclean=False)
+
+    patch(simulated_coordinator, "choose_leader", choose)
+
+
+@planted(FETCH_3)
+def a_deposed_named_leader_does_not_step_down(patch: Patch) -> None:
+    original = AssignedReplica._take_role
+
+    def take_role(self: AssignedReplica, word: Any, now_ms: int) -> None:
+        if self.role is Role.LEADER and word.leader_id is not None:
+            self._remember(replace(self._state, epoch=word.epoch))
+            self._role_changed = True
+        else:
+            original(self, word, now_ms)
+
+    patch(AssignedReplica, "_take_role", take_role)
+
+
+# Changing the mode
+
+
+@planted(SWITCH_3, SWITCH_5)
+def the_first_named_leader_needs_no_votes(patch: Patch) -> None:
+    def stand(self: AssignedReplica, epoch: int, now_ms: int) -> None:
+        self._remember(replace(self._state, epoch=epoch, voted_for=None))
+        self._lead_all(now_ms)
+
+    patch(AssignedReplica, "_stand", stand)
+
+
+@planted(SWITCH_3, SWITCH_5)
+def a_named_leader_is_in_sync_before_it_has_flushed(patch: Patch) -> None:
+    original = AssignedReplica._check_followers
+
+    def check(self: AssignedReplica, now_ms: int, *, shrink: bool) -> None:
+        handover, self._handover = self._handover, False
+        original(self, now_ms, shrink=shrink)
+        self._handover = handover
+
+    patch(AssignedReplica, "_check_followers", check)
+
+
+@planted(SWITCH_3, SWITCH_5)
+def raft_begins_with_too_few_in_sync(patch: Patch) -> None:
+    patch(simulated_coordinator, "may_switch_to_raft", lambda in_sync, voters: True)
+
+
+@planted(SWITCH_3, SWITCH_5)
+def a_named_leader_writes_no_marker(patch: Patch) -> None:
+    original = AssignedReplica._lead_all
+
+    def lead_all(self: AssignedReplica, now_ms: int) -> None:
+        original(self, now_ms)
+        self._append = [each for each in self._append if not isinstance(each, AppendMarker)]
+
+    def commit(self: ReplicaCore) -> None:
+        self._raise_high_watermark(self._committed_offset())
+        if not self.serving and self.high_watermark >= self._epoch_start_offset:
+            self.serving = self._role_changed = True
+
+    patch(AssignedReplica, "_lead_all", lead_all)
+    patch(AssignedReplica, "_commit", commit)
+
+
+@planted(SWITCH_3, SWITCH_5)
+def raft_followers_count_as_in_sync(patch: Patch) -> None:
+    def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
+        one = self._progress[replica_id]
+        enough = max(self.high_watermark, self._epoch_start_offset)
+        return not one.healing and one.flushed_offset >= enough
+
+    patch(AssignedReplica, "_is_caught_up", is_caught_up)
+
+
+@planted(FETCH_3, FETCH_5)
+def a_replaced_coordinator_still_writes(patch: Patch) -> None:
+    original = simulated_coordinator.SimulatedCoordinator._write_over
+
+    def write_over(self: Any, expected_version: int, record: Any) -> None:
+        original(self, self.record.version, record)
+
+    patch(simulated_coordinator.SimulatedCoordinator, "_write_over", write_over)
+
+
+@planted(FETCH_3)
+def a_named_leader_takes_over_the_set_but_not_that_it_is_deposed(patch: Patch) -> None:
+    original = AssignedReplica._on_assigned
+
+    def on_assigned(self: AssignedReplica, word: Any, now_ms: int) -> None:
+        if self.role is Role.LEADER and word.epoch > self.epoch:
+            word = replace(word, epoch=self.epoch, leader_id=self.replica_id)
+        original(self, word, now_ms)
+
+    patch(AssignedReplica, "_on_assigned", on_assigned)

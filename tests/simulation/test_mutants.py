@@ -1,0 +1,39 @@
+"""Every planted bug is found: by a directed schedule, or by one of the first random seeds."""
+
+import mutants_of_named_leaders
+import pytest
+from mutants import MUTANTS, Mutant
+from schedules import SCHEDULES
+
+from zhumq.testing.simulator import Options, run_seed
+
+# Planted by being imported.
+assert mutants_of_named_leaders
+
+SEEDS_MAX = 60  # for each mutant; most are found by the first few
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
+def test_the_suite_finds_the_planted_bug(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.plant(monkeypatch.setattr)
+    assert _is_found(mutant), f"{mutant.name} survives"
+
+
+def test_there_are_enough_mutants() -> None:
+    assert len(MUTANTS) >= 20
+    assert len({each.name for each in MUTANTS}) == len(MUTANTS)
+
+
+def _is_found(mutant: Mutant) -> bool:
+    for schedule in SCHEDULES:
+        try:
+            schedule()
+        except AssertionError:
+            return True
+    for seed in range(SEEDS_MAX):
+        mode, nodes, switches = mutant.clusters[seed % len(mutant.clusters)]
+        try:
+            run_seed(Options(seed=seed, mode=mode, nodes=nodes, switches=switches))
+        except AssertionError:
+            return True
+    return False

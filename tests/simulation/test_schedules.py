@@ -1,0 +1,11 @@
+"""Directed schedules end well with the cores as they are."""
+
+from collections.abc import Callable
+
+import pytest
+from schedules import SCHEDULES
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda each: each.__name__)
+def test_the_schedule_breaks_no_promise(schedule: Callable[[], None]) -> None:
+    schedule()

@@ -1,0 +1,69 @@
+"""The consensus cores keep their promises through faults, in virtual time."""
+
+import pytest
+
+from zhumq.consensus.contract import Mode
+from zhumq.testing.checkers import InvariantViolated
+from zhumq.testing.simulator import FAULT_KINDS, Options, main, options_for, run_seed
+
+SEEDS = 240
+SEEDS_PER_TEST = 24
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        outcome = run_seed(options_for(seed, faulty_ms=10_000))
+        assert outcome.acknowledged > 0
+
+
+@pytest.mark.parametrize("kind", FAULT_KINDS)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_each_fault_alone_is_survived(kind: str, mode: Mode) -> None:
+    for seed in range(2):
+        run_seed(Options(seed=seed, mode=mode, faults=(kind,), faulty_ms=8_000))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_without_faults_one_leader_serves_from_beginning_to_end(mode: Mode) -> None:
+    outcome = run_seed(Options(seed=3, mode=mode, faults=(), faulty_ms=5_000))
+    assert outcome.elections == 1
+    assert outcome.acknowledged > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_topic_that_changes_its_mode_again_and_again_loses_nothing(seed: int) -> None:
+    options = Options(seed=seed, mode=Mode.RAFT, nodes=3, faults=(), switches=True)
+    assert run_seed(options).acknowledged > 20
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_equal_seeds_give_equal_traces(seed: int) -> None:
+    options = options_for(seed, faulty_ms=5_000)
+    assert run_seed(options) == run_seed(options)
+    other = options_for(seed + 7, faulty_ms=5_000)
+    assert run_seed(other).trace_hash != run_seed(options).trace_hash
+
+
+def test_a_single_seed_prints_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "0", "--trace", "--seconds", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "role 0 " in printed
+    assert "trace hash" in printed
+
+
+def test_a_broken_promise_is_printed_with_its_seed_and_the_last_events(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zhumq.consensus.raft import RaftReplica
+
+    monkeypatch.setattr(RaftReplica, "_committed_offset", lambda self: self.log.log_end_offset)
+    assert main(["--seeds", "1", "--first", "7", "--seconds", "2"]) == 1
+    printed = capsys.readouterr().out
+    assert "seed 7: VIOLATED nothing is visible before enough disks have it" in printed
+    assert "start 0 1 0" in printed
+
+
+def test_a_violation_names_its_invariant() -> None:
+    error = InvariantViolated("one leader per epoch", "two")
+    assert error.invariant in str(error)

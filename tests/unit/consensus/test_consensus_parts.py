@@ -1,0 +1,134 @@
+"""Voters, progress, ballots, and what a voter checks."""
+
+import pytest
+
+from zhumq.consensus.contract import (
+    TRANSITIONS,
+    FetchArrived,
+    LogPosition,
+    Mode,
+    QuorumState,
+    Role,
+)
+from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
+from zhumq.consensus.progress import NOT_COUNTED, ProgressTable
+from zhumq.consensus.voters import Voters
+
+
+def fetch(sequence: int, offset: int, flushed: int, *, healing: bool = False) -> FetchArrived:
+    return FetchArrived(
+        replica_id=1,
+        epoch=1,
+        fetch_offset=offset,
+        last_fetched_epoch=1,
+        flushed_offset=flushed,
+        mode=Mode.RAFT,
+        healing=healing,
+        sequence=sequence,
+    )
+
+
+@pytest.mark.parametrize(("count", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_a_majority_is_more_than_half(count: int, majority: int) -> None:
+    voters = Voters(range(count))
+    assert voters.majority == majority
+    assert voters.is_majority(range(majority))
+    assert not voters.is_majority(range(majority - 1))
+
+
+def test_strangers_and_repetitions_make_no_majority() -> None:
+    assert not Voters({1, 2, 3}).is_majority([1, 1, 7, 8])
+
+
+def test_nobody_votes_in_an_empty_set() -> None:
+    with pytest.raises(ValueError, match="without voters"):
+        Voters(())
+
+
+def test_the_point_a_majority_has_reached() -> None:
+    assert Voters(range(3)).reached_by_majority([9, 4, 7]) == 7
+    assert Voters(range(5)).reached_by_majority([1, 2, 3, 4, 5]) == 3
+    assert Voters(range(4)).reached_by_majority([1, 2, 3, 4]) == 2
+
+
+def test_voters_are_asked_in_a_circle() -> None:
+    voters = Voters({2, 5, 9})
+    assert [voters.after(2), voters.after(5), voters.after(9)] == [5, 9, 2]
+    assert voters.others(5) == (2, 9)
+
+
+def test_the_last_epoch_counts_more_than_the_length() -> None:
+    own = LogPosition(3, 10)
+    assert is_log_acceptable(LogPosition(3, 10), own)
+    assert is_log_acceptable(LogPosition(4, 1), own)
+    assert not is_log_acceptable(LogPosition(3, 9), own)
+    assert not is_log_acceptable(LogPosition(2, 1_000), own)
+
+
+def test_a_voter_grants_one_vote_per_epoch() -> None:
+    state = QuorumState(epoch=2, voted_for=1)
+    assert may_vote_for(state, 1)
+    assert not may_vote_for(state, 2)
+    assert may_vote_for(QuorumState(epoch=2), 2)
+
+
+def test_there_is_no_vote_against_a_known_leader_nor_from_a_damaged_replica() -> None:
+    assert not may_vote_for(QuorumState(epoch=2, leader_id=1), 2)
+    assert not may_vote_for(QuorumState(epoch=2, healing=True), 2)
+
+
+def test_a_ballot_counts_each_voter_once() -> None:
+    ballot = Ballot(Voters(range(5)), 1, 0, pre_vote=False)
+    ballot.count(1, granted=True)
+    ballot.count(1, granted=True)
+    ballot.count(77, granted=True)
+    assert not ballot.is_won
+    assert ballot.unanswered == (2, 3, 4)
+    ballot.count(2, granted=True)
+    assert ballot.is_won
+
+
+def test_a_ballot_is_lost_once_too_few_are_left() -> None:
+    ballot = Ballot(Voters(range(3)), 1, 0, pre_vote=False)
+    ballot.count(1, granted=False)
+    assert not ballot.is_lost
+    ballot.count(2, granted=False)
+    assert ballot.is_lost
+
+
+def test_only_what_is_flushed_counts_of_a_follower() -> None:
+    table = ProgressTable([1], 0)
+    assert table.flushed(1) == NOT_COUNTED
+    assert table.matched(fetch(1, 10, 7), 12, 5)
+    assert table.flushed(1) == 7
+
+
+def test_an_older_fetch_changes_nothing() -> None:
+    table = ProgressTable([1], 0)
+    table.matched(fetch(2, 5, 5, healing=True), 12, 5)
+    assert not table.matched(fetch(1, 10, 10), 12, 6)
+    assert table.flushed(1) == NOT_COUNTED
+
+
+def test_a_fetch_from_elsewhere_takes_back_what_was_counted() -> None:
+    table = ProgressTable([1], 0)
+    table.matched(fetch(1, 10, 10), 12, 5)
+    table.unmatched(fetch(2, 99, 99))
+    assert table.flushed(1) == NOT_COUNTED
+
+
+def test_caught_up_is_who_has_what_there_was_at_its_last_fetch() -> None:
+    table = ProgressTable([1], 0)
+    table.matched(fetch(1, 10, 10), 10, 100)
+    assert table[1].caught_up_ms == 100
+    table.matched(fetch(2, 10, 10), 15, 200)
+    table.matched(fetch(3, 15, 15), 20, 300)
+    # At 300 it had what the leader had at 200.
+    assert table[1].caught_up_ms == 200
+    table.matched(fetch(4, 15, 15), 30, 400)
+    assert table[1].caught_up_ms == 200
+
+
+def test_every_role_can_be_left() -> None:
+    assert set(TRANSITIONS) == set(Role)
+    assert all(after and role not in after for role, after in TRANSITIONS.items())

@@ -1,0 +1,166 @@
+"""A topic changes between raft and fetch, and loses nothing on the way."""
+
+from dataclasses import replace
+
+from zhumq.consensus.contract import (
+    InSyncProposal,
+    LeaderWanted,
+    Mode,
+    QuorumState,
+    Role,
+    state_of_a_wiped_replica,
+)
+from zhumq.consensus.handover import may_switch_to_raft, state_for_fetch, state_for_raft
+from zhumq.consensus.voters import Voters
+from zhumq.testing.replica_bench import ReplicaBench
+
+
+def test_raft_begins_above_the_named_epochs_and_without_a_vote() -> None:
+    named = QuorumState(epoch=4, leader_id=1, voted_for=1, mode=Mode.FETCH)
+    assert state_for_raft(named, 5) == QuorumState(epoch=5, mode=Mode.RAFT)
+
+
+def test_an_epoch_that_is_ahead_does_not_go_back() -> None:
+    named = QuorumState(epoch=9, leader_id=1, mode=Mode.FETCH)
+    assert state_for_raft(named, 5).epoch == 9
+
+
+def test_who_is_in_raft_already_keeps_its_vote() -> None:
+    state = QuorumState(epoch=9, voted_for=2)
+    assert state_for_raft(state, 12) is state
+
+
+def test_fetch_begins_with_the_vote_of_raft_and_the_damage() -> None:
+    state = QuorumState(epoch=9, voted_for=2, healing=True)
+    after = state_for_fetch(state)
+    assert (after.epoch, after.voted_for, after.healing, after.mode) == (9, 2, True, Mode.FETCH)
+
+
+def test_raft_needs_a_majority_in_sync() -> None:
+    voters = Voters(range(5))
+    assert may_switch_to_raft({0, 1, 2}, voters)
+    assert not may_switch_to_raft({0, 1}, voters)
+
+
+def test_raft_to_fetch_to_raft_under_load() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.write(0, 3)
+    bench.settle()
+    to_fetch(bench, 1)
+    assert bench.replicas[1].serving
+    assert bench.replicas[1].epoch == 2
+    bench.write(1, 3)
+    bench.settle()
+    epoch = bench.assignment.epoch + 1
+    for node in (0, 1, 2):
+        bench.switch(node, Mode.RAFT, epoch)
+    bench.elect(2)
+    assert bench.replicas[2].epoch == 4
+    bench.write(2, 3)
+    bench.settle()
+    to_fetch(bench, 0)
+    bench.write(0, 3)
+    bench.settle()
+    written = bench.logs[0].read_all(0, 99)
+    assert [each.sequence for each in written if each.sequence >= 0] == list(range(1, 13))
+    assert bench.high_watermarks == dict.fromkeys(range(3), len(written))
+    assert all(log.read_all(0, 99) == written for log in bench.logs.values())
+
+
+def test_a_named_leader_that_lacks_what_raft_committed_is_not_elected() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.isolate(2)
+    bench.write(0, 3)
+    bench.settle()
+    bench.cuts.clear()
+    for node in (0, 1, 2):
+        bench.switch(node, Mode.FETCH)
+    bench.messages.clear()
+    bench.assign(2, {2}, handover=True)
+    bench.settle()
+    assert bench.replicas[2].role is Role.UNATTACHED
+    assert any(isinstance(each, LeaderWanted) for each in bench.proposals)
+
+
+def test_a_named_epoch_below_that_of_raft_is_refused() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.elect(0)
+    bench.switch(0, Mode.FETCH)
+    bench.publish(0, 0, {0}, handover=True)
+    bench.step(0, bench.assignment)
+    wanted = bench.proposals[-1]
+    assert isinstance(wanted, LeaderWanted)
+    assert wanted.epoch == bench.replicas[0].epoch
+
+
+def test_a_named_leader_that_does_not_know_its_votes_does_not_stand() -> None:
+    bench = ReplicaBench(3)
+    bench.crash(2)
+    bench.checkers.wiped(2)
+    bench.states[2] = state_of_a_wiped_replica(Mode.FETCH)
+    bench.states[2] = replace(bench.states[2], healing=False)
+    bench.start(2)
+    bench.publish(1, 2, {2}, handover=True)
+    bench.step(2, bench.assignment)
+    assert bench.replicas[2].role is Role.UNATTACHED
+    wanted = bench.proposals[-1]
+    assert isinstance(wanted, LeaderWanted)
+    assert wanted.damaged
+    # Where it is only named, no vote is needed.
+    bench.publish(2, 2, {2})
+    bench.step(2, bench.assignment)
+    assert bench.replicas[2].role is Role.LEADER
+
+
+def test_a_named_leader_does_not_stand_in_an_epoch_that_somebody_has_led() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.crash(2)
+    bench.states[2] = replace(bench.states[2], voted_for=None)
+    bench.start(2)
+    bench.switch(2, Mode.FETCH)
+    bench.publish(1, 2, {2}, handover=True)
+    bench.step(2, bench.assignment)
+    assert bench.replicas[2].role is Role.UNATTACHED
+    assert isinstance(bench.proposals[-1], LeaderWanted)
+
+
+def test_nothing_is_committed_before_a_majority_is_in_sync() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    for node in (0, 1, 2):
+        bench.switch(node, Mode.FETCH)
+    bench.messages.clear()
+    bench.assign(0, {0}, handover=True)
+    bench.settle()
+    assert bench.replicas[0].role is Role.LEADER
+    assert not bench.replicas[0].serving
+    assert bench.high_watermarks[0] == 1
+
+
+def to_fetch(bench: ReplicaBench, leader: int) -> None:
+    """All replicas change to fetch mode; the coordinator accepts what is proposed to it."""
+    for node in (0, 1, 2):
+        bench.switch(node, Mode.FETCH)
+    bench.messages.clear()
+    bench.proposals.clear()
+    bench.assign(leader, {leader}, handover=True)
+    bench.settle()
+    for _ in range(5):
+        for node in (0, 1, 2):
+            if bench.replicas[node].role is Role.FOLLOWER:
+                bench.let_deadline_pass(node)
+        bench.settle()
+        while bench.proposals:
+            proposal = bench.proposals.pop(0)
+            if isinstance(proposal, InSyncProposal) and (
+                proposal.version == bench.assignment.version
+            ):
+                majority = bench.voters.is_majority(proposal.in_sync)
+                in_sync = set(proposal.in_sync)
+                bench.publish(bench.assignment.epoch, leader, in_sync, handover=not majority)
+                bench.tell_all()
+                bench.settle()

@@ -1,0 +1,141 @@
+"""One beat between two brokers keeps their idle partitions alive, at next to no cost."""
+
+from collections.abc import Callable
+
+import pytest
+
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.contract import (
+    NOTHING,
+    DeadlinePassed,
+    FetchAnswered,
+    InSyncProposal,
+    LeaderAssigned,
+    Mode,
+    QuorumState,
+    ReplicaSettings,
+    Role,
+)
+from zhumq.consensus.raft import RaftReplica
+from zhumq.consensus.voters import Voters
+from zhumq.model.errors import ErrorCode
+from zhumq.testing.replica_bench import ReplicaBench
+from zhumq.testing.simulated_log import SimulatedLog
+
+DAY_MS = 24 * 3_600 * 1_000
+
+
+class Beats:
+    """When each broker was last heard of."""
+
+    def __init__(self) -> None:
+        self.at_ms: dict[int, int] = {}
+
+    def __call__(self, replica_id: int) -> int:
+        return self.at_ms.get(replica_id, -DAY_MS)
+
+
+def follower(beats: Callable[[int], int], mode: Mode) -> RaftReplica | AssignedReplica:
+    kind = RaftReplica if mode is Mode.RAFT else AssignedReplica
+    replica = kind(
+        1,
+        Voters(range(3)),
+        SimulatedLog(),
+        ReplicaSettings(),
+        QuorumState(epoch=1, leader_id=0, mode=mode),
+        high_watermark=0,
+        incarnation=1,
+        draw=lambda low, high: low,
+        now_ms=0,
+        heard_ms=beats,
+    )
+    if mode is Mode.FETCH:
+        word = LeaderAssigned(version=1, epoch=1, leader_id=0, in_sync=frozenset({0, 1, 2}))
+        replica.step(word, 0)
+    replica.take_ready()
+    assert replica.role is Role.FOLLOWER
+    return replica
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_an_idle_follower_of_a_live_broker_sends_nothing(mode: Mode) -> None:
+    beats = Beats()
+    replica = follower(beats, mode)
+    now_ms = steps = 0
+    while now_ms < 60_000:
+        assert replica.next_deadline_ms is not None
+        now_ms = max(replica.next_deadline_ms, now_ms)
+        beats.at_ms[0] = now_ms - 100
+        replica.step(DeadlinePassed(), now_ms)
+        assert replica.take_ready() is NOTHING
+        steps += 1
+    assert steps <= 60_000 // 400
+
+
+def test_a_follower_campaigns_once_the_leaders_broker_is_silent() -> None:
+    beats = Beats()
+    replica = follower(beats, Mode.RAFT)
+    beats.at_ms[0] = 5_000
+    now_ms = 0
+    while replica.role is not Role.PROSPECTIVE:
+        assert replica.next_deadline_ms is not None
+        now_ms = max(replica.next_deadline_ms, now_ms)
+        replica.step(DeadlinePassed(), now_ms)
+    assert now_ms >= 5_000 + ReplicaSettings().election_timeout_ms
+
+
+def test_a_leader_stays_while_a_majority_of_the_brokers_is_heard_of() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    leader = bench.replicas[0]
+    beats = Beats()
+    leader._heard_ms = beats
+    beats.at_ms[1] = 50_000
+    leader.step(DeadlinePassed(), 50_500)
+    assert leader.role is Role.LEADER
+    leader.step(DeadlinePassed(), 50_000 + ReplicaSettings().election_timeout_ms)
+    assert leader.role is Role.UNATTACHED
+
+
+def test_one_that_never_fetched_in_this_epoch_is_not_heard_of_by_its_broker() -> None:
+    bench = ReplicaBench(3)
+    bench.campaign(0)
+    while bench.replicas[0].role is not Role.LEADER:
+        bench.deliver_next()
+    leader = bench.replicas[0]
+    beats = Beats()
+    leader._heard_ms = beats
+    beats.at_ms = {1: 50_000, 2: 50_000}
+    leader.step(DeadlinePassed(), 50_500)
+    assert leader.role is Role.UNATTACHED
+
+
+def test_an_idle_follower_stays_in_sync_as_long_as_its_broker_is_heard_of() -> None:
+    bench = ReplicaBench(3, mode=Mode.FETCH)
+    bench.assign(0, {0, 1, 2})
+    bench.settle()
+    leader = bench.replicas[0]
+    beats = Beats()
+    leader._heard_ms = beats
+    beats.at_ms = {1: 50_000, 2: 1}
+    leader.step(DeadlinePassed(), 50_500)
+    proposal = leader.take_ready().propose
+    assert isinstance(proposal, InSyncProposal)
+    assert proposal.in_sync == {0, 1}
+
+
+def test_an_unattached_replica_that_is_answered_by_a_leader_follows_it() -> None:
+    bench = ReplicaBench(3)
+    answer = FetchAnswered(
+        responder_id=2,
+        epoch=0,
+        leader_id=2,
+        error=ErrorCode.NONE,
+        fetch_offset=0,
+        last_fetched_epoch=-1,
+        sequence=1,
+        high_watermark=0,
+        serving=False,
+    )
+    bench.step(0, answer)
+    assert bench.replicas[0].leader_id == 2
