@@ -8,10 +8,11 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 FRAMES ?= 1000000
 SEED ?= 1
+SEEDS ?= 200
 SOURCES := $(wildcard src tests tools benchmarks conformance)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million fuzz bench docs clean
+.PHONY: help run test check static kcat conformance million sim fuzz bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
@@ -51,6 +52,9 @@ conformance: $(READY)  ## other people's clients and their own test suites, agai
 
 million: $(READY)  ## a million messages through each Python client while group members come and go
 	ZHUMQ_CHURN_MESSAGES=1000000 $(BIN)/pytest -q tests/integration/test_group_churn.py
+
+sim: $(READY)  ## the simulation of consensus (SEEDS=200, or SEED=42 for one of them)
+	$(BIN)/python -m zhumq.testing.simulator $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 fuzz: $(READY)  ## broken frames against a live broker (FRAMES=1000000 SEED=1)
 	$(BIN)/python -m tests.fuzz.long --frames $(FRAMES) --seed $(SEED)
