@@ -99,7 +99,11 @@ class BrokerApp:
             for watcher in (replicas.apply, groups.apply):
                 watcher(store.image)
                 store.watch(watcher)
-            dispatcher = Dispatcher(_handlers(config, store, controller, replicas, groups, clock))
+            produce = ProduceHandler(replicas, store, clock)
+            dispatcher = Dispatcher(
+                _handlers(config, produce, store, controller, replicas, groups, clock),
+                produce.answer_one,
+            )
             listener = await _listen(config.listen, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             http = await _listen_http(config.http, listener, dispatcher, replicas)
@@ -224,6 +228,7 @@ def _as_clients_see_it(config: BrokerConfig, bound: Address) -> Broker:
 
 def _handlers(
     config: BrokerConfig,
+    produce: ProduceHandler,
     store: MetadataStore,
     controller: ControllerDriver,
     replicas: ReplicaManager,
@@ -239,7 +244,7 @@ def _handlers(
     )
     handlers: dict[ApiKey, Handler] = {}
     families = (
-        ProduceHandler(replicas, store, clock),
+        produce,
         FetchHandler(
             replicas, store, sessions, clock, answer_bytes_max=settings.integer("fetch.max.bytes")
         ),

@@ -22,11 +22,11 @@ from zhumq.protocol.schema import Message
 logger = logging.getLogger(__name__)
 
 # A handler answers at once where it can, and by a future or a coroutine where it has to wait.
-# It may encode its answer itself, where that saves the hot path an object or a future.
 # None: the request has no answer (acks=0).
 Handler = Callable[["RequestContext", Any], Any]
 
 _VERSION_ZERO: Final = 0
+_PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 
 
 @dataclass(slots=True)
@@ -51,12 +51,21 @@ class EncodedAnswer:
 class Dispatcher:
     """The service behind the Kafka listener."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
+    def __init__(
+        self, handlers: Mapping[ApiKey, Handler], answer_one_produce: Callable[[bytes], Answer]
+    ) -> None:
         self._handlers = handlers
+        # The short road of the hot path: answers from the bare frame, or None for the long one.
+        self._answer_one_produce = answer_one_produce
         self._tasks: set[asyncio.Task[Any]] = set()
         self.requests_handled = 0
 
     def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
+        if frame.startswith(_PRODUCE_KEY):
+            answer = self._answer_one_produce(frame)
+            if answer is not None:
+                self.requests_handled += 1
+                return answer
         try:
             request = decode_request(frame)
         except UnsupportedApiVersion as unsupported:
@@ -72,8 +81,6 @@ class Dispatcher:
             return _encode_failure(header, failure)
         if isinstance(result, Message):
             return encode_response(header, result)
-        if isinstance(result, list):
-            return result
         if isinstance(result, EncodedAnswer):
             return result.future
         return None if result is None else self._answer_later(header, result)

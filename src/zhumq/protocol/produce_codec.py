@@ -1,35 +1,19 @@
-"""Produce by hand: the shape nearly every request has is read in three steps, all else by the generated code."""
+"""Produce by hand: the request nearly every producer sends is read and answered without making messages."""
 
 import struct
 from functools import cache
 from typing import Any
 
-from zhumq.model.ids import ZERO_UUID
-from zhumq.protocol.compiler import (
-    Decode,
-    Encode,
-    compile_decoder,
-    compile_encoder,
-    use_decoder,
-    use_encoder,
-)
-from zhumq.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from zhumq.protocol.primitives import (
-    SMALL_UVARINTS,
-    decode_uvarint,
-    encode_uvarint,
-    uuid_from_bytes,
-)
+from zhumq.protocol.compiler import Encode, compile_encoder, use_encoder
+from zhumq.protocol.messages.produce import ProduceResponse
+from zhumq.protocol.primitives import BAD_BYTES, SMALL_UVARINTS, decode_uvarint, encode_uvarint
 
 LEGACY_VERSIONS = range(3, 9)
 NAMED_VERSIONS = range(9, 13)  # flexible, topics by name
 ID_VERSION = 13  # flexible, topics by id
 
+# | api key i16 | version i16 | correlation id i32 | client id length i16 | client id | tags u8 if flexible |
+_REQUEST_HEADER = struct.Struct(">hhih")
 # Legacy: | transactional id length -1 i16 | acks i16 | timeout i32 | topics i32 | name length i16 | name ...
 _LEGACY_HEAD = struct.Struct(">hhiih")
 # ... | partitions i32 | index i32 | records length i32 | records |
@@ -65,99 +49,84 @@ _LEGACY_TAILS = {
     for version in LEGACY_VERSIONS
 }
 
-_generated_decoder = cache(compile_decoder)
 _generated_encoder = cache(compile_encoder)
-_new = object.__new__
 
 
 def install() -> None:
-    """Puts these functions in the place of the generated ones."""
-    for version in LEGACY_VERSIONS:
-        use_decoder(ProduceRequest, version, _legacy_decoder(version))
-    for version in NAMED_VERSIONS:
-        use_decoder(ProduceRequest, version, _named_decoder(version))
+    """Puts the encoders in the place of the generated ones."""
+    for version in (*NAMED_VERSIONS, ID_VERSION):
         use_encoder(ProduceResponse, version, _response_encoder(version))
-    use_decoder(ProduceRequest, ID_VERSION, _decode_with_id)
-    use_encoder(ProduceResponse, ID_VERSION, _response_encoder(ID_VERSION))
 
 
-def _one_partition(
-    acks: int, timeout_ms: int, topic: TopicProduceData, index: int, records: memoryview
-) -> ProduceRequest:
-    data = _new(PartitionProduceData)
-    data.index = index
-    data.records = records
-    topic.partition_data = [data]
-    request = _new(ProduceRequest)
-    request.transactional_id = None
-    request.acks = acks
-    request.timeout_ms = timeout_ms
-    request.topic_data = [topic]
-    return request
+# Version, correlation id, acks, the topic's name or id as sent, partition, records.
+OneProduce = tuple[int, int, int, bytes, int, memoryview]
 
 
-def _legacy_decoder(version: int) -> Decode:
-    def decode(frame: bytes, position: int) -> tuple[Any, int]:
-        end = len(frame)
-        if end - position > _LEGACY_HEAD.size:
-            null, acks, timeout_ms, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
-            name_at = position + _LEGACY_HEAD.size
-            at = name_at + length
-            records_at = at + _LEGACY_PARTITION.size
-            if null < 0 and topics == 1 and length >= 0 and records_at <= end:
-                partitions, index, size = _LEGACY_PARTITION.unpack_from(frame, at)
-                if partitions == 1 and records_at + size == end and size >= 0:
-                    topic = _new(TopicProduceData)
-                    topic.name = frame[name_at:at].decode()
-                    topic.topic_id = ZERO_UUID
-                    records = memoryview(frame)[records_at:]
-                    return _one_partition(acks, timeout_ms, topic, index, records), end
-        return _generated_decoder(ProduceRequest, version)(frame, position)
-
-    return decode
-
-
-def _named_decoder(version: int) -> Decode:
-    def decode(frame: bytes, position: int) -> tuple[Any, int]:
-        null, acks, timeout_ms, topics, length = _NAMED_HEAD.unpack_from(frame, position)
-        if null == 0 and topics == 2 and 0 < length < 128:
-            name_at = position + 9
-            at = name_at + length - 1
-            if at + 9 <= len(frame):
-                partitions, index, size = _PARTITION.unpack_from(frame, at)
-                records_at = at + 6
-                if size > 127:
-                    size, records_at = decode_uvarint(frame, at + 5)
-                end = records_at + size - 1
-                # Equal only if the records end three bytes before the frame does.
-                if partitions == 2 and size and frame[end : end + 4] == _NO_TAGS:
-                    topic = _new(TopicProduceData)
-                    topic.name = frame[name_at:at].decode()
-                    topic.topic_id = ZERO_UUID
-                    records = memoryview(frame)[records_at:end]
-                    return _one_partition(acks, timeout_ms, topic, index, records), end + 3
-        return _generated_decoder(ProduceRequest, version)(frame, position)
-
-    return decode
+def parse_one(frame: bytes) -> OneProduce | None:
+    """A Produce request about one partition and outside of transactions, read without making a
+    single message. None for every other request, also for one that is broken."""
+    try:
+        _, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        position = _REQUEST_HEADER.size + max(length, 0)
+        if version in LEGACY_VERSIONS:
+            found = _find_legacy(frame, position)
+        elif frame[position]:
+            return None  # Tagged fields in a header, which nobody sends yet.
+        elif version in NAMED_VERSIONS:
+            found = _find_named(frame, position + 1)
+        elif version == ID_VERSION:
+            found = _find_by_id(frame, position + 1)
+        else:
+            return None
+    except BAD_BYTES:
+        return None
+    return None if found is None else (version, correlation_id, *found)
 
 
-def _decode_with_id(frame: bytes, position: int) -> tuple[Any, int]:
-    if len(frame) - position >= _ID_HEAD.size + len(_NO_TAGS):
-        null, acks, timeout_ms, topics, topic_id, partitions, index, size = _ID_HEAD.unpack_from(
-            frame, position
-        )
-        if null == 0 and topics == 2 and partitions == 2:
-            records_at = position + _ID_HEAD.size
-            if size > 127:
-                size, records_at = decode_uvarint(frame, records_at - 1)
-            end = records_at + size - 1
-            if size and frame[end : end + 4] == _NO_TAGS:
-                topic = _new(TopicProduceData)
-                topic.name = ""
-                topic.topic_id = uuid_from_bytes(topic_id)
-                records = memoryview(frame)[records_at:end]
-                return _one_partition(acks, timeout_ms, topic, index, records), end + 3
-    return _generated_decoder(ProduceRequest, ID_VERSION)(frame, position)
+_Found = tuple[int, bytes, int, memoryview]
+
+
+def _find_legacy(frame: bytes, position: int) -> _Found | None:
+    null, acks, _, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
+    name_at = position + _LEGACY_HEAD.size
+    at = name_at + length
+    if null >= 0 or topics != 1 or length < 0:
+        return None
+    partitions, index, size = _LEGACY_PARTITION.unpack_from(frame, at)
+    records_at = at + _LEGACY_PARTITION.size
+    if partitions != 1 or size < 0 or records_at + size != len(frame):
+        return None
+    return acks, frame[name_at:at], index, memoryview(frame)[records_at:]
+
+
+def _find_named(frame: bytes, position: int) -> _Found | None:
+    null, acks, _, topics, length = _NAMED_HEAD.unpack_from(frame, position)
+    if null or topics != 2 or not 0 < length < 128:
+        return None
+    name_at = position + _NAMED_HEAD.size
+    at = name_at + length - 1
+    partitions, index, size = _PARTITION.unpack_from(frame, at)
+    records_at = at + _PARTITION.size
+    if size > 127:
+        size, records_at = decode_uvarint(frame, records_at - 1)
+    end = records_at + size - 1
+    # Equal only if the records end three bytes before the frame does.
+    if partitions != 2 or not size or frame[end : end + 4] != _NO_TAGS:
+        return None
+    return acks, frame[name_at:at], index, memoryview(frame)[records_at:end]
+
+
+def _find_by_id(frame: bytes, position: int) -> _Found | None:
+    null, acks, _, topics, topic_id, partitions, index, size = _ID_HEAD.unpack_from(frame, position)
+    if null or topics != 2 or partitions != 2:
+        return None
+    records_at = position + _ID_HEAD.size
+    if size > 127:
+        size, records_at = decode_uvarint(frame, records_at - 1)
+    end = records_at + size - 1
+    if not size or frame[end : end + 4] != _NO_TAGS:
+        return None
+    return acks, topic_id, index, memoryview(frame)[records_at:end]
 
 
 def _response_encoder(version: int) -> Encode:
@@ -208,39 +177,34 @@ def _response_encoder(version: int) -> Encode:
     return encode
 
 
-def encode_one_success(
+def encode_one(
     version: int,
     correlation_id: int,
-    topic: TopicProduceData,
+    topic: bytes,
     index: int,
     base_offset: int,
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """The answer nearly every request gets, size and header included."""
+    """The good answer to such a request, size and header included."""
     if version in LEGACY_VERSIONS:
-        name = topic.name.encode()
         tail = _LEGACY_TAILS[version]
-        size = _LEGACY_ONE_HEAD.size - 4 + len(name) + tail.size
-        head = _LEGACY_ONE_HEAD.pack(size, correlation_id, 1, len(name))
+        size = _LEGACY_ONE_HEAD.size - 4 + len(topic) + tail.size
+        head = _LEGACY_ONE_HEAD.pack(size, correlation_id, 1, len(topic))
         if version < LOG_START_SINCE_VERSION:
-            return head + name + tail.pack(1, index, 0, base_offset, log_append_time_ms, 0)
+            return head + topic + tail.pack(1, index, 0, base_offset, log_append_time_ms, 0)
         if version < RECORD_ERRORS_SINCE_VERSION:
             rest = tail.pack(1, index, 0, base_offset, log_append_time_ms, log_start_offset, 0)
         else:
             rest = tail.pack(
                 1, index, 0, base_offset, log_append_time_ms, log_start_offset, 0, -1, 0
             )
-        return head + name + rest
-    if version >= ID_VERSION:
-        name = topic.topic_id.bytes
-    else:
-        encoded = topic.name.encode()
-        length = len(encoded) + 1
-        name = (SMALL_UVARINTS[length] if length < 128 else encode_uvarint(length)) + encoded
-    size = _ONE_HEAD.size - 4 + len(name) + _ONE_TAIL.size
+        return head + topic + rest
+    if version < ID_VERSION:
+        topic = SMALL_UVARINTS[len(topic) + 1] + topic
+    size = _ONE_HEAD.size - 4 + len(topic) + _ONE_TAIL.size
     return (
         _ONE_HEAD.pack(size, correlation_id, 2)
-        + name
+        + topic
         + _ONE_TAIL.pack(2, index, 0, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0)
     )

@@ -1,6 +1,7 @@
 """Produce: appends whole batches, answers now, or once they are on the disk."""
 
 import asyncio
+import uuid
 from functools import partial
 from typing import Final
 
@@ -25,7 +26,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from zhumq.protocol.produce_codec import encode_one_success
+from zhumq.protocol.produce_codec import encode_one, parse_one
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.validator import WalkBudget
@@ -34,6 +35,7 @@ _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _NO_ACKS: Final = 0
 _LEADER_ACKS: Final = 1
 _ALL_ACKS: Final = -1
+_ANSWERED_ACKS: Final = (_ALL_ACKS, _LEADER_ACKS)
 
 
 class ProduceHandler:
@@ -49,18 +51,13 @@ class ProduceHandler:
 
     def produce(
         self, context: RequestContext, request: ProduceRequest
-    ) -> ProduceResponse | EncodedAnswer | list[Part] | None:
+    ) -> ProduceResponse | EncodedAnswer | None:
         acks = request.acks
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
         header = context.header
         by_id = header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
-        topic_data = request.topic_data
-        if acks and len(topic_data) == 1 and len(topic_data[0].partition_data) == 1:
-            answer_to_one = self._produce_one(header, topic_data[0], acks, now_ms, by_id=by_id)
-            if answer_to_one is not None:
-                return answer_to_one
         budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
         # What has to reach the disk before the answer: (partition, up to where, its response).
@@ -105,32 +102,29 @@ class ProduceHandler:
             return response
         return self._answer_when_durable(header, response, undurable)
 
-    def _produce_one(
-        self, header: RequestHeader, topic: TopicProduceData, acks: int, now_ms: int, *, by_id: bool
-    ) -> EncodedAnswer | list[Part] | None:
-        """One partition, which is what most requests are about, without making response objects.
+    def answer_one(self, frame: bytes) -> list[Part] | asyncio.Future[list[Part] | None] | None:
+        """The short road, for the request about one partition that most requests are.
 
-        None where something is wrong: nothing was written then, and the long way tells what it is.
+        None where it is another one, or something is wrong with it: nothing was written then, and
+        the long road tells what it is.
         """
-        (data,) = topic.partition_data
-        partition = self._replicas.find(self._name_of(topic) if by_id else topic.name, data.index)
-        if partition is None or partition.log.config.is_compacted:
+        one = parse_one(frame)
+        if one is None:
+            return None
+        version, correlation_id, acks, topic, index, records = one
+        partition = self._find(version, topic, index)
+        # On compacted topics records are looked at one by one, and how many is the long road's to bound.
+        if partition is None or acks not in _ANSWERED_ACKS or partition.log.config.is_compacted:
             return None
         try:
             if acks == _ALL_ACKS:
                 partition.check_enough_replicas()
-            appended = partition.append(data.records or b"", now_ms)
+            appended = partition.append(records, self._clock.now_ms())
         except BrokerError:
             return None
         base_offset, last_offset, log_append_time_ms, log_start_offset, _ = appended
-        encoded = encode_one_success(
-            header.api_version,
-            header.correlation_id,
-            topic,
-            data.index,
-            base_offset,
-            log_append_time_ms,
-            log_start_offset,
+        encoded = encode_one(
+            version, correlation_id, topic, index, base_offset, log_append_time_ms, log_start_offset
         )
         if acks == _LEADER_ACKS or partition.is_durable(last_offset + 1):
             return [encoded]
@@ -141,16 +135,22 @@ class ProduceHandler:
                 return  # The connection is gone, and the answer with it.
             if failure is None:
                 done.set_result([encoded])
-                return
-            refused = TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[_refused(data.index, failure)],
-            )
-            done.set_result(encode_response(header, ProduceResponse(responses=[refused])))
+            else:
+                header = RequestHeader(ApiKey.PRODUCE, version, correlation_id, None)
+                refused = _refused_one(version, topic, _refused(index, failure))
+                done.set_result(encode_response(header, refused))
 
         partition.call_when_durable(last_offset + 1, settle)
-        return EncodedAnswer(done)
+        return done
+
+    def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
+        if version < _FIRST_VERSION_WITH_TOPIC_IDS:
+            try:
+                return self._replicas.find(topic.decode(), index)
+            except UnicodeDecodeError:
+                return None
+        known = self._store.image.topics_by_id.get(uuid.UUID(bytes=topic))
+        return self._replicas.find(known.name, index) if known is not None else None
 
     def _name_of(self, topic: TopicProduceData) -> str:
         known = self._store.image.topics_by_id.get(topic.topic_id)
@@ -197,6 +197,15 @@ def _set_error(answer: PartitionProduceResponse, reason: BrokerError) -> None:
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=str(reason))
             for index in reason.record_indexes
         ]
+
+
+def _refused_one(version: int, topic: bytes, refused: PartitionProduceResponse) -> ProduceResponse:
+    answer = TopicProduceResponse(partition_responses=[refused])
+    if version < _FIRST_VERSION_WITH_TOPIC_IDS:
+        answer.name = topic.decode()
+    else:
+        answer.topic_id = uuid.UUID(bytes=topic)
+    return ProduceResponse(responses=[answer])
 
 
 def _unknown(topic: TopicProduceData, index: int, *, by_id: bool) -> BrokerError:
