@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,7 +49,13 @@ def begin(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(bootstrap),
+        preexec_fn=_hear_ctrl_c,
     )
+
+
+def _hear_ctrl_c() -> None:
+    """A shell that runs the tests in the background makes them, and so their children, deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Cli:
