@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,13 @@ from typing import Any
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 SECONDS_MAX = 60.0
+# A shell that runs the tests in the background makes them, and so their children, deaf to Ctrl-C.
+HEARING_CTRL_C = """
+import signal
+from zhumq.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +50,12 @@ def begin(
 ) -> "subprocess.Popen[bytes]":
     """A command that runs beside the test."""
     return subprocess.Popen(
-        command(*arguments),
+        [sys.executable, "-c", HEARING_CTRL_C, *arguments],
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(bootstrap),
-        preexec_fn=_hear_ctrl_c,
     )
-
-
-def _hear_ctrl_c() -> None:
-    """A shell that runs the tests in the background makes them, and so their children, deaf to it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Cli:
