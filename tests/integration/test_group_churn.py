@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from zhumq.testing.process import broker_process
 
@@ -64,6 +65,9 @@ def test_nothing_is_lost_while_members_come_and_go(client: str, tmp_path: Path) 
         "group.consumer.heartbeat.interval.ms": "300",
     }
     with broker_process(tmp_path, settings=settings) as broker:
+        # Before anybody subscribes: a consumer does not wait for a topic that is not there yet.
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
         producer = run("produce", client, broker.bootstrap, topic, PARTITIONS, MESSAGES)
         members = [
             run(
