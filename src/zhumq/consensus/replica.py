@@ -1,5 +1,6 @@
 """What both kinds of replica share: following a leader, answering fetches, healing."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -39,7 +40,7 @@ def _never(_: int) -> int:
     return NEVER_MS
 
 
-class ReplicaCore:
+class ReplicaCore(ABC):
     """State and duties that do not depend on who names the leader."""
 
     def __init__(
@@ -180,9 +181,9 @@ class ReplicaCore:
         self._epoch_start_offset = self.log.log_end_offset
         self._append.append(AppendMarker(epoch=self.epoch))
 
+    @abstractmethod
     def _committed_offset(self) -> int:
         """Up to where enough replicas have the log on their disks."""
-        raise NotImplementedError
 
     def _commit(self) -> None:
         """Raise the high watermark as far as the followers' flushed logs and the own one allow."""
