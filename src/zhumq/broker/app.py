@@ -102,7 +102,7 @@ class BrokerApp:
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
                 _handlers(config, produce, store, controller, replicas, groups, clock),
-                produce.answer_one,
+                produce.answer_run,
             )
             listener = await _listen(config.listen, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
@@ -169,7 +169,13 @@ def _collect_garbage_rarely() -> None:
 
 async def _listen(address: Address, dispatcher: Dispatcher, limits: Limits) -> Listener:
     try:
-        return await Listener.open(address.host, address.port, service=dispatcher, limits=limits)
+        return await Listener.open(
+            address.host,
+            address.port,
+            service=dispatcher,
+            handle_run=dispatcher.handle_run,
+            limits=limits,
+        )
     except OSError as reason:
         raise _cannot_listen("--listen", address, reason) from None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 # A handler answers at once where it can, and by a future or a coroutine where it has to wait.
 # None: the request has no answer (acks=0).
 Handler = Callable[["RequestContext", Any], Any]
+# Answers the first frame, maybe together with some behind it: how many, and their answers in one.
+AnswerRun = Callable[[Sequence[bytes]], tuple[int, Answer] | None]
 
 _VERSION_ZERO: Final = 0
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
@@ -51,21 +53,17 @@ class EncodedAnswer:
 class Dispatcher:
     """The service behind the Kafka listener."""
 
-    def __init__(
-        self, handlers: Mapping[ApiKey, Handler], answer_one_produce: Callable[[bytes], Answer]
-    ) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler], answer_produces: AnswerRun) -> None:
         self._handlers = handlers
-        # The short road of the hot path: answers from the bare frame, or None for the long one.
-        self._answer_one_produce = answer_one_produce
+        # The short road of the hot path: answers from the bare frames, or None for the long one.
+        self._answer_produces = answer_produces
         self._tasks: set[asyncio.Task[Any]] = set()
         self.requests_handled = 0
 
     def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
-        if frame.startswith(_PRODUCE_KEY):
-            answer = self._answer_one_produce(frame)
-            if answer is not None:
-                self.requests_handled += 1
-                return answer
+        run = self.handle_run((frame,), connection)
+        if run is not None:
+            return run[1]
         try:
             request = decode_request(frame)
         except UnsupportedApiVersion as unsupported:
@@ -84,6 +82,18 @@ class Dispatcher:
         if isinstance(result, EncodedAnswer):
             return result.future
         return None if result is None else self._answer_later(header, result)
+
+    def handle_run(
+        self,
+        frames: Sequence[bytes],
+        connection: ConnectionInfo,  # noqa: ARG002
+    ) -> tuple[int, Answer] | None:
+        if not frames[0].startswith(_PRODUCE_KEY):
+            return None
+        run = self._answer_produces(frames)
+        if run is not None:
+            self.requests_handled += run[0]
+        return run
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         """Nothing is kept per connection; its parked requests were cancelled with their answers."""

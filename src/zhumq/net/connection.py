@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from zhumq.model.errors import MalformedFrame
@@ -22,6 +23,8 @@ Answer = list[Part] | asyncio.Future[list[Part] | None] | None
 # Frames of one connection served in one turn of the loop; then the others have theirs.
 REQUESTS_PER_TURN_MAX = 256
 FRAME_SIZE_BYTES = 4  # the size in front of a frame
+# Larger requests are served one by one: there is nothing to be saved on those.
+RUN_FRAME_BYTES_MAX = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,11 @@ class Service(Protocol):
         """The client is gone. Nothing comes after this on that connection."""
 
 
+# Answers the first of the frames, and those behind it that can be served together with it: how
+# many they are, and their answers in one. None where the service has to be asked one by one.
+HandleRun = Callable[[Sequence[bytes], ConnectionInfo], tuple[int, Answer] | None]
+
+
 class Owner(Protocol):
     """What a connection shares with the others of its listener."""
 
@@ -55,6 +63,8 @@ class Owner(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
     def service(self) -> Service: ...
+    @property
+    def handle_run(self) -> HandleRun | None: ...
     @property
     def limits(self) -> Limits: ...
     @property
@@ -90,6 +100,7 @@ class Connection(asyncio.Protocol):
         "_memory",
         "_owner",
         "_reading",
+        "_requests_in_flight",
         "_serving_scheduled",
         "_slots",
         "_transport",
@@ -115,8 +126,10 @@ class Connection(asyncio.Protocol):
             on_failed=self._sending_failed,
         )
         self._backlog: deque[bytes] = deque()
-        # (bytes of the request, its answer or the promise of one), in the order of the requests
-        self._slots: deque[tuple[int, Answer]] = deque()
+        # What was handed to the service and not answered yet: (number of requests, their bytes,
+        # their answer or the promise of one), in the order of the requests.
+        self._slots: deque[tuple[int, int, Answer]] = deque()
+        self._requests_in_flight = 0  # in `_slots`
         self._half_bytes = 0  # of a frame that is not whole yet
         self._whole_bytes = 0  # of frames in `_backlog` and `_slots`
         self._has_asked = False
@@ -167,9 +180,9 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._answers.close()
         self._wheel.discard(self)
-        self._counters.requests_in_flight -= len(self._backlog) + len(self._slots)
+        self._counters.requests_in_flight -= len(self._backlog) + self._requests_in_flight
         self._backlog.clear()
-        for _, answer in self._slots:
+        for _, _, answer in self._slots:
             if isinstance(answer, asyncio.Future):
                 answer.cancel()
         self._slots.clear()
@@ -261,7 +274,7 @@ class Connection(asyncio.Protocol):
         self._half_bytes += size
         self._memory.bytes_used += size
         self._accept((frame,))
-        self._take_answer(size, answer)
+        self._take_answer(1, size, answer)
         self._answers.flush()
         self._regulate_reading()
 
@@ -278,18 +291,28 @@ class Connection(asyncio.Protocol):
     def _serve(self) -> None:
         """Hands frames to the service until there are none or a limit is met."""
         backlog = self._backlog
-        handle = self._owner.service.handle
+        owner = self._owner
         turn = REQUESTS_PER_TURN_MAX
         while backlog and turn and self._may_serve:
-            turn -= 1
-            frame = backlog.popleft()
+            count = 1
             try:
-                answer = handle(frame, self.info)
+                run = (
+                    owner.handle_run(self._next_run(turn), self.info) if owner.handle_run else None
+                )
+                if run is None:
+                    answer = owner.service.handle(backlog[0], self.info)
+                else:
+                    count, answer = run
             except Exception as error:
+                backlog.popleft()
                 self._counters.requests_in_flight -= 1
                 self._fail(error)
                 return
-            self._take_answer(len(frame) + FRAME_SIZE_BYTES, answer)
+            size = 0
+            for _ in range(count):
+                size += len(backlog.popleft()) + FRAME_SIZE_BYTES
+            turn -= count
+            self._take_answer(count, size, answer)
         self._answers.flush()
         # Where it may not be served yet, whatever holds it back calls `_pump` when it lets go.
         if backlog and self._may_serve and not self._serving_scheduled:
@@ -297,24 +320,33 @@ class Connection(asyncio.Protocol):
             self._owner.loop.call_soon(self._serve_next_turn)
         self._regulate_reading()
 
+    def _next_run(self, count_max: int) -> Sequence[bytes]:
+        """The frames that the service may be handed at once."""
+        backlog = self._backlog
+        if len(backlog) == 1 or len(backlog[0]) > RUN_FRAME_BYTES_MAX:
+            return (backlog[0],)
+        room = self._limits.requests_in_flight_max - self._requests_in_flight
+        return list(islice(backlog, min(count_max, room)))
+
     @property
     def _may_serve(self) -> bool:
         return (
-            len(self._slots) < self._limits.requests_in_flight_max
+            self._requests_in_flight < self._limits.requests_in_flight_max
             and self._answers.bytes_queued < self._limits.answer_bytes_max
             and not self._answers.is_paused
             and not self._draining
             and not self._closing
         )
 
-    def _take_answer(self, request_bytes: int, answer: Answer) -> None:
+    def _take_answer(self, request_count: int, request_bytes: int, answer: Answer) -> None:
+        self._requests_in_flight += request_count
         if answer is None or isinstance(answer, list):
             if self._slots:
-                self._slots.append((request_bytes, answer))
+                self._slots.append((request_count, request_bytes, answer))
             else:
-                self._answer(request_bytes, answer)
+                self._answer(request_count, request_bytes, answer)
         else:
-            self._slots.append((request_bytes, answer))
+            self._slots.append((request_count, request_bytes, answer))
             answer.add_done_callback(self._answered)
 
     def _serve_next_turn(self) -> None:
@@ -330,7 +362,7 @@ class Connection(asyncio.Protocol):
         self._active_tick = self._wheel.tick
         slots = self._slots
         while slots:
-            size, answer = slots[0]
+            count, size, answer = slots[0]
             if isinstance(answer, asyncio.Future):
                 if not answer.done():
                     break
@@ -343,12 +375,13 @@ class Connection(asyncio.Protocol):
                     return
                 answer = answer.result()
             slots.popleft()
-            self._answer(size, answer)
+            self._answer(count, size, answer)
         self._pump()
 
-    def _answer(self, request_bytes: int, parts: list[Part] | None) -> None:
-        """The first unanswered request has its answer."""
-        self._counters.requests_in_flight -= 1
+    def _answer(self, request_count: int, request_bytes: int, parts: list[Part] | None) -> None:
+        """The first unanswered requests have their answer."""
+        self._requests_in_flight -= request_count
+        self._counters.requests_in_flight -= request_count
         self._whole_bytes -= request_bytes
         self._memory.release(request_bytes)
         if parts:
@@ -380,7 +413,7 @@ class Connection(asyncio.Protocol):
             self._draining
             or self._backlog
             or self._answers.is_paused
-            or len(self._slots) >= limits.requests_in_flight_max
+            or self._requests_in_flight >= limits.requests_in_flight_max
             or (
                 self._whole_bytes
                 and self._whole_bytes + self._half_bytes > limits.request_bytes_max

@@ -6,7 +6,7 @@ import socket
 from types import TracebackType
 from typing import Self, cast
 
-from zhumq.net.connection import Connection, ConnectionInfo, Service
+from zhumq.net.connection import Connection, ConnectionInfo, HandleRun, Service
 from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.limits import Admission, Counters, Limits, RequestMemory
 
@@ -37,12 +37,15 @@ class Listener:
         port: int,
         *,
         service: Service,
+        handle_run: HandleRun | None = None,
         limits: Limits | None = None,
         name: str = "PLAINTEXT",
     ) -> Self:
         """Listens. OSError, as the system gave it, if the address cannot be had."""
         loop = asyncio.get_running_loop()
-        hub = _Hub(loop, name=name, service=service, limits=limits or Limits())
+        hub = _Hub(
+            loop, name=name, service=service, handle_run=handle_run, limits=limits or Limits()
+        )
         try:
             server = await loop.create_server(
                 lambda: hub, host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
@@ -92,10 +95,12 @@ class _Hub(asyncio.Protocol):
         *,
         name: str,
         service: Service,
+        handle_run: HandleRun | None,
         limits: Limits,
     ) -> None:
         self.loop = loop
         self.service = service
+        self.handle_run = handle_run
         self.limits = limits
         self.counters = Counters()
         self.memory = RequestMemory(limits.request_bytes_total_max)

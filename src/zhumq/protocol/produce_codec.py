@@ -1,12 +1,19 @@
 """Produce by hand: the request nearly every producer sends is read and answered without making messages."""
 
 import struct
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 from zhumq.protocol.compiler import Encode, compile_encoder, use_encoder
 from zhumq.protocol.messages.produce import ProduceResponse
-from zhumq.protocol.primitives import BAD_BYTES, SMALL_UVARINTS, decode_uvarint, encode_uvarint
+from zhumq.protocol.primitives import (
+    BAD_BYTES,
+    INT32,
+    SMALL_UVARINTS,
+    decode_uvarint,
+    encode_uvarint,
+)
 
 LEGACY_VERSIONS = range(3, 9)
 NAMED_VERSIONS = range(9, 13)  # flexible, topics by name
@@ -14,6 +21,9 @@ ID_VERSION = 13  # flexible, topics by id
 
 # | api key i16 | version i16 | correlation id i32 | client id length i16 | client id | tags u8 if flexible |
 _REQUEST_HEADER = struct.Struct(">hhih")
+_CORRELATION_AT = 4
+_CLIENT_AT = 8
+_read_correlation_id = INT32.unpack_from
 # Legacy: | transactional id length -1 i16 | acks i16 | timeout i32 | topics i32 | name length i16 | name ...
 _LEGACY_HEAD = struct.Struct(">hhiih")
 # ... | partitions i32 | index i32 | records length i32 | records |
@@ -29,25 +39,16 @@ _NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
 # | index i32 | error i16 | base offset i64 | append time i64 | log start i64 | record errors + 1 u8 | message u8 | tags u8 |
 _RESULT = struct.Struct(">ihqqqBBB")
 _END = struct.Struct(">ix")  # | throttle time i32 | tags u8 |
-# A whole answer about one partition: | size i32 | correlation id i32 | tags u8 | topics + 1 u8 | topic ...
-_ONE_HEAD = struct.Struct(">iixB")
-# ... | partitions + 1 u8 | result | topic's tags u8 | throttle time i32 | tags u8 |
-_ONE_TAIL = struct.Struct(">BihqqqBBBxix")
-# Legacy: | size i32 | correlation id i32 | topics i32 | name length i16 | name ...
-_LEGACY_ONE_HEAD = struct.Struct(">iiih")
-# ... | partitions i32 | index i32 | error i16 | base offset i64 | append time i64 | log start i64 |
-# | record errors i32 | message length -1 i16 | throttle time i32 |, the later ones since these versions.
+# A whole answer about one partition: | size i32 | correlation id i32 | tags u8 | topics + 1 u8 | topic |
+# | partitions + 1 u8 | result | topic's tags u8 | throttle time i32 | tags u8 |
+_ONE = ">iixB{topic}BihqqqBBBxix"
+# Legacy: | size i32 | correlation id i32 | topics i32 | name length i16 | name | partitions i32 | index i32 | error i16 |
+# | base offset i64 | append time i64 | log start i64 | record errors i32 | message length -1 i16 | throttle time i32 |,
+# some of them only since these versions.
+_LEGACY_ONE = ">iiih{topic}iihqq{log_start}{record_errors}i"
 LOG_START_SINCE_VERSION = 5
 RECORD_ERRORS_SINCE_VERSION = 8
-_LEGACY_TAILS = {
-    version: struct.Struct(
-        ">iihqq"
-        + ("q" if version >= LOG_START_SINCE_VERSION else "")
-        + ("ih" if version >= RECORD_ERRORS_SINCE_VERSION else "")
-        + "i"
-    )
-    for version in LEGACY_VERSIONS
-}
+ENCODERS_REMEMBERED_MAX = 4_096  # one for each partition that is written to
 
 _generated_encoder = cache(compile_encoder)
 
@@ -81,6 +82,52 @@ def parse_one(frame: bytes) -> OneProduce | None:
     except BAD_BYTES:
         return None
     return None if found is None else (version, correlation_id, *found)
+
+
+class ProduceRun(NamedTuple):
+    """Requests that one client sent one after another, all about one partition."""
+
+    version: int
+    acks: int
+    topic: bytes
+    partition: int
+    correlation_ids: list[int]
+    records: list[memoryview]
+
+
+def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
+    """The first few of these frames that differ in nothing but their numbers and their records.
+    None if the first one is no Produce request for one partition."""
+    first = frames[0]
+    one = parse_one(first)
+    if one is None:
+        return None
+    version, correlation_id, acks, topic, index, records = one
+    run = ProduceRun(version, acks, topic, index, [correlation_id], [records])
+    legacy = version in LEGACY_VERSIONS
+    trailer = b"" if legacy else _NO_TAGS
+    records_at = len(first) - len(records) - len(trailer)
+    # Nothing but the length of the records stands between what all frames share and the records.
+    length = len(records)
+    length_at = records_at - (4 if legacy else len(encode_uvarint(length + 1)))
+    key_and_version = first[:_CORRELATION_AT]
+    shared = first[_CLIENT_AT:length_at]
+    length_field = first[length_at:records_at]
+    for frame in frames[1:]:
+        if frame[_CLIENT_AT:length_at] != shared or not frame.startswith(key_and_version):
+            break
+        if (
+            len(frame) == len(first)
+            and frame[length_at:records_at] == length_field
+            and frame.endswith(trailer)
+        ):
+            run.records.append(memoryview(frame)[records_at : records_at + length])
+        elif (other := parse_one(frame)) is not None:
+            run.records.append(other[-1])
+        else:
+            break
+        run.correlation_ids.append(_read_correlation_id(frame, _CORRELATION_AT)[0])
+    return run
 
 
 _Found = tuple[int, bytes, int, memoryview]
@@ -177,34 +224,58 @@ def _response_encoder(version: int) -> Encode:
     return encode
 
 
-def encode_one(
-    version: int,
-    correlation_id: int,
-    topic: bytes,
-    index: int,
-    base_offset: int,
-    log_append_time_ms: int,
-    log_start_offset: int,
-) -> bytes:
-    """The good answer to such a request, size and header included."""
+# Correlation id, base offset, append time, log start offset.
+EncodeOne = Callable[[int, int, int, int], bytes]
+
+
+@lru_cache(ENCODERS_REMEMBERED_MAX)
+def encoder_of_one(version: int, topic: bytes, index: int) -> EncodeOne:
+    """Makes the good answers to such requests, size and header included."""
     if version in LEGACY_VERSIONS:
-        tail = _LEGACY_TAILS[version]
-        size = _LEGACY_ONE_HEAD.size - 4 + len(topic) + tail.size
-        head = _LEGACY_ONE_HEAD.pack(size, correlation_id, 1, len(topic))
-        if version < LOG_START_SINCE_VERSION:
-            return head + topic + tail.pack(1, index, 0, base_offset, log_append_time_ms, 0)
-        if version < RECORD_ERRORS_SINCE_VERSION:
-            rest = tail.pack(1, index, 0, base_offset, log_append_time_ms, log_start_offset, 0)
-        else:
-            rest = tail.pack(
-                1, index, 0, base_offset, log_append_time_ms, log_start_offset, 0, -1, 0
-            )
-        return head + topic + rest
+        return _legacy_encoder_of_one(version, topic, index)
     if version < ID_VERSION:
         topic = SMALL_UVARINTS[len(topic) + 1] + topic
-    size = _ONE_HEAD.size - 4 + len(topic) + _ONE_TAIL.size
-    return (
-        _ONE_HEAD.pack(size, correlation_id, 2)
-        + topic
-        + _ONE_TAIL.pack(2, index, 0, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0)
+    whole = struct.Struct(_ONE.format(topic=f"{len(topic)}s"))
+    size = whole.size - 4
+    pack = whole.pack
+    return lambda correlation_id, base_offset, append_time_ms, log_start_offset: pack(
+        size,
+        correlation_id,
+        2,
+        topic,
+        2,
+        index,
+        0,
+        base_offset,
+        append_time_ms,
+        log_start_offset,
+        1,
+        0,
+        0,
+        0,
     )
+
+
+def _legacy_encoder_of_one(version: int, topic: bytes, index: int) -> EncodeOne:
+    has_log_start = version >= LOG_START_SINCE_VERSION
+    has_record_errors = version >= RECORD_ERRORS_SINCE_VERSION
+    whole = struct.Struct(
+        _LEGACY_ONE.format(
+            topic=f"{len(topic)}s",
+            log_start="q" if has_log_start else "",
+            record_errors="ih" if has_record_errors else "",
+        )
+    )
+    size = whole.size - 4
+    pack = whole.pack
+    # The record errors if the version has them, then the throttle time.
+    end = (0, -1, 0) if has_record_errors else (0,)
+
+    def encode(
+        correlation_id: int, base_offset: int, append_time_ms: int, log_start_offset: int
+    ) -> bytes:
+        start = (log_start_offset,) if has_log_start else ()
+        times = (base_offset, append_time_ms, *start, *end)
+        return pack(size, correlation_id, 1, len(topic), topic, 1, index, 0, *times)
+
+    return encode

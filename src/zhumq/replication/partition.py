@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zhumq.model.errors import (
@@ -94,10 +95,15 @@ class Partition:
             batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
         )
         if self.parked_fetches and not appended.duplicate:
-            size = len(batches)
-            for parked in tuple(self.parked_fetches):
-                parked.bytes_arrived(size)
+            self._tell_fetches(len(batches))
         return appended
+
+    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
+        """Several appends in one write, and their offsets; None where only `append` can tell."""
+        offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if self.parked_fetches and offsets is not None:
+            self._tell_fetches(sum(map(len, batches)))
+        return offsets
 
     def check_enough_replicas(self) -> None:
         """Refuse what is to be acknowledged by all, where all are too few."""
@@ -164,6 +170,10 @@ class Partition:
         self._durable.failed(reason)
         for parked in tuple(self.parked_fetches):
             parked.wake()
+
+    def _tell_fetches(self, size: int) -> None:
+        for parked in tuple(self.parked_fetches):
+            parked.bytes_arrived(size)
 
     def _flushed(self, failure: BrokerError | None) -> None:
         self._flush_requested = False

@@ -1,12 +1,19 @@
 """One partition's log: append, read, find. Used from the event loop only."""
 
 import uuid
+from collections.abc import Sequence
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Buffer, Disk
-from zhumq.model.errors import OffsetOutOfRange, StorageFailed
+from zhumq.model.errors import BrokerError, OffsetOutOfRange, StorageFailed
 from zhumq.model.ids import TopicPartition
-from zhumq.records.batch import HEAD, LOG_APPEND_TIME_FLAG, BatchHeader, RecordBatch
+from zhumq.records.batch import (
+    HEAD,
+    LOG_APPEND_TIME_FLAG,
+    PREFIX_BYTES,
+    BatchHeader,
+    RecordBatch,
+)
 from zhumq.records.control import decode_end_marker
 from zhumq.storage import time_lookup
 from zhumq.storage.index_cache import IndexCache
@@ -17,7 +24,13 @@ from zhumq.storage.log_upkeep import LogUpkeep
 from zhumq.storage.recovery import load_log
 from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from zhumq.storage.time_lookup import TimestampedOffset
-from zhumq.storage.validator import AppendOrigin, CheckedBatch, WalkBudget, check_batches
+from zhumq.storage.validator import (
+    AppendOrigin,
+    CheckedBatch,
+    WalkBudget,
+    check_batch,
+    check_batches,
+)
 
 
 class PartitionLog(LogUpkeep):
@@ -86,6 +99,47 @@ class PartitionLog(LogUpkeep):
             duplicate = self._check_producers(checked, origin)
             if duplicate is not None:
                 return duplicate
+        base_offset = self._write(checked, len(view), leader_epoch)
+        header = checked[-1][0]
+        append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
+        return Appended(
+            base_offset, self.log_end_offset - 1, append_time_ms, self.log_start_offset, False
+        )
+
+    def append_each(
+        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+    ) -> list[int] | None:
+        """Several clients' appends of one batch each, in a single write; returns their offsets.
+
+        None, and nothing is written, where one of them is not plainly good: `append` tells why.
+        """
+        config = self.config
+        if self._failure is not None or config.stamps_append_time:
+            return None
+        try:
+            checked = [
+                check_batch(view, config, now_ms, AppendOrigin.CLIENT, None) for view in batches
+            ]
+            self.producer_state.check_all(header for header, _ in checked)
+        except BrokerError:
+            return None
+        size = sum(map(len, batches))
+        if size > config.segment_bytes:
+            return None
+        offset = self.log_end_offset
+        offsets = []
+        bytes_checked = 0
+        for header, _ in checked:
+            offsets.append(offset)
+            offset += header.last_offset_delta + 1
+            bytes_checked += header.batch_length + PREFIX_BYTES
+        if bytes_checked != size:
+            return None  # There is more than one batch in one of them.
+        self._write(checked, size, leader_epoch)
+        return offsets
+
+    def _write(self, checked: list[CheckedBatch], size: int, leader_epoch: int) -> int:
+        """Give the batches the next offsets, and write them at the end. Returns the first offset."""
         base_offset = self.log_end_offset
         if leader_epoch > self.leader_epochs.latest_epoch:
             self._begin_epoch(leader_epoch, base_offset)
@@ -96,7 +150,7 @@ class PartitionLog(LogUpkeep):
             parts.extend(tail)
             next_offset += header.last_offset_delta + 1
         segment = self._segments.active
-        if segment.size and self._is_full(segment, len(view), next_offset - 1, header):
+        if segment.size and self._is_full(segment, size, next_offset - 1, checked[-1][0]):
             self.roll()
             segment = self._segments.active
         try:
@@ -105,8 +159,7 @@ class PartitionLog(LogUpkeep):
             self._failure = error
             raise
         self._note(checked, segment, position)
-        append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
-        return Appended(base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False)
+        return base_offset
 
     def _check_producers(
         self, checked: list[CheckedBatch], origin: AppendOrigin

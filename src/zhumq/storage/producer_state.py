@@ -107,9 +107,11 @@ class ProducerState:
             producer_id = header.producer_id
             if producer_id < 0:
                 continue
-            entry = staged.get(producer_id) or self.producers.get(producer_id)
+            entry = staged.get(producer_id)
+            if entry is None:
+                known = self.producers.get(producer_id)
+                entry = staged[producer_id] = known.copy() if known else ProducerEntry()
             check_follows(entry, header)
-            staged[producer_id] = entry = entry.copy() if entry else ProducerEntry()
             _write(entry, header, 0, header.last_offset_delta)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:

@@ -75,16 +75,16 @@ def check_batches(
     budget: WalkBudget | None = None,
 ) -> list[CheckedBatch]:
     """All batches of an append, each checked, or the error that says what is wrong with one."""
-    checked = [_check_batch(view, config, now_ms, origin, budget)]
+    checked = [check_batch(view, config, now_ms, origin, budget)]
     end = checked[0][0].batch_length + PREFIX_BYTES
     while end < len(view):
-        batch = _check_batch(view[end:], config, now_ms, origin, budget)
+        batch = check_batch(view[end:], config, now_ms, origin, budget)
         checked.append(batch)
         end += batch[0].batch_length + PREFIX_BYTES
     return checked
 
 
-def _check_batch(
+def check_batch(
     rest: memoryview,
     config: LogConfig,
     now_ms: int,

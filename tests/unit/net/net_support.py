@@ -10,7 +10,7 @@ from typing import BinaryIO, TypeVar
 
 import uvloop
 
-from zhumq.net.connection import Answer, ConnectionInfo
+from zhumq.net.connection import Answer, ConnectionInfo, HandleRun
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
 
@@ -106,9 +106,13 @@ class Client:
 
 @asynccontextmanager
 async def listening(
-    service: ScriptedService, limits: Limits | None = None
+    service: ScriptedService,
+    limits: Limits | None = None,
+    handle_run: HandleRun | None = None,
 ) -> AsyncIterator[Listener]:
-    listener = await Listener.open("127.0.0.1", 0, service=service, limits=limits)
+    listener = await Listener.open(
+        "127.0.0.1", 0, service=service, handle_run=handle_run, limits=limits
+    )
     async with listener:
         yield listener
 

@@ -30,7 +30,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from zhumq.protocol.produce_codec import encode_one, parse_one
+from zhumq.protocol.produce_codec import encoder_of_one, parse_one, parse_run
 from zhumq.protocol.schema import Message
 
 SEED = 7
@@ -253,4 +253,58 @@ def test_the_answer_about_one_partition_is_the_same_on_the_short_road(
     header = api.RequestHeader(api.ApiKey.PRODUCE, version, 99, "client")
     (long_road,) = api.encode_response(header, response)
     topic = topic_id.bytes if version >= FIRST_VERSION_WITH_IDS else name.encode()
-    assert encode_one(version, 99, topic, 3, 2**40, -1, 17) == long_road
+    assert encoder_of_one(version, topic, 3)(99, 2**40, -1, 17) == long_road
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_run_is_read_as_its_requests_one_by_one_are(version: int) -> None:
+    draw = random.Random(SEED)
+    requests = list(produce_requests())
+    longest = 0
+    for _ in range(300):
+        # Few different ones, so that neighbours often are alike.
+        few = draw.sample(requests, 3)
+        frames = [
+            framed(encode_body(draw.choice(few), version), version, draw.choice(("a", "a", "b")))
+            for _ in range(draw.randint(1, 6))
+        ]
+        frames = [
+            frame[:4] + number.to_bytes(4, "big") + frame[8:] for number, frame in enumerate(frames)
+        ]
+        run = parse_run(frames)
+        alone = [parse_one(frame) for frame in frames]
+        if run is None:
+            assert alone[0] is None
+            continue
+        longest = max(longest, len(run.records))
+        for number, (correlation_id, records) in enumerate(
+            zip(run.correlation_ids, run.records, strict=True)
+        ):
+            assert alone[number] == (
+                version,
+                correlation_id,
+                run.acks,
+                run.topic,
+                run.partition,
+                records,
+            )
+            assert correlation_id == number
+    assert longest > 1
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_records_of_different_lengths_make_one_run_and_another_partition_ends_it(
+    version: int,
+) -> None:
+    def frame(records: bytes, index: int = 1, acks: int = 1) -> bytes:
+        partition = PartitionProduceData(index=index, records=records)
+        topic = TopicProduceData(name="topic", topic_id=TOPIC_ID, partition_data=[partition])
+        request = ProduceRequest(transactional_id=None, acks=acks, topic_data=[topic])
+        return framed(encode_body(request, version), version)
+
+    many = [b"r" * length for length in (100, 100, 1, 500, 100, 127, 126, 20_000)]
+    frames = [frame(records) for records in many]
+    for last in (frame(b"other", index=2), frame(b"other", acks=-1), frame(b"cut off")[:-1], b"\0"):
+        run = parse_run([*frames, last, frames[0]])
+        assert run is not None
+        assert run.records == many

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +18,7 @@ from zhumq.model.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from zhumq.net.connection import Answer
 from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
 from zhumq.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -26,7 +28,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from zhumq.protocol.produce_codec import encode_one, parse_one
+from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one, parse_run
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.validator import WalkBudget
@@ -102,46 +104,49 @@ class ProduceHandler:
             return response
         return self._answer_when_durable(header, response, undurable)
 
-    def answer_one(self, frame: bytes) -> list[Part] | asyncio.Future[list[Part] | None] | None:
-        """The short road, for the request about one partition that most requests are.
+    def answer_run(self, frames: Sequence[bytes]) -> tuple[int, Answer] | None:
+        """The short road, for requests about one partition each, which most requests are: answers
+        the first one, together with those right behind it that are about the same partition. Says
+        how many they were, and all their answers in one.
 
-        None where it is another one, or something is wrong with it: nothing was written then, and
-        the long road tells what it is.
+        None where the first is another one, or something is wrong with it: nothing was written
+        then, and the long road tells what it is.
         """
-        one = parse_one(frame)
-        if one is None:
+        run = parse_run(frames)
+        if run is None:
             return None
-        version, correlation_id, acks, topic, index, records = one
+        version, acks, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
         # On compacted topics records are looked at one by one, and how many is the long road's to bound.
         if partition is None or acks not in _ANSWERED_ACKS or partition.log.config.is_compacted:
             return None
+        encode = encoder_of_one(version, topic, index)
+        now_ms = self._clock.now_ms()
         try:
             if acks == _ALL_ACKS:
                 partition.check_enough_replicas()
-            appended = partition.append(records, self._clock.now_ms())
+            offsets = partition.append_each(records, now_ms) if len(records) > 1 else None
+            if offsets is not None:
+                log_start_offset = partition.log_start_offset
+                encoded = b"".join(
+                    [
+                        encode(correlation_id, offset, -1, log_start_offset)
+                        for correlation_id, offset in zip(correlation_ids, offsets, strict=True)
+                    ]
+                )
+                next_offset = partition.log.log_end_offset
+            else:
+                base_offset, last_offset, append_time_ms, log_start_offset, _ = partition.append(
+                    records[0], now_ms
+                )
+                encoded = encode(correlation_ids[0], base_offset, append_time_ms, log_start_offset)
+                del correlation_ids[1:]
+                next_offset = last_offset + 1
         except BrokerError:
             return None
-        base_offset, last_offset, log_append_time_ms, log_start_offset, _ = appended
-        encoded = encode_one(
-            version, correlation_id, topic, index, base_offset, log_append_time_ms, log_start_offset
-        )
-        if acks == _LEADER_ACKS or partition.is_durable(last_offset + 1):
-            return [encoded]
-        done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
-
-        def settle(failure: BrokerError | None) -> None:
-            if done.done():
-                return  # The connection is gone, and the answer with it.
-            if failure is None:
-                done.set_result([encoded])
-            else:
-                header = RequestHeader(ApiKey.PRODUCE, version, correlation_id, None)
-                refused = _refused_one(version, topic, _refused(index, failure))
-                done.set_result(encode_response(header, refused))
-
-        partition.call_when_durable(last_offset + 1, settle)
-        return done
+        if acks == _LEADER_ACKS or partition.is_durable(next_offset):
+            return len(correlation_ids), [encoded]
+        return len(correlation_ids), _answer_run_when_durable(run, partition, next_offset, encoded)
 
     def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
         if version < _FIRST_VERSION_WITH_TOPIC_IDS:
@@ -177,6 +182,29 @@ class ProduceHandler:
         for partition, next_offset, answer in undurable:
             partition.call_when_durable(next_offset, partial(settle, answer))
         return EncodedAnswer(done)
+
+
+def _answer_run_when_durable(
+    run: ProduceRun, partition: Partition, next_offset: int, encoded: bytes
+) -> asyncio.Future[list[Part] | None]:
+    """One promise for all of the run: they were written together, and one flush covers them."""
+    done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
+
+    def settle(failure: BrokerError | None) -> None:
+        if done.done():
+            return  # The connection is gone, and the answers with it.
+        if failure is None:
+            done.set_result([encoded])
+            return
+        refusals: list[Part] = []
+        for correlation_id in run.correlation_ids:
+            header = RequestHeader(ApiKey.PRODUCE, run.version, correlation_id, None)
+            refused = _refused_one(run.version, run.topic, _refused(run.partition, failure))
+            refusals += encode_response(header, refused)
+        done.set_result(refusals)
+
+    partition.call_when_durable(next_offset, settle)
+    return done
 
 
 def _refused(index: int, reason: BrokerError) -> PartitionProduceResponse:

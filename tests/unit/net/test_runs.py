@@ -1,0 +1,120 @@
+"""Requests that are served together: the same answers in the same order, the same limits."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from net_support import ScriptedService, connected, echo, framed, listening, until
+
+from zhumq.model.errors import MalformedFrame
+from zhumq.net.connection import Answer, ConnectionInfo
+from zhumq.net.limits import Limits
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Runs:
+    """Serves frames that begin with the same letter together; by promises if it is an upper one."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.promises: list[tuple[bytes, asyncio.Future[list[Any] | None]]] = []
+
+    def __call__(
+        self, frames: Sequence[bytes], connection: ConnectionInfo
+    ) -> tuple[int, Answer] | None:
+        letter = frames[0][:1]
+        if letter == b"-":
+            return None
+        if letter == b"!":
+            raise MalformedFrame("this one is bad")
+        run = []
+        for frame in frames:
+            if frame[:1] != letter:
+                break
+            run.append(framed(frame))
+        self.sizes.append(len(run))
+        if not letter.isupper():
+            return len(run), [b"".join(run)]
+        promise: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
+        self.promises.append((b"".join(run), promise))
+        return len(run), promise
+
+    def keep(self) -> None:
+        for answers, promise in self.promises:
+            promise.set_result([answers])
+        self.promises.clear()
+
+
+def test_runs_and_single_requests_are_answered_in_order(run: Run) -> None:
+    async def scenario() -> None:
+        runs = Runs()
+        service = ScriptedService(echo)
+        payloads = [b"%c%d" % (b"aab-cB-Ba"[n % 9], n) for n in range(3_000)]
+        async with listening(service, handle_run=runs) as listener, connected(listener) as client:
+            sending = asyncio.create_task(client.send(b"".join(map(framed, payloads))))
+            received = []
+            for _ in payloads:
+                reading = asyncio.create_task(client.read_frame())
+                while not reading.done():
+                    runs.keep()
+                    await asyncio.sleep(0)
+                received.append(reading.result())
+            await sending
+            assert received == payloads
+            assert max(runs.sizes) > 1
+            assert service.frames == [each for each in payloads if each.startswith(b"-")]
+            assert listener.counters.requests_in_flight == 0
+            assert listener.memory.bytes_used == 0
+
+    run(scenario())
+
+
+def test_requests_of_a_run_count_one_by_one_against_the_limit(run: Run) -> None:
+    async def scenario() -> None:
+        runs = Runs()
+        limits = Limits(requests_in_flight_max=10)
+        async with (
+            listening(ScriptedService(echo), limits, runs) as listener,
+            connected(listener) as client,
+        ):
+            payloads = [b"P%d" % number for number in range(25)]
+            await client.send(b"".join(map(framed, payloads)))
+            for expected in (10, 20, 25):
+                await until(lambda expected=expected: sum(runs.sizes) >= expected)  # type: ignore[misc]
+                assert sum(runs.sizes) == expected
+                runs.keep()
+            assert [await client.read_frame() for _ in payloads] == payloads
+
+    run(scenario())
+
+
+def test_a_bad_frame_behind_a_run_closes_after_the_answers_before_it(run: Run) -> None:
+    async def scenario() -> None:
+        async with (
+            listening(ScriptedService(echo), handle_run=Runs()) as listener,
+            connected(listener) as client,
+        ):
+            await client.send(b"".join(map(framed, (b"a1", b"a2", b"!", b"a3"))))
+            assert [await client.read_frame() for _ in range(2)] == [b"a1", b"a2"]
+            assert await client.read(1) == b""
+            assert listener.counters.connections_malformed == 1
+            await until(lambda: listener.counters.requests_in_flight == 0)
+            assert listener.memory.bytes_used == 0
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_takes_the_promise_of_its_run_along(run: Run) -> None:
+    async def scenario() -> None:
+        runs = Runs()
+        async with listening(ScriptedService(echo), handle_run=runs) as listener:
+            async with connected(listener) as client:
+                await client.send(b"".join(map(framed, (b"P1", b"P2", b"P3"))))
+                await until(lambda: sum(runs.sizes) == 3)
+            await until(lambda: listener.counters.connections_open == 0)
+            assert all(promise.cancelled() for _, promise in runs.promises)
+            assert listener.counters.requests_in_flight == 0
+            assert listener.memory.bytes_used == 0
+
+    run(scenario())
