@@ -105,9 +105,12 @@ class LogUpkeep:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether so much was written since the last checkpoint that a restart would take long."""
+        """Whether so much was written since the last checkpoint that a restart would take long, or
+        there are sealed segments that compaction has to leave alone until then."""
         if self.log_end_offset == self.recovery_point or self._failure is not None:
             return False
+        if self.config.is_compacted and self._segments.active.base_offset > self.recovery_point:
+            return True
         age_ms = self._clock.monotonic_ms() - self._checkpoint_at_ms
         return (
             self._bytes_since_checkpoint >= self.config.checkpoint_bytes

@@ -253,6 +253,17 @@ def test_a_checkpoint_is_due_by_bytes_and_by_time(disk: MemoryDisk) -> None:
     assert names == {f"{FOLDER}/{5:020d}.snapshot"}
 
 
+def test_a_checkpoint_is_due_when_there_is_something_for_compaction_to_do(disk: MemoryDisk) -> None:
+    log = open_log(disk, segment_bytes=200, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    append(log, b"a", keys=(b"key",))
+    assert not log.is_checkpoint_due
+    while log.size_bytes <= 200:
+        append(log, b"a", keys=(b"key",))
+    assert log.is_checkpoint_due
+    log.flush()
+    assert not log.is_checkpoint_due
+
+
 def test_truncation_removes_whole_batches_and_what_was_known_about_them(disk: MemoryDisk) -> None:
     log = open_log(disk, segment_bytes=200)
     for place in range(9):
