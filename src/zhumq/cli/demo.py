@@ -1,12 +1,13 @@
-"""`zhumq demo`: start a broker, send a sample through it, read it back, say what to try next."""
+"""`zhumq demo`: a broker, a shop's logs through it, pipelines on Spark over them, what was found."""
 
+import importlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,29 +15,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewTopic
 
-from zhumq.cli.client import (
-    REQUEST_TIMEOUT_SECONDS,
-    client_settings,
-    connect_admin,
-    describe_topic,
-    list_topics,
-    settle,
-)
-from zhumq.cli.messages import OutgoingMessage
+from zhumq.cli import demo_shop as shop
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
-from zhumq.cli.positions import LATEST, Position, resolve_offsets
-from zhumq.cli.produce import Outbox
-from zhumq.cli.sample import LEVELS, LogLine, sample_lines
+from zhumq.cli.sample import LogLine, expected_errors, sample_lines
+from zhumq.pipelines.status import State, StatusFile
 
-TOPIC = "sample-logs"
-PARTITIONS = 3
-MESSAGES = 20_000
+BURST = 20  # errors of one service in one minute
 READY_TIMEOUT_SECONDS = 30.0
-READ_TIMEOUT_SECONDS = 60.0
-STOP_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 60.0
+PIPELINES = ("archive", "inspect", "audit")
+# So little data is done before Java's second compiler would have paid for itself.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +38,42 @@ class RunningBroker:
     data_dir: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where the pipelines of the demonstration keep what they make."""
+
+    folder: Path
+
+    @property
+    def state_dir(self) -> Path:
+        return self.folder / "state"
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "tables" / shop.TOPIC
+
+    @property
+    def inspected(self) -> Path:
+        return self.folder / "tables" / f"{shop.TOPIC}-inspected"
+
+    @property
+    def picture(self) -> Path:
+        return self.folder / "inspected.png"
+
+    @property
+    def audit(self) -> Path:
+        return self.folder / "audit.json"
+
+
 app = typer.Typer()
 
 
 @app.command()
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Stop after the summary.")] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Run the pipelines, which need Spark.")
+    ] = True,
     listen: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="127.0.0.1:9092, or a free port if it is taken."),
@@ -62,22 +82,109 @@ def demo(
         "zhumq-data"
     ),
 ) -> None:
-    """Start a broker and try it with a sample.
+    """Start a broker and show what it can do with the logs of a small shop.
 
-    Sends application log lines, reads them back, prints a summary and serves until Ctrl-C.
+    Sends an hour of log lines, reads them back with a group of consumers, archives, inspects and audits
+    them on Spark, prints what was found and serves until Ctrl-C.
     """
-    with _broker(listen or _free_address(DEFAULT_BOOTSTRAP), data_dir) as broker:
-        _make_topic(broker.bootstrap)
-        lines = list(sample_lines(MESSAGES))
-        began_at = _latest(broker.bootstrap)
-        _report("topic", f"{TOPIC}, {len(began_at)} partitions")
-        _send(broker.bootstrap, lines)
-        levels = _read_back(broker.bootstrap, lines, began_at)
-        counted = ", ".join(f"{levels[level]:,} {level}" for level in LEVELS)
-        _report("inspected", counted)
-        _say_what_next(broker, once=once)
-        if not once:
-            _serve_until_interrupt(broker)
+    places = Places(folder=data_dir.with_name(f"{data_dir.name}-pipelines"))
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _broker(listen or _free_address(DEFAULT_BOOTSTRAP), data_dir) as broker:
+            lines = sample_lines()
+            _fill(broker.bootstrap, lines, places)
+            shares = shop.read_together(broker.bootstrap, lines)
+            counted = " + ".join(f"{share:,}" for share in shares)
+            _report("read", f"{counted} lines by {len(shares)} consumers, none missing or twice")
+            if spark:
+                _run_pipelines(broker.bootstrap, places)
+                _check_pipelines(broker.bootstrap, lines, places)
+            _say_what_next(broker, places if spark else None, once=once)
+            if not once:
+                _serve_until_interrupt(broker)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _fill(bootstrap: str, lines: list[LogLine], places: Places) -> None:
+    """The sample in its topic, once: a second demonstration finds it there."""
+    held = shop.count_of(bootstrap, shop.TOPIC)
+    if held == len(lines):
+        _report("sent", f"{shop.TOPIC} has its {held:,} log lines already")
+        return
+    # What the pipelines know of another sample would only confuse them.
+    shutil.rmtree(places.folder, ignore_errors=True)
+    shop.make_topics_anew(bootstrap)
+    seconds = shop.send(bootstrap, lines)
+    anew = " (made anew)" if held else ""
+    _report(
+        "sent",
+        f"{len(lines):,} log lines to {shop.TOPIC}{anew} in {seconds:.2f} s, each on disk (acks=all)",
+    )
+
+
+def _run_pipelines(bootstrap: str, places: Places) -> None:
+    sys.stdout.write("\nPipelines on Spark (its start takes some seconds):\n")
+    sys.stdout.flush()
+    values = {
+        "topic": shop.TOPIC,
+        "alerts": shop.ALERTS,
+        "dead_letters": shop.DEAD_LETTERS,
+        "burst": str(BURST),
+        "picture": str(places.picture),
+        "report": str(places.audit),
+    }
+    command = [sys.executable, "-m", "zhumq", "pipeline", "run", *PIPELINES]
+    command += ["--bootstrap", bootstrap, "--state-dir", str(places.state_dir)]
+    for name, value in values.items():
+        command += ["--set", f"{name}={value}"]
+    # Its own session, as for the broker: a Ctrl-C is passed on, and Spark's Java does not hear it.
+    process = subprocess.Popen(  # noqa: S603  our own program
+        [*command, "--set", f"tables={places.folder / 'tables'}"],
+        env={"JDK_JAVA_OPTIONS": QUICK_JAVA, **os.environ},
+        start_new_session=True,
+    )
+    try:
+        code = process.wait()
+    finally:
+        _stop(process, signal.SIGINT)
+    if code != 0:
+        raise CommandFailed(f"a pipeline failed; Spark's log is in {places.state_dir}")
+    sys.stdout.write("\n")
+
+
+def _check_pipelines(bootstrap: str, lines: list[LogLine], places: Places) -> None:
+    """Whether each pipeline produced what it should of a sample that is known line by line."""
+    for name in PIPELINES:
+        status = StatusFile(places.state_dir, f"{name}-{shop.TOPIC}").read()
+        if status is None or status.state is not State.DONE:
+            raise CommandFailed(f"the pipeline {name} is not done: see {places.state_dir}")
+    _report("archive", f"{len(lines):,} records in {places.archive}, each once (audit)")
+    broken = sum(line.level is None for line in lines)
+    # Needs what only comes with Spark, and a demonstration without it should work as well.
+    inspection = importlib.import_module("zhumq.pipelines.inspection")
+    found = inspection.read_inspection(str(places.inspected), burst=BURST)
+    errors = {
+        (service, minute): count
+        for service, minutes in found.errors.items()
+        for minute, count in minutes.items()
+    }
+    expected = expected_errors(lines)
+    if errors != expected or found.lines != len(lines) - broken:
+        raise CommandFailed("the inspection did not find what is in the sample")
+    _report("inspect", f"{sum(errors.values()):,} errors, {len(found.bursts)} bursts")
+    letters = {
+        (shop.header(each, "zhumq.partition"), shop.header(each, "zhumq.offset"))
+        for each in shop.read_all(bootstrap, shop.DEAD_LETTERS)
+    }
+    if len(letters) != broken:
+        raise CommandFailed(f"{len(letters)} of {broken} broken lines are in {shop.DEAD_LETTERS}")
+    _report("letters", f"{broken} broken lines in {shop.DEAD_LETTERS}, each with the reason")
+    alerts = {each.key() for each in shop.read_all(bootstrap, shop.ALERTS)}
+    hot = sum(count >= BURST for count in expected.values())
+    if len(alerts) != hot:
+        raise CommandFailed(f"{len(alerts)} of {hot} alerts are in {shop.ALERTS}")
+    _report("alerts", f"{hot} minutes of bursts in {shop.ALERTS}")
 
 
 @contextmanager
@@ -95,7 +202,7 @@ def _broker(listen: str, data_dir: Path) -> Iterator[RunningBroker]:
         _report("broker", f"{facts['kafka']}, ready in {time.monotonic() - began:.2f} s")
         yield RunningBroker(process=process, bootstrap=facts["kafka"], data_dir=facts["data"])
     finally:
-        _stop(process)
+        _stop(process, signal.SIGTERM)
     if process.returncode != 0:
         raise CommandFailed(f"the broker stopped with exit code {process.returncode}")
 
@@ -126,9 +233,9 @@ def _deadline(seconds: float, process: "subprocess.Popen[str]") -> Iterator[None
         signal.signal(signal.SIGALRM, previous)
 
 
-def _stop(process: "subprocess.Popen[str]") -> None:
+def _stop(process: "subprocess.Popen[Any]", number: signal.Signals) -> None:
     if process.poll() is None:
-        process.terminate()
+        process.send_signal(number)
         try:
             process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -136,91 +243,40 @@ def _stop(process: "subprocess.Popen[str]") -> None:
             process.wait()
 
 
-def _make_topic(bootstrap: str) -> None:
-
-    admin = connect_admin(bootstrap)
-    if TOPIC not in list_topics(admin).topics:
-        futures = admin.create_topics(
-            [NewTopic(TOPIC, num_partitions=PARTITIONS)], request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-        settle(futures[TOPIC], f"create {TOPIC!r}")
-
-
-def _latest(bootstrap: str) -> dict[int, int]:
-    admin = connect_admin(bootstrap)
-    numbers = [entry.id for entry in describe_topic(admin, TOPIC).partitions]
-    return resolve_offsets(admin, TOPIC, numbers, Position(edge=LATEST))
-
-
-def _send(bootstrap: str, lines: list[LogLine]) -> None:
-    settings = client_settings(bootstrap) | {"acks": "all", "enable.idempotence": True}
-    outbox = Outbox(TOPIC, settings)
-    began = time.monotonic()
-    for line in lines:
-        outbox.send(OutgoingMessage(key=line.service.encode(), value=line.text.encode()))
-    outbox.flush()
-    seconds = time.monotonic() - began
-    _report("sent", f"{len(lines):,} log lines in {seconds:.2f} s, each on disk (acks=all)")
-
-
-def _read_back(bootstrap: str, lines: list[LogLine], began_at: dict[int, int]) -> Counter[str]:
-    """Read what was sent; every line once, and each service's lines in their order."""
-
-    consumer = Consumer(
-        client_settings(bootstrap) | {"group.id": "zhumq-demo", "enable.auto.commit": False}
-    )
-    began = time.monotonic()
-    arrived: dict[str, list[str]] = {}
-    levels: Counter[str] = Counter()
-    count = 0
-    try:
-        consumer.assign([TopicPartition(TOPIC, *place) for place in began_at.items()])
-        while count < len(lines):
-            if time.monotonic() - began > READ_TIMEOUT_SECONDS:
-                raise CommandFailed(f"only {count} of {len(lines)} messages came back")
-            for message in consumer.consume(1_000, timeout=0.2):
-                if message.error() is not None:
-                    continue
-                key, text = (message.key() or b"").decode(), (message.value() or b"").decode()
-                arrived.setdefault(key, []).append(text)
-                levels[text.split()[1]] += 1
-                count += 1
-    finally:
-        consumer.close()
-    sent: dict[str, list[str]] = {}
-    for line in lines:
-        sent.setdefault(line.service, []).append(line.text)
-    if arrived != sent:
-        raise CommandFailed("what was read is not what was sent")
-    seconds = time.monotonic() - began
-    _report("read", f"{count:,} log lines in {seconds:.2f} s, none missing, each service in order")
-    return levels
-
-
-def _say_what_next(broker: RunningBroker, *, once: bool) -> None:
+def _say_what_next(broker: RunningBroker, places: Places | None, *, once: bool) -> None:
     program = Path(sys.argv[0])
     command = os.path.relpath(program) if program.name == "zhumq" else "zhumq"
     option = "" if broker.bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap {broker.bootstrap}"
-    again = f"  {command} start --listen {broker.bootstrap} --data-dir {broker.data_dir}\n"
     beginning = (
         "Start the broker again, and in another terminal look around"
         if once
-        else ("Try next, in another terminal")
+        else "Try next, in another terminal"
     )
-    sys.stdout.write(
-        f"\n{beginning}:\n{again if once else ''}"
-        f"  {command} topic describe {TOPIC}{option}\n"
-        f"  {command} consume {TOPIC} --max 5{option}\n"
-        f"  {command} consume {TOPIC} --group readers --until-end{option} | grep ERROR\n"
-        f"  {command} group describe readers{option}\n"
-        f"  {command} dump-log {broker.data_dir}/{TOPIC}-0/{0:020d}.log\n"
-        f"or point any Kafka client at {broker.bootstrap}\n"
-    )
+    hints = [f"{command} start --listen {broker.bootstrap} --data-dir {broker.data_dir}"] * once
+    hints += [
+        f"{command} topic describe {shop.TOPIC}{option}",
+        f"{command} consume {shop.TOPIC} --max 5{option}",
+        f"{command} group describe {shop.GROUP}{option}",
+    ]
+    if places is not None:
+        sys.stdout.write(
+            f"\npicture    {places.picture}\n"
+            f"tables     {places.archive}\n           {places.inspected}\n"
+            f"topics     {shop.TOPIC}, {shop.ALERTS}, {shop.DEAD_LETTERS}\n"
+        )
+        state = f" --state-dir {places.state_dir}"
+        hints += [
+            f"{command} consume {shop.ALERTS} --until-end{option}",
+            f"{command} consume {shop.DEAD_LETTERS} --until-end --json{option}",
+            f"{command} pipeline status{state}",
+            f"{command} group describe archive-{shop.TOPIC}{option}",
+        ]
+    sys.stdout.write(f"\n{beginning}:\n" + "".join(f"  {hint}\n" for hint in hints))
+    sys.stdout.write(f"or point any Kafka client at {broker.bootstrap}\n")
     sys.stdout.flush()
 
 
 def _serve_until_interrupt(broker: RunningBroker) -> None:
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.stdout.write("\nServing until Ctrl-C.\n")
         sys.stdout.flush()
@@ -228,8 +284,6 @@ def _serve_until_interrupt(broker: RunningBroker) -> None:
     except KeyboardInterrupt:
         sys.stdout.write("\nstopping\n")
         sys.stdout.flush()
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _free_address(wanted: str) -> str:

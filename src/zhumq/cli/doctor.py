@@ -23,7 +23,7 @@ app = typer.Typer()
 PYTHON_MIN: Final = (3, 11)
 OPEN_FILES_MIN: Final = 4096  # three files a segment, and a socket a client
 PORT_SECONDS_MAX: Final = 0.5
-SPARK_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy")
+SPARK_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy", "PyYAML", "matplotlib")
 PANDAS_MAJOR_MAX: Final = 2  # PySpark 4.3 does not work with 3
 
 

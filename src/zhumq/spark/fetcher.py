@@ -22,6 +22,8 @@ from zhumq.spark.sections import AbortedTransactions, Section, section_of, whole
 from zhumq.spark.wire import Connection
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024  # asked for at a time; a larger batch comes whole
+FETCH_BYTES_FIRST: Final = 1024 * 1024  # while nothing is known about the size of the records
+FETCH_BYTES_MIN: Final = 64 * 1024
 FETCH_WAIT_MS: Final = 500
 RETRY_SECONDS: Final = 0.2
 SAMPLE_BYTES: Final = 64 * 1024
@@ -62,6 +64,7 @@ class RangeFetcher:
         self._log_start = 0  # known where the range begins before it
         self._until = until_offset
         self._settings = settings
+        self._fetch_bytes = min(FETCH_BYTES_FIRST, settings.fetch_bytes_max)
 
     def sections(self) -> Iterator[Section]:
         """Read the range once. While one answer is decoded the next is on its way."""
@@ -83,6 +86,7 @@ class RangeFetcher:
                 deadline = time.monotonic() + self._settings.poll_seconds_max
                 empty_answers = 0
                 self._position = batches[-1].header.next_offset
+                self._fetch_bytes = self._bytes_left(batches)
                 asked = self._ask_ahead()
                 yield from self._visible(batches, answer)
             elif self._end(answer) >= self._until:
@@ -115,7 +119,7 @@ class RangeFetcher:
             FetchRequest(
                 max_wait_ms=FETCH_WAIT_MS,
                 min_bytes=1,
-                max_bytes=settings.fetch_bytes_max,
+                max_bytes=self._fetch_bytes,
                 isolation_level=int(settings.read_committed),
                 topics=[
                     FetchTopic(
@@ -124,7 +128,7 @@ class RangeFetcher:
                             FetchPartition(
                                 partition=self._place.partition,
                                 fetch_offset=self._position,
-                                partition_max_bytes=settings.fetch_bytes_max,
+                                partition_max_bytes=self._fetch_bytes,
                             )
                         ],
                     )
@@ -132,6 +136,14 @@ class RangeFetcher:
             ),
         )
         return connection
+
+    def _bytes_left(self, batches: list[RecordBatch]) -> int:
+        """About what the rest of the range takes: a short range must not fetch what nobody reads."""
+        offsets = self._position - batches[0].header.base_offset
+        size = sum(each.header.size for each in batches)
+        left = size * max(0, self._until - self._position) // max(1, offsets)
+        # Somewhat more, so that the last few records do not need a request of their own.
+        return min(max(left + left // 8, FETCH_BYTES_MIN), self._settings.fetch_bytes_max)
 
     def _receive(self, connection: Connection) -> tuple[list[RecordBatch], Any]:
         response = connection.receive(ApiKey.FETCH)

@@ -3,11 +3,20 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
-from zhumq.host.java import MAJOR_VERSION_MIN, JavaMissing, find_java, java_home_for_spark
+from zhumq.host.java import (
+    MAJOR_VERSION_MIN,
+    JavaMissing,
+    find_java,
+    java_home_for_spark,
+    user_cache_dir,
+)
+from zhumq.spark.worker_python import worker_python
 
 SETTINGS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -29,17 +38,18 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session of this process, started if there is none. Starting takes some seconds."""
-    prepare_environment()
+    local = master.startswith("local")
+    prepare_environment(workers_are_here=local)
     builder = SparkSession.Builder().appName(name).master(master)
-    local = LOCAL_SETTINGS if master.startswith("local") else {}
-    for key, value in {**SETTINGS, **local, **(settings or {})}.items():
+    more = LOCAL_SETTINGS if local else {}
+    for key, value in {**SETTINGS, **more, **(settings or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def prepare_environment() -> None:
+def prepare_environment(*, workers_are_here: bool = False) -> None:
     """Say to PySpark which Java and which Python to run; what the user has set stays."""
     java = find_java()
     version = java.major_version()
@@ -50,5 +60,15 @@ def prepare_environment() -> None:
             " the old one off the PATH"
         )
     os.environ["JAVA_HOME"] = str(java_home_for_spark(java))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        # The workers of a cluster have this Python at the same place, but not this machine's cache.
+        os.environ["PYSPARK_PYTHON"] = _quick_python() if workers_are_here else sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _quick_python() -> str:
+    try:
+        script = worker_python(user_cache_dir(), spark_home=Path(pyspark.__file__).parent)
+    except OSError:
+        return sys.executable  # Nowhere to keep the script: the workers start, only not as quickly.
+    return str(script)

@@ -97,6 +97,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with connect(self._options) as client:
                 # A topic that was made anew, which failOnDataLoss allows, is read from its start.
                 begin |= self._list(client, new + again, EARLIEST)
+        for place in new:
+            # As Spark's connector sees it: what came and went before the query knew of the partition.
+            if begin[place] > 0:
+                self._lose(f"{place} is new to the query and begins at {begin[place]}, not at 0")
         ranges = split_ranges(
             [
                 OffsetRange(place=place, first_offset=begin[place], until_offset=until[place])

@@ -57,8 +57,8 @@ def produce(
     assert producer.flush(30) == 0
 
 
-def wait_until(fact: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
+def wait_until(fact: Callable[[], bool], what: str, *, seconds: float = WAIT_SECONDS_MAX) -> None:
+    deadline = time.monotonic() + seconds
     while not fact():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         time.sleep(0.05)

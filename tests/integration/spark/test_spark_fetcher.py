@@ -1,5 +1,6 @@
 """The source's own fetch client and its segment reader on a real broker, without Spark."""
 
+import random
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,18 +15,19 @@ pytest.importorskip("pyarrow")
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
-from spark_support import create_topic, delete_topic, produce
+from spark_support import create_topic, delete_topic, produce, wait_until
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.cluster_client import LATEST, ClusterClient, ClusterFailed, TopicMissing
-from zhumq.spark.fetcher import DataLost
+from zhumq.spark.fetcher import FETCH_BYTES_FIRST, DataLost
 from zhumq.spark.options import OptionInvalid, read_options
 from zhumq.spark.planner import plan_batch
 from zhumq.spark.ranges import OffsetRange
 from zhumq.spark.reader import BatchReader, FilteringReader, RangePartition, read_range
 from zhumq.spark.segments import FolderUnusable
 from zhumq.spark.stream_reader import StreamReader
+from zhumq.spark.wire import Connection
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.process import BrokerProcess
 
@@ -69,6 +71,29 @@ def test_a_range_is_read_to_the_offset(running: RunningBroker) -> None:
     part = OffsetRange(place=place, first_offset=1234, until_offset=15_001)
     found = [row for batch in read_range(part, options) for row in batch.to_pylist()]
     assert found == [{"offset": i, "value": b"%d" % i} for i in range(1234, 15_001)]
+
+
+def test_a_short_range_fetches_little_more_than_it_reads(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(running.bootstrap, "backlog")
+    produce(running.bootstrap, "backlog", (bytes(1000) for _ in range(12_000)), batch_rows=100)
+    options = options_of(running, subscribe="backlog", columns="offset")
+    received: list[int] = []
+    exactly = Connection._exactly
+
+    def counting(connection: Connection, count: int) -> bytes:
+        received.append(count)
+        return exactly(connection, count)
+
+    monkeypatch.setattr(Connection, "_exactly", counting)
+    for rows_wanted, bytes_max in ((100, FETCH_BYTES_FIRST + 200_000), (5000, 6_500_000)):
+        received.clear()
+        part = OffsetRange(
+            place=TopicPartition("backlog", 0), first_offset=50, until_offset=50 + rows_wanted
+        )
+        assert sum(batch.num_rows for batch in read_range(part, options)) == rows_wanted
+        assert sum(received) < bytes_max
 
 
 def test_what_retention_has_deleted_is_an_error_or_left_out(running: RunningBroker) -> None:
@@ -247,6 +272,22 @@ def test_a_partition_that_is_added_is_read_from_its_start(running: RunningBroker
     assert batch.column("value").to_pylist() == [b"x", b"y"]
 
 
+def test_a_partition_that_is_added_and_has_lost_records_already(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "late", 2)
+    produce(running.bootstrap, "late", (b"x" for _ in range(5)))
+    cut_before(running, "late", 2)
+    start, end = {"late": {"1": 0}}, {"late": {"0": 5, "1": 0}}
+    strict = StreamReader(options_of(running, streaming=True, subscribe="late"))
+    with pytest.raises(DataLost, match="late-0 is new to the query and begins at 2, not at 0"):
+        strict.partitions(start, end)
+    forgiving = StreamReader(
+        options_of(running, streaming=True, subscribe="late", failOnDataLoss="false")
+    )
+    (partition,) = forgiving.partitions(start, end)
+    assert isinstance(partition, RangePartition)
+    assert (partition.range.first_offset, partition.range.until_offset) == (2, 5)
+
+
 def test_a_topic_that_is_deleted_under_a_stream(running: RunningBroker) -> None:
     create_topic(running.bootstrap, "vanishes")
     given = {"subscribe": "vanishes", "startingOffsets": "earliest"}
@@ -284,6 +325,44 @@ def test_a_topic_that_was_made_anew_under_a_stream(
     (batch,) = forgiving.read(partition)
     assert batch.column("value").to_pylist() == [b"x", b"y"]
     assert forgiving.latestOffset(end, forgiving.getDefaultReadLimit()) == end
+
+
+def test_a_log_with_gaps_is_read_alike_however_it_is_cut(tmp_path: Path) -> None:
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "16384",
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    chance = random.Random(1)
+    with broker(data_dir=tmp_path) as first:
+        create_topic(first.bootstrap, "gaps", 1, config)
+        values = (chance.randbytes(500) for _ in range(400))
+        produce(first.bootstrap, "gaps", values, batch_rows=20, keys=20, compression="lz4")
+    # A clean stop puts all of it below the recovery point, and so within reach of compaction.
+    with broker(data_dir=tmp_path, settings={"log.cleaner.backoff.ms": "50"}) as second:
+        files = tmp_path / "gaps-0"
+        wait_until(
+            lambda: sum(each.stat().st_size for each in files.glob("*.log")) < 100_000,
+            "the topic is compacted",
+        )
+        given = {"subscribe": "gaps", "startingOffsets": "earliest"}
+        whole = offsets(BatchReader(options_of(second, columns="offset", subscribe="gaps")))
+        assert whole == sorted(set(whole))
+        assert len(whole) < 200
+        # Most ranges begin or end in a gap, and some are all gap.
+        for rows_max in ("1", "7", "64"):
+            reader = StreamReader(
+                options_of(second, streaming=True, maxOffsetsPerTrigger=rows_max, **given)
+            )
+            found: list[int] = []
+            position, end = {}, reader.initialOffset()
+            while position != end:
+                position, end = end, reader.latestOffset(end, reader.getDefaultReadLimit())
+                for partition in reader.partitions(position, end):
+                    for batch in reader.read(partition):
+                        found += batch.column("offset").to_pylist()
+            assert found == whole
+            assert end == {"gaps": {"0": 400}}
 
 
 def test_no_broker_is_one_clear_error() -> None:

@@ -1,0 +1,185 @@
+"""The shop of `zhumq demo`: fills its topic with the sample, and reads topics back."""
+
+import time
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from zhumq.cli.client import (
+    REQUEST_TIMEOUT_SECONDS,
+    client_settings,
+    connect_admin,
+    describe_topic,
+    list_topics,
+    settle,
+)
+from zhumq.cli.messages import OutgoingMessage
+from zhumq.cli.options import CommandFailed
+from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
+from zhumq.cli.produce import Outbox
+from zhumq.cli.sample import LogLine
+
+TOPIC = "shop-logs"
+ALERTS = "shop-logs-alerts"
+DEAD_LETTERS = "shop-logs.dlq"
+GROUP = "shop-readers"
+PARTITIONS = 3
+READERS = 2
+READ_TIMEOUT_SECONDS = 90.0
+DELETE_TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.1
+
+
+def offsets_of(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
+    """The first and the next offset of each partition; nothing if there is no such topic."""
+    admin = connect_admin(bootstrap)
+    if topic not in list_topics(admin).topics:
+        return {}
+    numbers = [entry.id for entry in describe_topic(admin, topic).partitions]
+    first = resolve_offsets(admin, topic, numbers, Position(edge=EARLIEST))
+    ends = resolve_offsets(admin, topic, numbers, Position(edge=LATEST))
+    return {number: (first[number], ends[number]) for number in numbers}
+
+
+def count_of(bootstrap: str, topic: str) -> int:
+    """How many messages a topic holds."""
+    return sum(end - first for first, end in offsets_of(bootstrap, topic).values())
+
+
+def make_topics_anew(bootstrap: str) -> None:
+    """The topic of the sample, empty, and those that the pipelines write, gone."""
+    admin = connect_admin(bootstrap)
+    existing = [name for name in (TOPIC, ALERTS, DEAD_LETTERS) if name in list_topics(admin).topics]
+    if existing:
+        for name, future in admin.delete_topics(existing).items():
+            settle(future, f"delete {name!r}")
+    deadline = time.monotonic() + DELETE_TIMEOUT_SECONDS
+    while not _create(admin, TOPIC):
+        # A deleted topic is gone a moment later.
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"the topic {TOPIC!r} does not go away")
+        time.sleep(POLL_SECONDS)
+
+
+def _create(admin: AdminClient, topic: str) -> bool:
+    futures = admin.create_topics(
+        [NewTopic(topic, num_partitions=PARTITIONS)], request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    try:
+        futures[topic].result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise CommandFailed(f"cannot create {topic!r}: {error.args[0].str()}") from None
+    return True
+
+
+def send(bootstrap: str, lines: list[LogLine]) -> float:
+    """Send the sample, each line with its service as the key; says how many seconds it took."""
+    settings = client_settings(bootstrap) | {"acks": "all", "enable.idempotence": True}
+    outbox = Outbox(TOPIC, settings)
+    began = time.monotonic()
+    for line in lines:
+        outbox.send(OutgoingMessage(key=line.service.encode(), value=line.text.encode()))
+    outbox.flush()
+    return time.monotonic() - began
+
+
+def read_together(bootstrap: str, lines: list[LogLine]) -> list[int]:
+    """Read the topic with a group of consumers; every line once, each service in its order.
+
+    Says how many lines each of the consumers had.
+    """
+    wanted = offsets_of(bootstrap, TOPIC)
+    settings = client_settings(bootstrap) | {
+        "group.id": GROUP,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
+    consumers = [Consumer(settings) for _ in range(READERS)]
+    arrived: dict[tuple[int, int], tuple[int, Message]] = {}
+    deadline = time.monotonic() + READ_TIMEOUT_SECONDS
+    try:
+        for consumer in consumers:
+            consumer.subscribe([TOPIC], on_assign=_from_the_beginning)
+        total = sum(end - first for first, end in wanted.values())
+        while len(arrived) < total:
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"only {len(arrived)} of {total} messages came back")
+            for number, consumer in enumerate(consumers):
+                for message in consumer.consume(2_000, timeout=POLL_SECONDS):
+                    if message.error() is None:
+                        place = (message.partition() or 0, message.offset() or 0)
+                        arrived.setdefault(place, (number, message))
+        ends = [Place(TOPIC, number, end) for number, (_, end) in wanted.items()]
+        _commit(consumers, ends)
+    finally:
+        for consumer in consumers:
+            consumer.close()
+    _compare(lines, [message for _, (_, message) in sorted(arrived.items())])
+    shares = Counter(number for number, _ in arrived.values())
+    return [shares[number] for number in range(READERS)]
+
+
+def _from_the_beginning(consumer: Consumer, places: list[Place]) -> None:
+    for place in places:
+        place.offset = OFFSET_BEGINNING
+    consumer.assign(places)
+
+
+def _commit(consumers: list[Consumer], ends: list[Place]) -> None:
+    """Each consumer says how far it is with the partitions that are its own."""
+    for consumer in consumers:
+        own = {place.partition for place in consumer.assignment()}
+        mine = [place for place in ends if place.partition in own]
+        if mine:
+            try:
+                consumer.commit(offsets=mine, asynchronous=False)
+            except KafkaException as error:
+                raise CommandFailed(f"cannot commit: {error.args[0].str()}") from None
+
+
+def _compare(lines: list[LogLine], messages: list[Message]) -> None:
+    arrived: dict[str, list[str]] = {}
+    for message in messages:
+        key = _text(message.key())
+        arrived.setdefault(key, []).append(_text(message.value()))
+    sent: dict[str, list[str]] = {}
+    for line in lines:
+        sent.setdefault(line.service, []).append(line.text)
+    if arrived != sent:
+        raise CommandFailed("what was read is not what was sent")
+
+
+def read_all(bootstrap: str, topic: str) -> list[Message]:
+    """Everything in a small topic."""
+    wanted = offsets_of(bootstrap, topic)
+    total = sum(end - first for first, end in wanted.values())
+    consumer = Consumer(
+        client_settings(bootstrap) | {"group.id": GROUP, "enable.auto.commit": False}
+    )
+    found: list[Message] = []
+    deadline = time.monotonic() + READ_TIMEOUT_SECONDS
+    try:
+        consumer.assign([Place(topic, number, first) for number, (first, _) in wanted.items()])
+        while len(found) < total:
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"only {len(found)} of {total} messages of {topic} came back")
+            batch = consumer.consume(1_000, timeout=POLL_SECONDS)
+            found += [message for message in batch if message.error() is None]
+    finally:
+        consumer.close()
+    return found
+
+
+def header(message: Message, name: str) -> str | None:
+    """A header of a message as text."""
+    headers: Any = message.headers() or []
+    return next((_text(value) for key, value in headers if key == name), None)
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""

@@ -1,0 +1,156 @@
+"""`zhumq pipeline`: run pipeline files on Spark, and see which there are and how they do."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zhumq.cli.options import CommandFailed, JsonOption, parse_settings
+from zhumq.cli.output import print_json, print_note, print_table
+from zhumq.pipelines.library_files import shipped
+from zhumq.pipelines.status import STATE_DIR_DEFAULT, StatusFile, known_runs
+
+NEEDED_PACKAGES = ("pyspark", "pyarrow", "pandas", "yaml")
+
+StateDirOption = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR", envvar="ZHUMQ_PIPELINES", show_envvar=False,
+        help="Where checkpoints, status and Spark's log are kept.",
+    ),
+]  # fmt: skip
+
+app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
+
+
+@app.command()
+def run(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE.yml...", help="Files, or names of `zhumq pipeline list`."),
+    ],
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the file. Repeatable."),
+    ] = None,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Where Spark runs, e.g. spark://host:7077.")
+    ] = "local[*]",
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="ZHUMQ_BOOTSTRAP",
+            show_envvar=False,
+            help="Where a broker listens; goes before what the file says.",
+        ),
+    ] = None,
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Checkpoints elsewhere, e.g. where a cluster shares files."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run pipelines, one after the other, in one Spark session.
+
+    Ctrl-C or SIGTERM finishes the batch that is under way and ends with exit code 0; a second Ctrl-C does
+    not wait. Exit codes: 1 the run failed, 2 the file is wrong, 3 the data is wrong (audit).
+    """
+    for name in NEEDED_PACKAGES:
+        if importlib.util.find_spec(name) is None:
+            raise CommandFailed(
+                f"pipelines need Spark, and {name} is not installed: pip install 'zhumq[spark]'"
+            )
+    # The rest needs what may not be installed, and takes its time to import.
+    program = importlib.import_module("zhumq.cli.pipeline_run")
+    code = program.run_files(
+        files,
+        parse_settings(values or []),
+        master=master,
+        bootstrap=bootstrap,
+        state_dir=state_dir,
+        checkpoint_root=checkpoints,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@app.command("list")
+def list_pipelines(
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT), as_json: JsonOption = False
+) -> None:
+    """The pipelines that come with zhumq, and those that have run here."""
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "state": "comes with zhumq",
+            "about": path.read_text().partition("\n")[0].lstrip("# "),
+        }
+        for name, path in shipped().items()
+    ]
+    rows += [
+        {"name": status.name, "state": str(status.state), "about": status.file}
+        for status in known_runs(state_dir)
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    headings = {"name": "NAME", "state": "STATE", "about": "ABOUT"}
+    print_table(rows, headings, empty="")
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="All if left out.")] = None,
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
+    as_json: JsonOption = False,
+) -> None:
+    """How the last run of each pipeline went, or goes."""
+    if name is None:
+        found = known_runs(state_dir)
+    else:
+        one = StatusFile(state_dir, name).read()
+        if one is None:
+            raise CommandFailed(f"no pipeline {name!r} has run with {state_dir}: see --state-dir")
+        found = [one]
+    if as_json:
+        print_json([each.document() for each in found])
+        return
+    rows = [
+        {"name": each.name, "state": str(each.state), "sink": sink.name, "batch": sink.batch,
+         "rows_in": sink.rows_in, "rows_out": sink.rows_out, "lag": sink.lag,
+         "batch_ms": sink.batch_ms, "updated": each.updated_at}
+        for each in found
+        for sink in each.sinks.values()
+    ]  # fmt: skip
+    headings = {
+        "name": "NAME", "state": "STATE", "sink": "SINK", "batch": "BATCH", "rows_in": "ROWS IN",
+        "rows_out": "ROWS OUT", "lag": "LAG", "batch_ms": "BATCH MS", "updated": "UPDATED",
+    }  # fmt: skip
+    print_table(rows, headings, empty=f"no pipeline has run with {state_dir}")
+    for each in found:
+        if each.error is not None:
+            sys.stdout.write(f"{each.name}: {each.error}\n")
+
+
+@app.command()
+def copy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One that comes with zhumq.")],
+    target: Annotated[Path | None, typer.Argument(metavar="[FILE.yml]")] = None,
+) -> None:
+    """Copy a pipeline that comes with zhumq, to change it."""
+    known = shipped()
+    if name not in known:
+        raise CommandFailed(f"zhumq comes with {', '.join(known)}, not {name!r}")
+    path = target or Path(f"{name}.yml")
+    try:
+        with path.open("x") as file:
+            file.write(known[name].read_text())
+    except FileExistsError:
+        raise CommandFailed(f"{path} exists already: name another file") from None
+    print_note(f"wrote {path}")

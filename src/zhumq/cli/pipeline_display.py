@@ -1,0 +1,163 @@
+"""How a run of a pipeline looks while it goes: a live table for people, lines for a log."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from zhumq.pipelines.status import ACTIVE, RunStatus, SinkProgress, State
+
+COLORS = {State.DONE: "green", State.STOPPED: "green", State.FAILED: "red"}
+
+
+class LineDisplay:
+    """One line for each finished batch and each change of state, on stdout."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._batches: dict[str, int] = {}
+
+    def begin(self, name: str, description: str) -> None:
+        self._state = None
+        self._batches = {}
+        _say(f"{name}: {description}" if description else name)
+
+    def update(self, status: RunStatus) -> None:
+        for sink in status.sinks.values():
+            if sink.batches > self._batches.get(sink.name, 0):
+                self._batches[sink.name] = sink.batches
+                _say(f"{status.name}: {sink.name}: {_words(sink)}")
+        if status.state is not self._state:
+            self._state = status.state
+            if status.state is not State.STARTING:
+                _say(f"{status.name}: {status.state}")
+
+    def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+        _say(f"{title}:")
+        for row in rows:
+            _say("  " + "  ".join(f"{name}={_cell(row[name])}" for name in columns))
+
+    def say(self, line: str) -> None:
+        _say(line)
+
+
+class LiveDisplay:
+    """A table that is drawn again as the batches come in, on a terminal."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._live.update(Spinner("dots", Text("starting Spark ...")))
+
+    def begin(self, name: str, description: str) -> None:
+        self._live.update(Spinner("dots", Text(f"{name}: {description}")))
+
+    def update(self, status: RunStatus) -> None:
+        if status.state in ACTIVE:
+            self._live.update(Group(_picture(status), Spinner("dots", Text(str(status.state)))))
+        else:
+            # What is finished stays on the screen above what comes next.
+            self._live.update(Text(""))
+            self._live.console.print(_picture(status))
+
+    def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+        table = Table(box=None, header_style="bold")
+        for name in columns:
+            table.add_column(name)
+        for row in rows:
+            table.add_row(*(Text(_cell(row[name])) for name in columns))
+        self._live.console.print(Group(Text(title, style="bold"), table))
+
+    def say(self, line: str) -> None:
+        self._live.console.print(Text.from_ansi(line))
+
+
+class NoDisplay:
+    """For programs, which want one document at the end."""
+
+    def begin(self, name: str, description: str) -> None:
+        del name, description
+
+    def update(self, status: RunStatus) -> None:
+        del status
+
+    def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+        del title, columns, rows
+
+    def say(self, line: str) -> None:
+        del line
+
+
+@contextmanager
+def open_display(*, as_json: bool) -> Iterator[LineDisplay | LiveDisplay | NoDisplay]:
+    """What suits whoever reads stdout."""
+    if as_json:
+        yield NoDisplay()
+    elif not sys.stdout.isatty():
+        yield LineDisplay()
+    else:
+        with Live(console=Console(), refresh_per_second=8, transient=True) as live:
+            yield LiveDisplay(live)
+
+
+def _picture(status: RunStatus) -> Group:
+    color = COLORS.get(status.state, "yellow")
+    # Not the title of the table, which would be folded to its width.
+    return Group(
+        Text.assemble((status.name, "bold"), "  ", (str(status.state), color)), _table(status)
+    )
+
+
+def _table(status: RunStatus) -> Table:
+    table = Table(box=None, header_style="dim")
+    sinks = list(status.sinks.values())
+    table.add_column("sink")
+    cells: list[list[str]] = [[sink.name] for sink in sinks]
+    for heading, values in {
+        "batch": [sink.batch for sink in sinks],
+        "rows in": [sink.rows_in or None for sink in sinks],
+        "rows out": [sink.rows_out for sink in sinks],
+        "lag": [sink.lag for sink in sinks],
+        "rows/s": [sink.rate for sink in sinks],
+        "batch ms": [sink.batch_ms for sink in sinks],
+    }.items():
+        # What nobody knows, as the lag of a batch, is not worth a column.
+        if any(value is not None for value in values):
+            table.add_column(heading, justify="right")
+            for row, value in zip(cells, values, strict=True):
+                row.append("-" if value is None else f"{value:,}")
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def _words(sink: SinkProgress) -> str:
+    parts = []
+    if sink.batch is not None:
+        parts.append(f"batch {sink.batch}")
+        parts.append(f"{sink.rows_in:,} rows in")
+    if sink.rows_out is not None:
+        parts.append(f"{sink.rows_out:,} rows out")
+    if sink.lag is not None:
+        parts.append(f"lag {sink.lag:,}")
+    if sink.batch_ms is not None:
+        parts.append(f"{sink.batch_ms:,} ms")
+    return ", ".join(parts)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="replace")
+    return str(value)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,114 @@
+"""Carries out `zhumq pipeline run`: one session, the pipelines in turn, signals, exit codes."""
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from zhumq.cli.options import CommandFailed
+from zhumq.cli.output import print_json
+from zhumq.cli.pipeline_display import open_display
+from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.delta import delta_settings
+from zhumq.pipelines.document import SpecInvalid, read_document
+from zhumq.pipelines.library_files import find_pipeline
+from zhumq.pipelines.runner import (
+    RowsFound,
+    RunOptions,
+    StopRequest,
+    pipeline_session,
+    run_pipeline,
+)
+from zhumq.pipelines.spec import Pipeline
+from zhumq.pipelines.spec_reader import load_pipeline
+from zhumq.pipelines.status import LOG_FILE, RunStatus
+
+EXIT_SPEC_INVALID = 2
+EXIT_ROWS_FOUND = 3
+EXIT_INTERRUPTED = 130
+
+
+def run_files(
+    words: list[str],
+    values: Mapping[str, str],
+    *,
+    master: str,
+    bootstrap: str | None,
+    state_dir: Path,
+    checkpoint_root: str | None,
+    as_json: bool,
+) -> int:
+    """Run the pipelines of these files; gives the exit code. Raises ZhumqError for 1."""
+    done: list[RunStatus] = []
+    stop = StopRequest()
+    try:
+        pipelines = _load(words, values)
+        settings = delta_settings(pipelines)
+        settings |= {key: text for each in pipelines for key, text in each.spark.items()}
+        options = RunOptions(
+            state_dir=state_dir,
+            master=master,
+            bootstrap=bootstrap,
+            checkpoint_root=checkpoint_root,
+        )
+        with (
+            open_display(as_json=as_json) as display,
+            pipeline_session(
+                pipelines[0].name if len(pipelines) == 1 else "zhumq",
+                master=master,
+                settings=settings,
+                log=state_dir / pipelines[0].name / LOG_FILE,
+            ) as spark,
+            _signals_ask(stop),
+        ):
+            for pipeline in pipelines:
+                if not stop.asked.is_set():
+                    display.begin(pipeline.name, pipeline.description)
+                    done.append(run_pipeline(spark, pipeline, options, display, stop))
+    except SpecInvalid as error:
+        return _complain(error, EXIT_SPEC_INVALID)
+    except RowsFound as error:
+        return _complain(error, EXIT_ROWS_FOUND)
+    if as_json:
+        print_json([status.document() for status in done])
+    # Whoever waits for the last of several must not take the stop of the first for its success.
+    return 0 if len(done) == len(pipelines) else EXIT_INTERRUPTED
+
+
+def _load(words: list[str], values: Mapping[str, str]) -> list[Pipeline]:
+    loaded: list[Pipeline] = []
+    used: set[str] = set()
+    for word in words:
+        path = find_pipeline(word)
+        declared = read_document(path).fields().get("parameters")
+        names = {name for name, _ in declared.fields()} if declared is not None else set()
+        # With several files a value is for those that have such a parameter.
+        own = {name: text for name, text in values.items() if len(words) == 1 or name in names}
+        used |= set(own)
+        loaded.append(load_pipeline(path, own))
+    unknown = sorted(set(values) - used)
+    if unknown:
+        raise CommandFailed(f"none of the files has a parameter {unknown[0]!r}")
+    return loaded
+
+
+@contextmanager
+def _signals_ask(stop: StopRequest) -> Iterator[None]:
+    """Signals ask the run to stop; PySpark's own answer to Ctrl-C would tear the batch."""
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.ask()
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _complain(error: ZhumqError, code: int) -> int:
+    sys.stderr.write(f"zhumq: {' '.join(str(error).split())}\n")
+    return code

@@ -1,0 +1,235 @@
+"""Tables that hold every micro-batch exactly once, whatever dies in the middle of one."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StructType
+
+from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.folder import Folder
+
+# Readers of tables leave out names that begin with an underscore.
+STATE_FOLDER: Final = "_zhumq"
+STAGING_FOLDER: Final = f"{STATE_FOLDER}/staging"
+RECORD_COLUMNS: Final = ("topic", "partition", "offset")
+QUERY_NAME_LENGTH: Final = 8
+
+Offsets = dict[str, dict[str, int]]  # of a topic, of a partition: its keys are texts, as in JSON
+
+
+class ArchiveFailed(ZhumqError):
+    """A batch that cannot be added to the table without a row twice, or lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryState:
+    """What the table holds of one query. A query is one checkpoint, over all its restarts."""
+
+    query: str
+    last_batch: int = -1
+    rows: int = 0
+    next_offsets: Offsets = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "QueryState":
+        return cls(
+            query=document["query"],
+            last_batch=document["last_batch"],
+            rows=document["rows"],
+            next_offsets=document["next_offsets"],
+        )
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "last_batch": self.last_batch,
+            "rows": self.rows,
+            "next_offsets": self.next_offsets,
+        }
+
+
+class ArchiveTable:
+    """A folder of files, one set of them for each micro-batch.
+
+    A batch is written aside, then its files are moved into the table under names that follow from the
+    query and the batch, then the state says that the batch is in. The list of moves is noted first: a
+    batch that Spark runs again after a crash takes the moved files out before it begins anew, and one
+    that is in already is left alone. So a reader may see part of the newest batch, but never a row twice.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        *,
+        file_format: str = "parquet",
+        partition_by: tuple[str, ...] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._folder = Folder(spark, path)
+        self._format = file_format
+        self._partition_by = partition_by
+        self._options = dict(options or {})
+
+    @property
+    def path(self) -> str:
+        return self._folder.path
+
+    def states(self) -> dict[str, QueryState]:
+        """Of each query that ever wrote here."""
+        found = {}
+        for name in self._folder.names(STATE_FOLDER):
+            if name.endswith(".state.json"):
+                document = self._folder.read_document(f"{STATE_FOLDER}/{name}")
+                if document is not None:
+                    state = QueryState.of(document)
+                    found[state.query] = state
+        return found
+
+    def next_offsets(self) -> Offsets:
+        """Up to where each partition is in the table, whichever query brought it."""
+        merged: Offsets = {}
+        for state in self.states().values():
+            for topic, partitions in state.next_offsets.items():
+                ends = merged.setdefault(topic, {})
+                for partition, end in partitions.items():
+                    ends[partition] = max(end, ends.get(partition, 0))
+        return merged
+
+    def add(self, rows: DataFrame, *, query: str, batch: int) -> int:
+        """Add the rows of a batch, unless they are in. Says how many were added."""
+        states = self.states()
+        state = states.pop(query, QueryState(query=query))
+        self._clear_leftovers(state)
+        if batch <= state.last_batch:
+            return 0
+        has_records = set(RECORD_COLUMNS) <= set(rows.columns)
+        if states and state.last_batch < 0 and not has_records:
+            other = min(states)
+            raise ArchiveFailed(
+                f"{self.path} was filled by a query with another checkpoint ({other}), and its rows have"
+                f" no columns {', '.join(RECORD_COLUMNS)} to tell which are in: give that checkpoint"
+                " back, or choose another table"
+            )
+        if states and has_records:
+            rows = self._without_archived(rows, states)
+        staging = f"{STAGING_FOLDER}/{query}/{uuid.uuid4().hex}"
+        self._write(rows, staging)
+        count, ranges = self._count(staging, rows.schema, has_records=has_records)
+        self._check_order(state, ranges)
+        self._move_in(staging, query, batch)
+        next_offsets = {topic: dict(ends) for topic, ends in state.next_offsets.items()}
+        for (topic, partition), (_, last) in ranges.items():
+            next_offsets.setdefault(topic, {})[str(partition)] = last + 1
+        done = QueryState(
+            query=query, last_batch=batch, rows=state.rows + count, next_offsets=next_offsets
+        )
+        self._folder.write_document(_state_name(query), done.document())
+        self._folder.remove(_moves_name(query))
+        self._folder.remove(f"{STAGING_FOLDER}/{query}")
+        return count
+
+    def _clear_leftovers(self, state: QueryState) -> None:
+        """Take out what a batch that did not finish has moved in."""
+        moves = self._folder.read_document(_moves_name(state.query))
+        if moves is not None:
+            if moves["batch"] > state.last_batch:
+                for target in moves["files"]:
+                    self._folder.remove(target)
+            self._folder.remove(_moves_name(state.query))
+        self._folder.remove(f"{STAGING_FOLDER}/{state.query}")
+
+    def _without_archived(self, rows: DataFrame, others: Mapping[str, QueryState]) -> DataFrame:
+        """A new checkpoint on a table that has rows reads them again; here they are left out."""
+        ends: dict[tuple[str, int], int] = {}
+        for state in others.values():
+            for topic, partitions in state.next_offsets.items():
+                for partition, end in partitions.items():
+                    place = (topic, int(partition))
+                    ends[place] = max(end, ends.get(place, 0))
+        if not ends:
+            return rows
+        known = rows.sparkSession.createDataFrame(
+            [(topic, partition, end) for (topic, partition), end in ends.items()],
+            "_topic STRING, _partition INT, _end BIGINT",
+        )
+        same = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
+        joined = rows.join(F.broadcast(known), same, "left")
+        fresh = joined.where(F.col("_end").isNull() | (F.col("offset") >= F.col("_end")))
+        return fresh.drop("_topic", "_partition", "_end")
+
+    def _write(self, rows: DataFrame, staging: str) -> None:
+        writer = rows.write.format(self._format).options(**self._options).mode("overwrite")
+        if self._partition_by:
+            writer = writer.partitionBy(*self._partition_by)
+        writer.save(self._folder.inside(staging))
+
+    def _count(
+        self, staging: str, schema: StructType, *, has_records: bool
+    ) -> tuple[int, dict[tuple[str, int], tuple[int, int]]]:
+        """What was really written: how many rows, and of records, which offsets."""
+        files = [name for name in self._folder.files(staging) if _is_data(name)]
+        if not files:
+            return 0, {}
+        reader = self._spark.read.format(self._format).options(**self._options).schema(schema)
+        rows = reader.load(self._folder.inside(staging))
+        if not has_records:
+            return rows.count(), {}
+        found = (
+            rows.groupBy("topic", "partition")
+            .agg(
+                F.min("offset").alias("first"),
+                F.max("offset").alias("last"),
+                F.count("*").alias("n"),
+            )
+            .collect()
+        )
+        ranges = {
+            (str(row["topic"]), int(row["partition"])): (int(row["first"]), int(row["last"]))
+            for row in found
+        }
+        return sum(int(row["n"]) for row in found), ranges
+
+    def _check_order(
+        self, state: QueryState, ranges: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> None:
+        for (topic, partition), (first, _) in ranges.items():
+            end = state.next_offsets.get(topic, {}).get(str(partition), 0)
+            if first < end:
+                raise ArchiveFailed(
+                    f"{topic}-{partition} has begun again at offset {first}, but {self.path} holds it"
+                    f" up to {end}: the topic was made anew, so archive it into another table"
+                )
+
+    def _move_in(self, staging: str, query: str, batch: int) -> None:
+        moves: dict[str, str] = {}
+        for number, name in enumerate(
+            each for each in self._folder.files(staging) if _is_data(each)
+        ):
+            folder, slash, file = name.rpartition("/")
+            suffix = file.partition(".")[2]
+            target = f"{query[:QUERY_NAME_LENGTH]}-{batch:09d}-{number:05d}.{suffix}"
+            moves[f"{staging}/{name}"] = f"{folder}{slash}{target}"
+        if not moves:
+            return
+        note = {"batch": batch, "files": sorted(moves.values())}
+        self._folder.write_document(_moves_name(query), note)
+        for source, target in moves.items():
+            self._folder.move(source, target)
+
+
+def _is_data(name: str) -> bool:
+    return not name.rpartition("/")[2].startswith(("_", "."))
+
+
+def _state_name(query: str) -> str:
+    return f"{STATE_FOLDER}/{query}.state.json"
+
+
+def _moves_name(query: str) -> str:
+    return f"{STATE_FOLDER}/{query}.moves.json"

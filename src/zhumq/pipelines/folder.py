@@ -1,0 +1,130 @@
+"""A folder on any file system that Spark knows: this machine's, HDFS, an object store."""
+
+import json
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from zhumq.model.errors import ZhumqError
+
+TEXT_BYTES_MAX: Final = 64 * 1024 * 1024  # of a document; the state of a table is far smaller
+
+
+class FolderFailed(ZhumqError):
+    """The file system did not do what was asked."""
+
+
+class Folder:
+    """Files below one path, named relative to it."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        context = spark.sparkContext
+        assert context._jvm is not None
+        self._hadoop: Any = context._jvm.org.apache.hadoop.fs
+        configuration = context._jsc.hadoopConfiguration()
+        given = self._hadoop.Path(path)
+        system: Any = given.getFileSystem(configuration)
+        self._context: Any = None
+        if system.getUri().getScheme() == "file":
+            # Hadoop keeps checksums in files of their own and renames them after the file: a kill in
+            # between would leave a document that cannot be read any more. The system's own rename
+            # replaces a file at once.
+            system = system.getRawFileSystem()
+        else:
+            files = self._hadoop.FileContext
+            self._context = files.getFileContext(system.getUri(), configuration)
+        self._system: Any = system
+        assert context._gateway is not None
+        kind = self._hadoop.Options.Rename
+        self._overwrite: Any = context._gateway.new_array(kind, 1)  # Java's varargs
+        self._overwrite[0] = kind.OVERWRITE
+        self._root: Any = system.makeQualified(given)
+        self.path = str(self._root.toString())
+
+    def inside(self, name: str) -> str:
+        """The whole path of a name."""
+        return f"{self.path}/{name}" if name else self.path
+
+    def exists(self, name: str) -> bool:
+        return bool(self._do(f"look at {name}", lambda: self._system.exists(self._path(name))))
+
+    def names(self, name: str) -> list[str]:
+        """What lies directly in a folder; nothing if there is no such folder."""
+        if not self.exists(name):
+            return []
+        entries = self._do(f"list {name}", lambda: self._system.listStatus(self._path(name)))
+        return sorted(str(entry.getPath().getName()) for entry in entries)
+
+    def files(self, name: str) -> list[str]:
+        """Every file below a folder, relative to that folder."""
+        if not self.exists(name):
+            return []
+        path = self._path(name)
+        prefix = str(self._system.makeQualified(path).toString()) + "/"
+        found = []
+        entries = self._do(f"list {name}", lambda: self._system.listFiles(path, True))
+        while entries.hasNext():
+            found.append(str(entries.next().getPath().toString()).removeprefix(prefix))
+        return sorted(found)
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name; its folder is made. The target must not exist."""
+        path = self._path(target)
+        self._do(f"make the folder of {target}", lambda: self._system.mkdirs(path.getParent()))
+        done = self._do(
+            f"move {source} to {target}", lambda: self._system.rename(self._path(source), path)
+        )
+        if not done:
+            raise FolderFailed(f"cannot move {self.inside(source)} to {self.inside(target)}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all that is in it, if it is there."""
+        self._do(f"remove {name}", lambda: self._system.delete(self._path(name), True))
+
+    def read_document(self, name: str) -> Any | None:
+        """A JSON document, or None if there is none."""
+        if not self.exists(name):
+            return None
+
+        def read() -> bytes:
+            stream = self._system.open(self._path(name))
+            try:
+                return bytes(stream.readNBytes(TEXT_BYTES_MAX))
+            finally:
+                stream.close()
+
+        try:
+            return json.loads(self._do(f"read {name}", read))
+        except ValueError as error:
+            raise FolderFailed(f"{self.inside(name)} is damaged: {error}") from None
+
+    def write_document(self, name: str, document: Any) -> None:
+        """Put a JSON document in the place of the one before, all at once."""
+        temporary = f"{name}.tmp"
+        raw = json.dumps(document, separators=(",", ":")).encode()
+
+        def write() -> None:
+            path = self._path(temporary)
+            stream = self._system.create(path, True)
+            try:
+                stream.write(raw)
+                stream.hsync()
+            finally:
+                stream.close()
+            if self._context is not None:
+                self._context.rename(path, self._path(name), self._overwrite)
+            elif not self._system.rename(path, self._path(name)):
+                raise FolderFailed(f"cannot replace {self.inside(name)}")
+
+        self._do(f"write {name}", write)
+
+    def _path(self, name: str) -> Any:
+        return self._hadoop.Path(self.inside(name))
+
+    def _do(self, doing: str, action: Any) -> Any:
+        try:
+            return action()
+        except Py4JJavaError as error:
+            reason = error.java_exception.toString()
+            raise FolderFailed(f"cannot {doing} in {self.path}: {reason}") from error

@@ -1,0 +1,427 @@
+"""Runs a pipeline: starts its queries, watches them, stops them cleanly, says how it went."""
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.progress import QueryProgress
+from zhumq.pipelines.sinks import SinkContext, dead_letter_sink, prepare, start, write_once
+from zhumq.pipelines.spec import (
+    DEAD_LETTERS,
+    EmptySink,
+    Pipeline,
+    PythonStep,
+    Sink,
+    TopicSink,
+    TopicSource,
+)
+from zhumq.pipelines.status import (
+    CHECKPOINTS_FOLDER,
+    RunStatus,
+    SinkProgress,
+    State,
+    StatusFile,
+    timestamp,
+)
+from zhumq.pipelines.topics import check_broker, make_topics
+from zhumq.pipelines.views import Views, build_views, function_errors, load_function
+from zhumq.spark.options import DEFAULT_BOOTSTRAP
+from zhumq.spark.session import spark_session
+
+POLL_SECONDS: Final = 0.2
+STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop
+FINDINGS_SHOWN_MAX: Final = 20
+FINDINGS_KEPT_MAX: Final = (
+    10_000  # in the report; a table that is all wrong must not fill the memory
+)
+ERROR_LENGTH_MAX: Final = 600
+STOPPED_EARLY: Final = "was stopped before its end; nothing is known of the rest"
+
+# What a worker or the source has raised, in the middle of what the JVM says about it.
+_OWN_ERROR: Final = re.compile(r"^\s*(?:pyspark\.errors\S+: )?zhumq\.[\w.]+: (.+)$", re.MULTILINE)
+_PYTHON_ERROR: Final = re.compile(
+    r"^((?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE
+)
+_JAVA_ERROR: Final = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)
+_CONDITION: Final = re.compile(r"\[[A-Z][\w.]*\]\s*")
+
+
+class PipelineFailed(ZhumqError):
+    """A run that did not do what it was to do."""
+
+
+class RowsFound(ZhumqError):
+    """Rows that must not be: the data is wrong, not the run."""
+
+
+class Display(Protocol):
+    """Somebody who is shown how a run goes."""
+
+    def update(self, status: RunStatus) -> None: ...
+
+    def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run, whatever the pipeline."""
+
+    state_dir: Path
+    master: str = "local[*]"
+    bootstrap: str | None = None  # goes before the file's
+    checkpoint_root: str | None = None  # where a cluster shares files, e.g. hdfs://...
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """Set from a signal handler: once to finish the batch, twice not to wait for it."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    hurried: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self) -> None:
+        if self.asked.is_set():
+            self.hurried.set()
+        self.asked.set()
+
+    @contextmanager
+    def cancelling(self, spark: SparkSession) -> Iterator[None]:
+        """Cancel what Spark does as soon as a stop is asked for: a batch has nothing to go on from."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.is_set():
+                if self.asked.wait(POLL_SECONDS):
+                    spark.sparkContext.cancelAllJobs()
+                    # A query may begin one more job before it hears of it.
+                    over.wait(POLL_SECONDS)
+
+        watcher = threading.Thread(target=watch, name="stop", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+@contextmanager
+def pipeline_session(
+    name: str, *, master: str, settings: Mapping[str, str], log: Path
+) -> Iterator[SparkSession]:
+    """A session whose JVM writes to a log file instead of between the lines of a display."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    own_stderr = os.dup(2)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.dup2(descriptor, 2)
+        spark = spark_session(name, master=master, settings=settings)
+    finally:
+        os.dup2(own_stderr, 2)
+        os.close(own_stderr)
+        os.close(descriptor)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def run_pipeline(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    options: RunOptions,
+    display: Display,
+    stop: StopRequest | None = None,
+) -> RunStatus:
+    """Run to the end, or until it is stopped. Raises PipelineFailed, RowsFound, SpecInvalid."""
+    files = StatusFile(options.state_dir, pipeline.name)
+    with files.locked():
+        bootstrap = options.bootstrap or pipeline.bootstrap or DEFAULT_BOOTSTRAP
+        now = timestamp()
+        status = RunStatus(
+            name=pipeline.name, file=pipeline.file, state=State.STARTING, pid=os.getpid(),
+            started_at=now, updated_at=now, bootstrap=bootstrap, master=options.master,
+        )  # fmt: skip
+        run = _Run(spark, pipeline, options, files, display, status, stop or StopRequest())
+        try:
+            run.carry_out()
+        except BaseException as error:
+            status.state = State.FAILED
+            status.error = _one_line(str(error)) or type(error).__name__
+            run.report()
+            raise
+    return status
+
+
+class _Run:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        options: RunOptions,
+        files: StatusFile,
+        display: Display,
+        status: RunStatus,
+        stop: StopRequest,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._files = files
+        self._display = display
+        self._status = status
+        self._stop = stop
+        self._checkpoints = (
+            f"{options.checkpoint_root.rstrip('/')}/{pipeline.name}"
+            if options.checkpoint_root
+            else str((files.folder / CHECKPOINTS_FOLDER).absolute())
+        )
+        self._context = SinkContext(
+            spark=spark,
+            bootstrap=status.bootstrap,
+            trigger=pipeline.trigger,
+            show=self._show,
+        )
+
+    def carry_out(self) -> None:
+        self.report()
+        self._make_importable()
+        self._prepare_topics()
+        try:
+            if self._pipeline.is_stream:
+                self._stream()
+            else:
+                with self._stop.cancelling(self._spark):
+                    self._batch()
+        except (PySparkException, Py4JError) as error:
+            if not self._pipeline.is_stream and self._stop.asked.is_set():
+                raise PipelineFailed(STOPPED_EARLY) from None
+            raise PipelineFailed(explain(error)) from error
+        self._status.state = State.STOPPED if self._stop.asked.is_set() else State.DONE
+        self.report()
+        self._tell()
+
+    def report(self) -> None:
+        self._files.write(self._status)
+        self._display.update(self._status)
+
+    def _make_importable(self) -> None:
+        """Functions may stand in modules beside the file; workers need those too."""
+        folder = Path(self._pipeline.file).resolve().parent
+        functions = [step.function for step in self._pipeline.steps if isinstance(step, PythonStep)]
+        if self._pipeline.report is not None:
+            functions.append(self._pipeline.report.function)
+        for function in functions:
+            beside = folder / f"{function.partition(':')[0].partition('.')[0]}.py"
+            if beside.exists():
+                if str(folder) not in sys.path:
+                    sys.path.insert(0, str(folder))
+                self._spark.sparkContext.addPyFile(str(beside))
+
+    def _tell(self) -> None:
+        """What the pipeline's own report says, now that the run is over."""
+        report = self._pipeline.report
+        if report is not None:
+            function = load_function(report.function, report.mark)
+            with function_errors(report.mark):
+                for line in function(**report.arguments):
+                    self._display.say(line)
+
+    def _prepare_topics(self) -> None:
+        pipeline, bootstrap = self._pipeline, self._status.bootstrap
+        targets = [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)]
+        if pipeline.dead_letters is not None:
+            targets.append(pipeline.dead_letters.topic)
+        reads_broker = any(
+            isinstance(source, TopicSource) and "path" not in source.options
+            for source in pipeline.sources
+        )
+        if targets or reads_broker:
+            check_broker(bootstrap)
+        make_topics(bootstrap, targets)
+
+    def _stream(self) -> None:
+        queries: dict[str, tuple[StreamingQuery, QueryProgress]] = {}
+        planned = [(sink, *self._rows_of(sink, index)) for index, sink in enumerate(self._sinks())]
+        try:
+            for sink, rows, progress in planned:
+                query = start(
+                    sink,
+                    rows,
+                    self._context,
+                    checkpoint=f"{self._checkpoints}/{sink.name}",
+                    count=progress.count,
+                )
+                progress.sink.query = str(query.id)
+                queries[sink.name] = (query, progress)
+            self._status.state = State.RUNNING
+            self.report()
+            self._watch(queries)
+        finally:
+            for query, _ in queries.values():
+                if query.isActive:
+                    query.stop()
+
+    def _sinks(self) -> list[Sink]:
+        sinks = list(self._pipeline.sinks)
+        if self._pipeline.dead_letters is not None:
+            given = self._pipeline.dead_letters
+            sinks.append(dead_letter_sink(given.topic, given.mark))
+        return sinks
+
+    def _rows_of(self, sink: Sink, index: int) -> tuple[DataFrame, QueryProgress]:
+        """The rows of a sink. Each reads the topics for itself, and shows its own lag."""
+        group = self._pipeline.name if index == 0 else f"{self._pipeline.name}.{sink.name}"
+        views = build_views(self._spark, self._pipeline, self._status.bootstrap, group=group)
+        return self._prepared(sink, views)
+
+    def _prepared(self, sink: Sink, views: Views) -> tuple[DataFrame, QueryProgress]:
+        progress = SinkProgress(name=sink.name)
+        self._status.sinks[sink.name] = progress
+        return prepare(sink, _input_of(sink, views)), QueryProgress(progress)
+
+    def _watch(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
+        while any(query.isActive for query, _ in queries.values()):
+            self._hear(queries)
+            for name, (query, _) in queries.items():
+                if not query.isActive:
+                    _raise_failure(name, query)
+            if self._stop.asked.is_set():
+                self._finish(queries)
+                return
+            self._stop.asked.wait(POLL_SECONDS)
+        self._hear(queries)
+        for name, (query, _) in queries.items():
+            _raise_failure(name, query)
+
+    def _hear(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
+        news = False
+        for query, progress in queries.values():
+            news |= progress.hear(query.lastProgress, partial(_recent, query))
+        if news:
+            self.report()
+
+    def _finish(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
+        """Stop each query between two batches, if that comes in time."""
+        self._status.state = State.STOPPING
+        self.report()
+        before = {name: _last_batch(query) for name, (query, _) in queries.items()}
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        waiting = dict(queries)
+        while waiting:
+            late = time.monotonic() > deadline or self._stop.hurried.is_set()
+            for name, (query, _) in list(waiting.items()):
+                idle = not query.isActive or not query.status["isTriggerActive"]
+                if idle or late or _last_batch(query) > before[name]:
+                    query.stop()
+                    del waiting[name]
+            self._stop.hurried.wait(POLL_SECONDS if waiting else 0)
+        self._hear(queries)
+        for name, (query, _) in queries.items():
+            _raise_failure(name, query)
+
+    def _batch(self) -> None:
+        run = uuid.uuid4().hex
+        found: list[str] = []
+        views = build_views(self._spark, self._pipeline, self._status.bootstrap, group=None)
+        planned = [(sink, *self._prepared(sink, views)) for sink in self._sinks()]
+        self._status.state = State.RUNNING
+        self.report()
+        for sink, rows, progress in planned:
+            if self._stop.asked.is_set():
+                raise PipelineFailed(STOPPED_EARLY)
+            began = time.monotonic()
+            if isinstance(sink, EmptySink):
+                words = self._judge(sink, rows, progress)
+                found += [words] if words else []
+            else:
+                progress.count(write_once(sink, rows, self._context, run=f"{run}{sink.name}"))
+            progress.sink.batches = 1
+            progress.sink.batch_ms = int((time.monotonic() - began) * 1000)
+            self.report()
+        # What steps have kept for the sinks that share them is not needed any more.
+        self._spark.catalog.clearCache()
+        if found:
+            raise RowsFound("; ".join(found))
+
+    def _judge(self, sink: EmptySink, rows: DataFrame, progress: QueryProgress) -> str | None:
+        """Rows that must not be are kept in the report, the first shown, and said in one line."""
+        kept = [row.asDict(recursive=True) for row in rows.limit(FINDINGS_KEPT_MAX).collect()]
+        progress.count(len(kept))
+        if sink.report is not None:
+            path = Path(sink.report)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(kept, indent=2, default=str) + "\n")
+        if not kept:
+            return None
+        self._display.show(sink.name, rows.columns, kept[:FINDINGS_SHOWN_MAX])
+        first = ", ".join(f"{name} {value}" for name, value in kept[0].items() if value is not None)
+        more = f", and {len(kept) - 1} more" if len(kept) > 1 else ""
+        return f"{sink.input}: {first}{more}"
+
+    def _show(self, rows: DataFrame, title: str, count: int) -> int:
+        shown = [row.asDict(recursive=True) for row in rows.limit(count).collect()]
+        self._display.show(title, rows.columns, shown)
+        return len(shown)
+
+
+def _input_of(sink: Sink, views: Views) -> DataFrame:
+    if sink.name == DEAD_LETTERS:
+        assert views.bad_rows is not None
+        return views.bad_rows
+    return views.frames[sink.input]
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def _recent(query: StreamingQuery) -> Sequence[Any]:
+    return query.recentProgress
+
+
+def _raise_failure(name: str, query: StreamingQuery) -> None:
+    error = query.exception()
+    if error is not None:
+        raise PipelineFailed(f"sink {name}: {explain(error)}")
+
+
+def explain(error: StreamingQueryException | PySparkException | Py4JError) -> str:
+    """The cause in one line, out of all that Spark says around it."""
+    text = str(error)
+    own = _OWN_ERROR.findall(text)
+    if own:
+        return _one_line(own[-1])
+    python = [found for found in _PYTHON_ERROR.findall(text) if not found[0].startswith("org.")]
+    if python:
+        kind, words = python[-1]
+        return _one_line(f"{kind.rpartition('.')[2]}: {words}")
+    java = _JAVA_ERROR.findall(text)
+    if java:
+        # The first is what failed, the last is why.
+        return _one_line(_CONDITION.sub("", java[-1]))
+    lines = [line for line in text.splitlines() if line.strip()]
+    return _one_line(_CONDITION.sub("", lines[0])) if lines else type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:ERROR_LENGTH_MAX]

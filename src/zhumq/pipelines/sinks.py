@@ -1,0 +1,207 @@
+"""Where rows go: topics, tables, the screen, or nowhere because there must be none."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.observation import Observation
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import BinaryType, StringType
+
+from zhumq.pipelines.archive import ArchiveTable
+from zhumq.pipelines.document import Mark
+from zhumq.pipelines.replay import throttled
+from zhumq.pipelines.spec import (
+    FILE_FORMATS,
+    ConsoleSink,
+    EmptySink,
+    Sink,
+    TableSink,
+    TopicSink,
+    Trigger,
+    TriggerKind,
+)
+from zhumq.pipelines.views import BOOTSTRAP_OPTION, as_batch_view, expression, need_column
+
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+
+CountRows = Callable[[int], None]
+ShowRows = Callable[[DataFrame, str, int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkContext:
+    """What every sink of a run shares."""
+
+    spark: SparkSession
+    bootstrap: str
+    trigger: Trigger
+    show: ShowRows
+
+
+def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
+    """The rows as the sink takes them. Raises SpecInvalid with the line of what does not fit."""
+    match sink:
+        case TopicSink():
+            return _messages(sink, rows)
+        case TableSink():
+            _check_table(sink, rows)
+            return rows
+        case ConsoleSink() | EmptySink():
+            return rows
+        case _:
+            assert_never(sink)
+
+
+def start(
+    sink: Sink, rows: DataFrame, context: SinkContext, *, checkpoint: str, count: CountRows
+) -> StreamingQuery:
+    """Begin the streaming query of a sink."""
+    writer = rows.writeStream.queryName(sink.name).option("checkpointLocation", checkpoint)
+    if context.trigger.kind is TriggerKind.AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=context.trigger.interval or "0 seconds")
+    match sink:
+        case TopicSink():
+            if sink.mode == "append":
+                return writer.format("zhumq").options(**_topic_options(sink, context)).start()
+
+            # A Python data source takes only appended rows. A row that changes is sent again
+            # anyhow, so a batch that is run again does no harm that its readers do not expect.
+            def send(batch: DataFrame, _number: int) -> None:
+                count(_write_topic(sink, batch, context))
+
+            return writer.outputMode(sink.mode).foreachBatch(send).start()
+        case TableSink():
+
+            def add(batch: DataFrame, number: int) -> None:
+                count(_add_batch(sink, batch, number, context))
+
+            return writer.foreachBatch(add).start()
+        case ConsoleSink():
+
+            def show(batch: DataFrame, _number: int) -> None:
+                count(context.show(batch, sink.name, sink.rows))
+
+            return writer.outputMode(sink.mode).foreachBatch(show).start()
+        case EmptySink():
+            raise sink.mark.wrong("is for trigger: batch")
+        case _:
+            assert_never(sink)
+
+
+def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:
+    """Where bad rows go."""
+    return TopicSink(
+        name="dead_letters", mark=mark, input="", topic=topic, key=None, value=None,
+        keep=("headers",), mode="append", rate=None, options={},
+    )  # fmt: skip
+
+
+def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -> int:
+    """Write the rows of a batch run; says how many there were."""
+    match sink:
+        case TopicSink():
+            return _write_topic(sink, rows, context)
+        case TableSink():
+            if sink.format in FILE_FORMATS:
+                return _archive(sink, context).add(rows, query=run, batch=0)
+            return _append(sink, rows, {})
+        case ConsoleSink():
+            return context.show(rows, sink.name, sink.rows)
+        case EmptySink():
+            raise AssertionError("judged by the runner")
+        case _:
+            assert_never(sink)
+
+
+def _messages(sink: TopicSink, rows: DataFrame) -> DataFrame:
+    """Key and value by their expressions; else by the columns of these names; else all as JSON."""
+    names = rows.columns
+    if sink.value is not None:
+        rows = _message_column(rows, *sink.value, "_value")
+    elif "value" in names:
+        rows = rows.withColumn("_value", F.col("value"))
+    else:
+        rows = rows.withColumn("_value", F.to_json(F.struct(*(F.col(f"`{x}`") for x in names))))
+    chosen = [F.col("_value").alias("value")]
+    if sink.key is not None:
+        rows = _message_column(rows, *sink.key, "_key")
+        chosen.append(F.col("_key").alias("key"))
+    elif "key" in names:
+        chosen.append(F.col("key"))
+    # The rows' own topic and partition are where they came from, not always where they go.
+    return rows.select(*chosen, *(F.col(name) for name in sink.keep if name in names))
+
+
+def _message_column(rows: DataFrame, text: str, mark: Mark, name: str) -> DataFrame:
+    rows = expression(rows, text, mark, name)
+    kind = rows.schema[name].dataType
+    if not isinstance(kind, BinaryType | StringType):
+        raise mark.wrong(f"is {kind.simpleString()}; a message is a text or binary")
+    return rows
+
+
+def _check_table(sink: TableSink, rows: DataFrame) -> None:
+    shaped = rows
+    if sink.batch_sql is not None:
+        # Analysed on no rows, so that a wrong column is known before anything runs.
+        sample = rows.sparkSession.createDataFrame([], rows.schema)
+        shaped = as_batch_view(rows.sparkSession, sample, *sink.batch_sql)
+    for column in sink.partition_by:
+        need_column(shaped, column, sink.partition_mark)
+
+
+def _add_batch(sink: TableSink, batch: DataFrame, number: int, context: SinkContext) -> int:
+    session = batch.sparkSession
+    query = session.sparkContext.getLocalProperty(QUERY_PROPERTY)
+    assert query is not None, "Spark says which query a batch belongs to"
+    rows = batch
+    if sink.batch_sql is not None:
+        rows = as_batch_view(session, batch, *sink.batch_sql)
+    if sink.format in FILE_FORMATS:
+        return _archive(sink, context).add(rows, query=query, batch=number)
+    transaction = {"txnAppId": query, "txnVersion": str(number)} if sink.format == "delta" else {}
+    return _append(sink, rows, transaction)
+
+
+def _archive(sink: TableSink, context: SinkContext) -> ArchiveTable:
+    return ArchiveTable(
+        context.spark,
+        sink.path,
+        file_format=sink.format,
+        partition_by=sink.partition_by,
+        options=sink.options,
+    )
+
+
+def _append(sink: TableSink, rows: DataFrame, more: dict[str, str]) -> int:
+    observed = Observation("written")
+    rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
+    writer = rows.write.format(sink.format).options(**sink.options, **more).mode("append")
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    if sink.format == "iceberg":
+        writer.saveAsTable(sink.path)
+    elif sink.format == "jdbc":
+        writer.option("dbtable", sink.path).save()
+    else:
+        writer.save(sink.path)
+    return int(observed.get["rows"])
+
+
+def _write_topic(sink: TopicSink, rows: DataFrame, context: SinkContext) -> int:
+    observed = Observation("written")
+    if sink.rate is not None:
+        rows = throttled(rows, sink.rate)
+    rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
+    rows.write.format("zhumq").options(**_topic_options(sink, context)).mode("append").save()
+    return int(observed.get["rows"])
+
+
+def _topic_options(sink: TopicSink, context: SinkContext) -> dict[str, str]:
+    options = {BOOTSTRAP_OPTION: context.bootstrap, **sink.options, "topic": sink.topic}
+    return {**options, "includeTimestamp": "true"} if "timestamp" in sink.keep else options

@@ -1,0 +1,143 @@
+"""What is known of a pipeline's last run: a small file beside its checkpoints, and a lock."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from zhumq.model.errors import ZhumqError
+
+STATE_DIR_DEFAULT: Final = "zhumq-pipelines"
+STATUS_FILE: Final = "status.json"
+LOCK_FILE: Final = "lock"
+LOG_FILE: Final = "spark.log"
+CHECKPOINTS_FOLDER: Final = "checkpoints"
+
+
+class PipelineBusy(ZhumqError):
+    """Another process runs this pipeline."""
+
+
+class State(StrEnum):
+    """How far a run is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"  # there was no more to do
+    STOPPED = "stopped"  # somebody said stop, and the batch was finished
+    FAILED = "failed"
+    LOST = "lost"  # its process has gone without a word
+
+
+ACTIVE: Final = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
+
+
+@dataclass(slots=True, kw_only=True)
+class SinkProgress:
+    """What one sink has done in this run."""
+
+    name: str
+    query: str | None = None  # the id of its streaming query
+    batch: int | None = None  # the last one that is finished
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int | None = None  # None where Spark does not say
+    lag: int | None = None
+    batch_ms: int | None = None
+    rate: int | None = None  # rows a second of the last batch
+
+
+@dataclass(slots=True, kw_only=True)
+class RunStatus:
+    """What one run of a pipeline has done."""
+
+    name: str
+    file: str
+    state: State
+    pid: int
+    started_at: str
+    updated_at: str
+    bootstrap: str
+    master: str
+    sinks: dict[str, SinkProgress] = field(default_factory=dict)
+    error: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def timestamp() -> str:
+    return datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+
+
+class StatusFile:
+    """The folder of one pipeline: `<state dir>/<name>/`."""
+
+    def __init__(self, state_dir: Path, name: str) -> None:
+        self.folder = state_dir / name
+        self.path = self.folder / STATUS_FILE
+
+    def write(self, status: RunStatus) -> None:
+        status.updated_at = timestamp()
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(status.document(), indent=2) + "\n")
+        temporary.replace(self.path)
+
+    def read(self) -> RunStatus | None:
+        """The last run, or None if there was none. A run whose process is gone is LOST."""
+        try:
+            document = json.loads(self.path.read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError as error:
+            raise ZhumqError(f"{self.path} is damaged: {error}") from None
+        sinks = {name: SinkProgress(**each) for name, each in document.pop("sinks").items()}
+        status = RunStatus(**{**document, "sinks": sinks, "state": State(document["state"])})
+        if status.state in ACTIVE and not self.is_locked():
+            status.state = State.LOST
+        return status
+
+    def is_locked(self) -> bool:
+        try:
+            with (self.folder / LOCK_FILE).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else runs this pipeline meanwhile. The system lets go if the process dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                other = os.read(descriptor, 32).decode(errors="replace").strip()
+                raise PipelineBusy(
+                    f"the pipeline {self.folder.name!r} is running already (process {other}):"
+                    " stop it first, or give this one another name"
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def known_runs(state_dir: Path) -> list[RunStatus]:
+    """The last run of each pipeline that has run with this state folder."""
+    if not state_dir.is_dir():
+        return []
+    found = (StatusFile(state_dir, each.name).read() for each in sorted(state_dir.iterdir()))
+    return [status for status in found if status is not None]

@@ -1,0 +1,46 @@
+"""The topics a pipeline writes to: made if they are not there."""
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from zhumq.model.errors import ZhumqError
+from zhumq.spark.cluster_client import ClusterClient
+
+REACH_SECONDS_MAX = 10.0
+REQUEST_SECONDS_MAX = 30.0
+BROKERS_DEFAULT = -1  # partitions and replicas as the broker is set
+
+
+class TopicFailed(ZhumqError):
+    """A topic that could not be made."""
+
+
+def check_broker(bootstrap: str) -> None:
+    """Fail soon, and in words, if nobody answers."""
+    with ClusterClient(bootstrap, retry_seconds_max=REACH_SECONDS_MAX) as client:
+        client.partitions([])
+
+
+def make_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
+    """Make those of the topics that do not exist; says which."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return []
+    with ClusterClient(bootstrap, retry_seconds_max=REACH_SECONDS_MAX) as client:
+        existing = client.partitions(wanted)
+    missing = [name for name in wanted if name not in existing]
+    if not missing:
+        return []
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topics = [NewTopic(name, BROKERS_DEFAULT, BROKERS_DEFAULT) for name in missing]
+    for name, future in admin.create_topics(topics, request_timeout=REQUEST_SECONDS_MAX).items():
+        try:
+            future.result(REQUEST_SECONDS_MAX * 2)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TopicFailed(
+                    f"cannot make the topic {name!r}: {error.args[0].str()}"
+                ) from None
+    return missing

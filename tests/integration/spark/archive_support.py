@@ -1,0 +1,241 @@
+"""An archive under fire: a producer that goes on, a driver to kill, and what the table really holds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import KafkaError, Message, Producer
+from pyspark.sql import SparkSession
+from spark_support import wait_until
+
+from zhumq.pipelines.library_files import find_pipeline
+from zhumq.pipelines.runner import RunOptions, run_pipeline
+from zhumq.pipelines.spec_reader import load_pipeline
+from zhumq.pipelines.status import RunStatus
+
+DRIVER_GONE_SECONDS_MAX = 90.0
+RECORDS_PER_ROUND = 50
+ROUND_SECONDS = 0.1
+# A driver that is about to be killed gains nothing from the second compiler.
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Feeder:
+    """Sends numbered records until it is stopped, and keeps what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.failed: list[str] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="feeder", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No more; returns once all are acknowledged."""
+        self._stopped.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+        assert not self.failed, self.failed[:3]
+
+    def _send(self) -> None:
+        number = 0
+        while not self._stopped.wait(ROUND_SECONDS):
+            for _ in range(RECORDS_PER_ROUND):
+                self._producer.produce(
+                    self._topic, b"%012d" % number, b"%d" % number, number % self._partitions,
+                    on_delivery=self._delivered,
+                )  # fmt: skip
+                number += 1
+            self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+            return
+        place = (message.partition(), message.offset())
+        assert place not in self.acknowledged, f"{place} was given to two records"
+        self.acknowledged[place] = message.value()
+
+
+class Table:
+    """A table of the archive pipeline, read without Spark."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def batches(self) -> int:
+        """How many micro-batches are in, whichever run brought them."""
+        states = (self.path / "_zhumq").glob("*.state.json")
+        return sum(json.loads(each.read_text())["last_batch"] + 1 for each in states)
+
+    def files(self) -> list[Path]:
+        found = (each for each in self.path.rglob("*.parquet") if not each.name.startswith("."))
+        return sorted(each for each in found if "_zhumq" not in each.parts)
+
+    def rows(self) -> Iterator[tuple[int, int, bytes]]:
+        for each in self.files():
+            columns = pq.ParquetFile(each).read(["partition", "offset", "value"])
+            yield from zip(*(column.to_pylist() for column in columns.columns), strict=True)
+
+    def check_against(self, acknowledged: Mapping[tuple[int, int], bytes]) -> None:
+        """Every record that was acknowledged is in once, with its own value, and nothing else is."""
+        rows = list(self.rows())
+        counts = Counter((partition, offset) for partition, offset, _ in rows)
+        twice = sorted(place for place, count in counts.items() if count > 1)
+        missing = sorted(set(acknowledged) - set(counts))
+        assert not twice, f"{len(twice)} rows are in twice, first {twice[0]}"
+        assert not missing, f"{len(missing)} rows are missing, first {missing[0]}"
+        assert {(partition, offset): value for partition, offset, value in rows} == acknowledged
+
+    @contextmanager
+    def without_a_row(self) -> Iterator[tuple[int, int]]:
+        """One row is taken out by hand; which one, by partition and offset."""
+        file, rows, index = self._a_row()
+        with _changed(file, pa.concat_tables([rows.slice(0, index), rows.slice(index + 1)])):
+            yield _place(rows, index)
+
+    @contextmanager
+    def with_a_row_twice(self) -> Iterator[tuple[int, int]]:
+        """One row is put in once more by hand; which one, by partition and offset."""
+        file, rows, index = self._a_row()
+        with _changed(file, pa.concat_tables([rows, rows.slice(index, 1)])):
+            yield _place(rows, index)
+
+    def _a_row(self) -> tuple[Path, Any, int]:
+        """One in the middle, so that there are others before and after it."""
+        file = max(self.files(), key=lambda each: each.stat().st_size)
+        rows = pq.ParquetFile(file).read()
+        return file, rows, rows.num_rows // 2
+
+
+def _place(rows: Any, index: int) -> tuple[int, int]:
+    row = rows.slice(index, 1).to_pylist()[0]
+    return row["partition"], row["offset"]
+
+
+@contextmanager
+def _changed(file: Path, rows: Any) -> Iterator[None]:
+    """Other rows in a file, and its own again in the end."""
+    before = file.read_bytes()
+    # Hadoop keeps a checksum beside each file, and would take the change for damage.
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    pq.write_table(rows, file)
+    try:
+        yield
+    finally:
+        file.write_bytes(before)
+
+
+class Driver:
+    """`zhumq pipeline run` as a process, with all that it starts: a JVM, Python workers."""
+
+    def __init__(self, words: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "zhumq", "pipeline", "run", *words],
+                env={**os.environ, "JAVA_TOOL_OPTIONS": SHORT_LIVED_JAVA},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, seconds: float) -> int:
+        return self._process.wait(seconds)
+
+    def kill(self, what: str) -> None:
+        """SIGKILL to the Python driver, to its JVM, or to everything; the rest has to end too."""
+        for pid in self.processes() if what == "all" else [self._one(what)]:
+            _kill(pid)
+        # A JVM whose driver is gone ends by itself, and the other way round.
+        self.wait_until_gone()
+
+    def end(self) -> None:
+        for pid in self.processes():
+            _kill(pid)
+        self.wait_until_gone()
+
+    def wait_until_gone(self) -> None:
+        wait_until(
+            lambda: self._process.poll() is not None and not self.processes(),
+            "the driver and all its processes are gone",
+            seconds=DRIVER_GONE_SECONDS_MAX,
+        )
+
+    def processes(self) -> list[int]:
+        """Everything in the session that the driver leads; zombies are dead already."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if int(fields[3]) == self._process.pid and fields[0] != "Z":
+                    found.append(int(folder.name))
+        return found
+
+    def _one(self, what: str) -> int:
+        if what == "jvm":
+            for pid in self.processes():
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(b"java") and b"org.apache.spark.deploy.SparkSubmit" in words:
+                    return pid
+        return self._process.pid  # Also where the JVM does not run yet.
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@dataclass
+class Silent:
+    """A display that shows nothing."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def update(self, status: RunStatus) -> None: ...
+
+    def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None: ...
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def run_here(
+    spark: SparkSession, name: str, state_dir: Path, bootstrap: str, **values: str
+) -> RunStatus:
+    """Run one of the pipelines that come with zhumq in the session of the tests."""
+    pipeline = load_pipeline(find_pipeline(name), values)
+    options = RunOptions(state_dir=state_dir, bootstrap=bootstrap)
+    return run_pipeline(spark, pipeline, options, Silent())

@@ -1,0 +1,100 @@
+"""A Spark standalone cluster on this machine, out of PySpark's own jars and scripts."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from spark_support import wait_until
+
+from zhumq.spark.session import prepare_environment
+
+SPARK_HOME = Path(pyspark.__file__).parent
+STOP_SECONDS_MAX = 30.0
+HOST = "127.0.0.1"
+# The daemons say where they are at this level, and only there.
+LOG4J = """\
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %m%n
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standalone:
+    """A running cluster."""
+
+    master: str
+    work_dirs: tuple[Path, ...]
+
+    def executors(self) -> list[list[str]]:
+        """What each worker has run: a folder for each executor."""
+        return [
+            sorted(path.name for path in folder.glob("app-*/*") if path.is_dir())
+            for folder in self.work_dirs
+        ]
+
+
+@contextmanager
+def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[Standalone]:
+    """A master and its workers, each with one core; stopped at the end of the block."""
+    prepare_environment()
+    configuration = folder / "conf"
+    configuration.mkdir()
+    (configuration / "log4j2.properties").write_text(LOG4J)
+    with ExitStack() as stack:
+        log = folder / "master.log"
+        words = ["--host", HOST, "--port", "0", "--webui-port", "0"]
+        stack.enter_context(_daemon("master.Master", words, configuration, log))
+        master = _wait_for(r"Starting Spark master at (spark://\S+)", log)
+        work_dirs = []
+        for number in range(workers):
+            work_dir = folder / f"worker-{number}"
+            words = ["--host", HOST, "--port", "0", "--webui-port", "0", "--cores", "1"]
+            words += ["--memory", "1g", "--work-dir", str(work_dir), master]
+            log = folder / f"worker-{number}.log"
+            stack.enter_context(_daemon("worker.Worker", words, configuration, log))
+            work_dirs.append(work_dir)
+        for number in range(workers):
+            _wait_for(r"Successfully registered with (master)", folder / f"worker-{number}.log")
+        yield Standalone(master=master, work_dirs=tuple(work_dirs))
+
+
+@contextmanager
+def _daemon(name: str, words: list[str], configuration: Path, log: Path) -> Iterator[None]:
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_CONF_DIR": str(configuration),
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *words],
+            env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(pattern: str, log: Path) -> str:
+    wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{log.name}: {pattern}")
+    found = re.search(pattern, log.read_text())
+    assert found is not None
+    return found[1]

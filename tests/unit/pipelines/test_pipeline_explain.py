@@ -1,0 +1,42 @@
+"""One line out of all that Spark says about a failure."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.errors import PySparkException
+
+from zhumq.pipelines.runner import explain
+
+JAVA = """\
+An error occurred while calling o404.save.
+: org.apache.spark.SparkException: [WRITING_JOB_ABORTED] Writing job aborted. SQLSTATE: 40000
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.writingJobAbortedError(Errors.scala:962)
+Caused by: org.apache.spark.SparkException: Python worker failed to connect back.
+\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(Factory.scala:281)
+"""
+OWN = """\
+[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "reader.py", line 1, in read
+zhumq.spark.fetcher.DataLost: orders-0 begins at 10, after the offset 5 asked for
+ SQLSTATE: XXKST
+"""
+PYTHON = """\
+[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "own_steps.py", line 3, in fail
+ValueError: row 7 is not what it seems
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (JAVA, "Python worker failed to connect back."),
+        (OWN, "orders-0 begins at 10, after the offset 5 asked for"),
+        (PYTHON, "ValueError: row 7 is not what it seems"),
+        ("[SOME.CLASS] the words", "the words"),
+        ("x" * 5000, "x" * 600),
+    ],
+)
+def test_the_cause_is_said_in_one_line(text: str, words: str) -> None:
+    assert explain(PySparkException(message=text)) == words
