@@ -17,7 +17,7 @@ from benchmarks.loaders import (
     one_record_requests,
     produce,
 )
-from benchmarks.server import Prepared, Server
+from benchmarks.server import Measured, Prepared
 
 GB = 1e9
 IDLE_SETTLE_S = 3.0  # idle memory is read this long after the first record
@@ -31,7 +31,7 @@ class Case:
     """One row of the table. `main` names the figure that the ratio is about, `also` what is shown below it."""
 
     name: str
-    run: Callable[[Server], Figures]
+    run: Callable[[Measured], Figures]
     main: str
     also: tuple[str, ...] = ()
     # From performance.md: what a throwaway prototype of this design needed, in the unit of `floor_figure`.
@@ -52,13 +52,18 @@ class Sizes:
 
 @contextmanager
 def topic_on(
-    server: Server, partitions: int, config: Mapping[str, str] | None = None
+    server: Measured,
+    partitions: int,
+    config: Mapping[str, str] | None = None,
+    *,
+    replicas: int = 1,
 ) -> Iterator[str]:
     """A topic with a leader for each partition, deleted at the end so that the disk does not fill."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": LOG_LEVEL_ERROR})
     topic = f"bench-{uuid.uuid4().hex[:12]}"
     created = admin.create_topics(
-        [NewTopic(topic, partitions, 1, config=dict(config or {}))], operation_timeout=ADMIN_WAIT_S
+        [NewTopic(topic, partitions, replicas, config=dict(config or {}))],
+        operation_timeout=ADMIN_WAIT_S,
     )
     created[topic].result()
     deadline = time.monotonic() + ADMIN_WAIT_S
@@ -75,7 +80,7 @@ def topic_on(
         admin.delete_topics([topic], operation_timeout=ADMIN_WAIT_S)[topic].result()
 
 
-def per_unit(server: Server, body: Callable[[], Figures]) -> Figures:
+def per_unit(server: Measured, body: Callable[[], Figures]) -> Figures:
     """Run a load and add the server's CPU seconds, per GB and per million."""
     os.sync()  # what earlier runs left to be written would slow this one down
     before = server.cpu_seconds()
@@ -97,8 +102,8 @@ def per_unit(server: Server, body: Callable[[], Figures]) -> Figures:
 
 def producing(
     count: int, size: int, acks: int, partitions: int = 1, kafka: Mapping[str, str] | None = None
-) -> Callable[[Server], Figures]:
-    def run(server: Server) -> Figures:
+) -> Callable[[Measured], Figures]:
+    def run(server: Measured) -> Figures:
         config = kafka if server.name == "kafka" else None
         with topic_on(server, partitions, config) as topic:
             return per_unit(
@@ -111,8 +116,8 @@ def producing(
     return run
 
 
-def consuming(count: int, size: int, partitions: int = 1) -> Callable[[Server], Figures]:
-    def run(server: Server) -> Figures:
+def consuming(count: int, size: int, partitions: int = 1) -> Callable[[Measured], Figures]:
+    def run(server: Measured) -> Figures:
         with topic_on(server, partitions) as topic:
             produce(server, topic, partitions=partitions, count=count, size=size, acks=1)
             return per_unit(
@@ -124,8 +129,8 @@ def consuming(count: int, size: int, partitions: int = 1) -> Callable[[Server], 
 
 def requesting(
     count: int, connections: int, in_flight: int, acks: int, kafka: Mapping[str, str] | None = None
-) -> Callable[[Server], Figures]:
-    def run(server: Server) -> Figures:
+) -> Callable[[Measured], Figures]:
+    def run(server: Measured) -> Figures:
         config = kafka if server.name == "kafka" else None
         with topic_on(server, 1, config) as topic:
             return per_unit(
@@ -143,8 +148,8 @@ def requesting(
     return run
 
 
-def end_to_end(rate: int, seconds: int) -> Callable[[Server], Figures]:
-    def run(server: Server) -> Figures:
+def end_to_end(rate: int, seconds: int) -> Callable[[Measured], Figures]:
+    def run(server: Measured) -> Figures:
         with topic_on(server, 1) as topic:
             os.sync()
             before = server.cpu_seconds()

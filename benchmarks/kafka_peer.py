@@ -7,7 +7,7 @@ import sys
 import tempfile
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,13 +51,20 @@ def install() -> str:
 
 
 def settings_of(
-    *, port: int, controller_port: int, data: Path, extra: Mapping[str, str]
+    *,
+    port: int,
+    controller_ports: Sequence[int],
+    data: Path,
+    extra: Mapping[str, str],
+    node_id: int = 0,
 ) -> dict[str, str]:
-    """A single node that plays both roles; every internal topic has one replica."""
+    """A node that plays both roles; every internal topic has one replica."""
+    controller_port = controller_ports[node_id]
+    voters = (f"{number}@127.0.0.1:{each}" for number, each in enumerate(controller_ports))
     return {
         "process.roles": "broker,controller",
-        "node.id": "0",
-        "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(voters),
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
@@ -74,12 +81,40 @@ def settings_of(
 
 
 def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Prepared:
+    """One node of its own."""
+    port, controller_port = free_ports(2)
+    return prepare_kafka_node(
+        directory,
+        port=port,
+        controller_ports=[controller_port],
+        cluster_id=new_cluster_id(),
+        settings=settings,
+    )
+
+
+def new_cluster_id() -> str:
+    # Never a leading dash, which the tool would take for an option.
+    return "z" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+
+
+def prepare_kafka_node(
+    directory: Path,
+    *,
+    port: int,
+    controller_ports: Sequence[int],
+    cluster_id: str,
+    node_id: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> Prepared:
     """Write the settings, and format the storage below `directory` if it is new."""
     data = directory / "kafka-data"
     log = directory / "kafka.log"
-    port, controller_port = free_ports(2)
     values = settings_of(
-        port=port, controller_port=controller_port, data=data, extra=settings or {}
+        port=port,
+        controller_ports=controller_ports,
+        data=data,
+        extra=settings or {},
+        node_id=node_id,
     )
     properties = directory / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
@@ -87,8 +122,6 @@ def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None)
     log4j.write_text(LOG4J)
     java = (f"-Dlog4j2.configurationFile={log4j}", "-cp", install())
     if not (data / "meta.properties").exists():
-        # Never a leading dash, which the tool would take for an option.
-        cluster_id = "z" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         with log.open("ab") as output:
             subprocess.run(
                 ["java", *java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],

@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from benchmarks.server import BUILD, REPOSITORY, Server
+from benchmarks.server import BUILD, REPOSITORY, Measured
 
 SOURCES = REPOSITORY / "benchmarks" / "loader"
 LIBRDKAFKA = BUILD / "conformance" / "librdkafka" / "src" / "src"
@@ -54,21 +54,21 @@ class LoaderFailed(Exception):
 
 
 def produce(
-    server: Server, topic: str, *, partitions: int, count: int, size: int, acks: int
+    server: Measured, topic: str, *, partitions: int, count: int, size: int, acks: int
 ) -> Figures:
     return run_loader("client", "produce", server.bootstrap, topic, partitions, count, size, acks)
 
 
-def consume(server: Server, topic: str, *, partitions: int, count: int) -> Figures:
+def consume(server: Measured, topic: str, *, partitions: int, count: int) -> Figures:
     return run_loader("client", "consume", server.bootstrap, topic, partitions, count)
 
 
-def latency(server: Server, topic: str, *, rate: int, seconds: int) -> Figures:
-    return run_loader("client", "latency", server.bootstrap, topic, rate, seconds)
+def latency(server: Measured, topic: str, *, rate: int, seconds: int, acks: int = 1) -> Figures:
+    return run_loader("client", "latency", server.bootstrap, topic, rate, seconds, acks)
 
 
 def one_record_requests(
-    server: Server, topic: str, *, connections: int, in_flight: int, count: int, acks: int
+    server: Measured, topic: str, *, connections: int, in_flight: int, count: int, acks: int
 ) -> Figures:
     host, _, port = server.bootstrap.rpartition(":")
     return run_loader(
@@ -76,7 +76,7 @@ def one_record_requests(
     )
 
 
-def first_acknowledged_ns(server: Server, topic: str) -> float:
+def first_acknowledged_ns(server: Measured, topic: str) -> float:
     """The monotonic time of the first acknowledged record; tried from now on, twice a millisecond."""
     host, _, port = server.bootstrap.rpartition(":")
     return run_loader("requests", "first", host, port, topic)["acknowledged_at_ns"]

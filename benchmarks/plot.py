@@ -19,7 +19,12 @@ def draw(rows: list[Row], path: Path, *, caption: str) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(14, 1.2 + 0.5 * len(rows)), sharey=True)
     for axes, title, pick, higher in (
         (left, "zhumq / Kafka, higher is better", main_ratios, True),
-        (right, "broker CPU, zhumq / Kafka, lower is better", cpu_ratios, False),
+        (
+            right,
+            "CPU of the broker, or of Spark, zhumq / Kafka, lower is better",
+            cpu_ratios,
+            False,
+        ),
     ):
         ratios = [pick(row) for row in rows]
         values = [statistics.median(each) if each else 0.0 for each in ratios]

@@ -115,9 +115,14 @@ def ratio_text(row: Row, figure: str) -> str:
     return f"[{'green' if good else 'red'}]{ratio:.2f}[/] ({min(each):.2f}-{max(each):.2f})"
 
 
-def print_table(rows: list[Row], console: Console) -> None:
-    table = Table(title="zhumq and Apache Kafka, same client, interleaved; median ±spread")
-    for heading in ("case", "figure", "zhumq", "kafka", "zhumq/kafka", "prototype", "within 1.5x"):
+TITLE = "zhumq and Apache Kafka, same client, interleaved; median ±spread"
+
+
+def print_table(
+    rows: list[Row], console: Console, *, title: str = TITLE, peer: str = "kafka"
+) -> None:
+    table = Table(title=title)
+    for heading in ("case", "figure", "zhumq", peer, f"zhumq/{peer}", "prototype", "within 1.5x"):
         table.add_column(heading, justify="left" if heading in ("case", "figure") else "right")
     for row in rows:
         wanted = (row.main, *row.also, row.cpu_figure, row.floor_figure)

@@ -6,12 +6,14 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import partitions, three_nodes
 from benchmarks.cases import Case, Sizes, cases, start_and_idle, topic_on
 from benchmarks.kafka_peer import prepare_kafka
 from benchmarks.loaders import (
@@ -22,8 +24,11 @@ from benchmarks.loaders import (
     one_record_requests,
     produce,
 )
+from benchmarks.push import measure_push
 from benchmarks.report import Row, commit, machine, number, print_table, write_json
-from benchmarks.server import BUILD, Prepared, Server
+from benchmarks.server import BUILD, Measured, Prepared
+from benchmarks.spark_cases import TITLE as SPARK_TITLE
+from benchmarks.spark_cases import measure_spark
 from benchmarks.zhumq_server import prepare_zhumq
 
 PREPARE = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
@@ -32,7 +37,7 @@ REPETITIONS = 3
 PIPE_COLUMNS = 140
 
 
-def warm(server: Server) -> None:
+def warm(server: Measured) -> None:
     """Load a server in every way once without measuring, also in a quick run: Kafka starts cold."""
     with topic_on(server, 1) as topic:
         produce(server, topic, partitions=1, count=WARM_MESSAGES, size=100, acks=1)
@@ -60,7 +65,7 @@ def measure_starts(names: list[str], repetitions: int, console: Console) -> list
 
 
 def measure_cases(
-    chosen: list[Case], servers: list[Server], repetitions: int, console: Console
+    chosen: list[Case], servers: Sequence[Measured], repetitions: int, console: Console
 ) -> list[Row]:
     """Interleaved: every repetition measures each server before the next repetition begins."""
     rows = []
@@ -133,11 +138,27 @@ def main() -> None:
             warm(server)
             servers.append(server)
         rows += measure_cases(chosen, servers, arguments.repetitions, console)
-    finish(rows, arguments.output, began=began, load=load, console=console, quick=quick)
+        for server in servers:
+            server.stop()  # The others need the machine, and their own zhumq.
+        if arguments.only in partitions.NAME:
+            rows.append(partitions.measure_partitions(names, PREPARE, quick=quick))
+        rows += measure_push(
+            arguments.only, Sizes(quick=quick), arguments.repetitions, folder / "push", console
+        )
+        if replicated := [
+            case for case in three_nodes.cases(Sizes(quick=quick)) if arguments.only in case.name
+        ]:
+            with three_nodes.clusters(names, folder, Sizes(quick=quick), console) as clusters:
+                rows += measure_cases(replicated, clusters, arguments.repetitions, console)
+        spark_rows = measure_spark(
+            arguments.only, Sizes(quick=quick), arguments.repetitions, folder / "spark", console
+        )
+    finish(rows, spark_rows, arguments.output, began=began, load=load, console=console, quick=quick)
 
 
 def finish(
     rows: list[Row],
+    spark_rows: list[Row],
     output: Path,
     *,
     began: datetime,
@@ -147,7 +168,11 @@ def finish(
 ) -> None:
     from benchmarks.plot import draw  # late: matplotlib is slow to import and only needed here
 
-    print_table(rows, console)
+    if rows:
+        print_table(rows, console)
+    if spark_rows:
+        print_table(spark_rows, console, title=SPARK_TITLE, peer="connector")
+    rows = [*rows, *spark_rows]
     output.mkdir(parents=True, exist_ok=True)
     stem = f"bench-{began:%Y%m%dT%H%M%S}"
     command = ("QUICK=1 " if quick else "") + shlex.join(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
@@ -24,6 +24,18 @@ API_VERSIONS_V0 = struct.pack(">ihhihc", 11, 18, 0, 1, 1, b"b")
 
 class ServerFailed(Exception):
     """The process ended, or did not serve in time; the message ends with its last log lines."""
+
+
+class Measured(Protocol):
+    """What a case loads: one broker, or several that look like one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def cpu_seconds(self) -> float: ...
 
 
 class Server:

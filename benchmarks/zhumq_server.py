@@ -8,7 +8,13 @@ from benchmarks.server import REPOSITORY, Prepared, free_ports
 PROGRAM = REPOSITORY / ".venv" / "bin" / "zhumq"
 
 
-def prepare_zhumq(directory: Path, *, settings: Mapping[str, str] | None = None) -> Prepared:
+def prepare_zhumq(
+    directory: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    broker_id: int = 0,
+    zookeeper: str | None = None,
+) -> Prepared:
     """A broker with its data below `directory`, on a port known before it starts."""
     data = directory / "zhumq-data"
     (kafka_port,) = free_ports(1)
@@ -16,7 +22,8 @@ def prepare_zhumq(directory: Path, *, settings: Mapping[str, str] | None = None)
         name="zhumq",
         command=(
             str(PROGRAM), "start", "--listen", f"127.0.0.1:{kafka_port}", "--http", "127.0.0.1:0",
-            "--data-dir", str(data), "--broker-id", "0",
+            "--data-dir", str(data), "--broker-id", str(broker_id),
+            *(("--zookeeper", zookeeper) if zookeeper else ()),
             f"--set=advertised.listeners=127.0.0.1:{kafka_port}",  # written out, as Kafka's has to be
             *(f"--set={key}={value}" for key, value in (settings or {}).items()),
         ),

@@ -2,7 +2,7 @@
  *
  *   client produce BOOTSTRAP TOPIC PARTITIONS COUNT SIZE ACKS
  *   client consume BOOTSTRAP TOPIC PARTITIONS COUNT
- *   client latency BOOTSTRAP TOPIC RATE SECONDS
+ *   client latency BOOTSTRAP TOPIC RATE SECONDS ACKS
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -191,12 +191,13 @@ struct sending {
         const char *topic;
         long rate;
         long count;
+        const char *acks;
 };
 
 /* Sends at a steady rate on an absolute schedule; each message carries when it was handed to librdkafka. */
 static void *send_steadily(void *argument) {
         struct sending *sending = argument;
-        rd_kafka_t *rk = new_producer(sending->bootstrap, "1", "0");
+        rd_kafka_t *rk = new_producer(sending->bootstrap, sending->acks, "0");
         rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, sending->topic, NULL);
         char payload[100] = {0};
         int64_t interval_ns = 1000000000LL / sending->rate;
@@ -224,12 +225,12 @@ static int ascending(const void *left, const void *right) {
         return (a > b) - (a < b);
 }
 
-static void latency(const char *bootstrap, const char *topic, long rate, long seconds) {
+static void latency(const char *bootstrap, const char *topic, long rate, long seconds, const char *acks) {
         long count = rate * seconds + WARM_MESSAGES;
         int64_t *taken = malloc((size_t)count * sizeof(*taken));
         rd_kafka_t *rk = new_consumer(bootstrap, topic, 1, RD_KAFKA_OFFSET_BEGINNING);
         rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(rk);
-        struct sending sending = {.bootstrap = bootstrap, .topic = topic, .rate = rate, .count = count};
+        struct sending sending = {.bootstrap = bootstrap, .topic = topic, .rate = rate, .count = count, .acks = acks};
         pthread_t sender;
         if (pthread_create(&sender, NULL, send_steadily, &sending))
                 die("pthread_create", "no thread");
@@ -267,8 +268,8 @@ int main(int count, char **words) {
                 produce(words[2], words[3], atoi(words[4]), atol(words[5]), atoi(words[6]), words[7]);
         else if (count == 6 && !strcmp(words[1], "consume"))
                 consume(words[2], words[3], atoi(words[4]), atol(words[5]));
-        else if (count == 6 && !strcmp(words[1], "latency"))
-                latency(words[2], words[3], atol(words[4]), atol(words[5]));
+        else if (count == 7 && !strcmp(words[1], "latency"))
+                latency(words[2], words[3], atol(words[4]), atol(words[5]), words[6]);
         else
                 die("usage", "client produce|consume|latency ...; see the head of client.c");
         return 0;

@@ -14,9 +14,10 @@ from zhumq.metadata.controller import (
     plan_settings,
     plan_topic,
 )
-from zhumq.metadata.image import ClusterView, Topic
+from zhumq.metadata.image import ClusterImage, ClusterView, Topic
+from zhumq.metadata.leadership import CHANGES_PER_PROPOSAL_MAX
 from zhumq.model.errors import BrokerError
-from zhumq.model.ids import ProducerId
+from zhumq.model.ids import ProducerId, TopicPartition
 
 PRODUCER_ID_BLOCK: Final = 1_000
 Planned = TypeVar("Planned", bound=Change)
@@ -85,6 +86,31 @@ class ControllerDriver:
         (result,) = await self._carry_out(1, plan, validate_only=validate_only)
         if isinstance(result, BrokerError):
             raise result
+
+    async def change_partitions(
+        self, plans: Mapping[TopicPartition, Callable[[ClusterImage], Change]]
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Carry out what was planned for each partition; None, or why nothing was."""
+        results: dict[TopicPartition, BrokerError | None] = {}
+        names = list(plans)
+        for start in range(0, len(names), CHANGES_PER_PROPOSAL_MAX):
+            some = names[start : start + CHANGES_PER_PROPOSAL_MAX]
+            while True:
+                image = self._store.image
+                changes: list[Change] = []
+                for name in some:
+                    try:
+                        changes.append(plans[name](image))
+                        results[name] = None
+                    except BrokerError as reason:
+                        results[name] = reason
+                try:
+                    if changes:
+                        await self._store.propose(changes, image.version)
+                except VersionConflict:
+                    continue
+                break
+        return results
 
     async def next_producer_id(self) -> ProducerId:
         """An id that no producer has ever had. Ids come in blocks, so few of them cost a write."""

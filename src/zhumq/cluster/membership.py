@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Final, Protocol, assert_never
 
 from zhumq.cluster import zookeeper_layout as layout
-from zhumq.cluster.store import SESSION_TRANSITIONS, BrokerIdTaken, SessionState
+from zhumq.cluster.store import (
+    SESSION_TRANSITIONS,
+    BrokerIdTaken,
+    SessionState,
+    StoreUnusable,
+)
 from zhumq.cluster.znodes import (
     Check,
     Client,
@@ -64,9 +69,11 @@ class ControllerListener(Protocol):
 class Membership:
     """Keeps what an operator asked for true in every session: be registered, stand for controller."""
 
-    def __init__(self, session_timeout_ms: int) -> None:
+    def __init__(self, session_timeout_ms: int, connect_ms_max: int) -> None:
         self.state = SessionState.CONNECTED
         self._session_timeout_ms = session_timeout_ms
+        # How long whoever registers waits for an ensemble that does not answer.
+        self._connect_ms_max = connect_ms_max
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self._watchers: list[Callable[[SessionState], None]] = []
@@ -127,7 +134,7 @@ class Membership:
     async def register(self, broker: Broker) -> None:
         """Register now, and again in every later session."""
         async with self._turn:
-            await self._register(broker)
+            await self._register_patiently(broker)
             self._broker = broker
         self._wake.set()
 
@@ -179,6 +186,22 @@ class Membership:
             await self._stand(self._candidate)
 
     # Registration
+
+    async def _register_patiently(self, broker: Broker) -> None:
+        """A connection that breaks at the start of a broker is not the end of it."""
+        while True:
+            with contextlib.suppress(ConnectionLost, SessionOver):
+                await self._register(broker)
+                return
+            try:
+                async with asyncio.timeout(self._connect_ms_max / 1_000):
+                    await self._connected.wait()
+            except TimeoutError:
+                raise StoreUnusable(
+                    f"ZooKeeper stopped answering for {self._connect_ms_max / 1_000:g} s while"
+                    f" broker {broker.broker_id} registered: look at the ensemble"
+                ) from None
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _register(self, broker: Broker) -> None:
         path = layout.live_path(broker.broker_id)

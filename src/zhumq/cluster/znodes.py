@@ -71,25 +71,35 @@ class LinkState(StrEnum):
 class ZnodeError(ZhumqError):
     """An operation on a node did not happen, or its answer did not arrive."""
 
+    said = "ZooKeeper refused an operation on the node {path}"
+
     def __init__(self, path: str) -> None:
-        super().__init__(path)
+        super().__init__(self.said.format(path=path))
         self.path = path
 
 
 class NodeMissing(ZnodeError):
     """There is no such node, or no parent for it."""
 
+    said = "there is no node {path} in ZooKeeper"
+
 
 class NodeTaken(ZnodeError):
     """There is such a node already."""
+
+    said = "there is a node {path} in ZooKeeper already"
 
 
 class NodeChanged(ZnodeError):
     """The node has another version than expected."""
 
+    said = "the node {path} in ZooKeeper has changed"
+
 
 class NodeForbidden(ZnodeError):
     """The node's access list does not let this client do that."""
+
+    said = "ZooKeeper does not let this broker use the node {path}: look at its access list"
 
 
 class NodeRefused(ZnodeError):
@@ -99,9 +109,13 @@ class NodeRefused(ZnodeError):
 class ConnectionLost(ZnodeError):
     """No answer came. The operation may have been carried out."""
 
+    said = "ZooKeeper did not answer about the node {path}"
+
 
 class SessionOver(ZnodeError):
     """The session is gone, and its ephemeral nodes with it."""
+
+    said = "the session with ZooKeeper ended before it answered about the node {path}"
 
 
 class Client(Protocol):
@@ -132,8 +146,10 @@ class Client(Protocol):
     async def sync(self) -> None:
         """What is read after this is at least as new as what the ensemble has agreed on now."""
 
-    async def ensure_path(self, path: str) -> None:
-        """Make a node and the ones above it, where they are missing."""
+    async def ensure_chroot(self) -> None:
+        """Make the node that all paths begin at, and the ones above it, where they are missing.
+
+        To be called while nothing else is asked."""
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes are gone when this returns."""

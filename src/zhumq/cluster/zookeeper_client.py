@@ -158,8 +158,13 @@ class ZookeeperClient:
     async def sync(self) -> None:
         await self._answer(self._kazoo.sync_async("/"), "/")
 
-    async def ensure_path(self, path: str) -> None:
-        await self._answer(self._kazoo.ensure_path_async(path), path)
+    async def ensure_chroot(self) -> None:
+        # kazoo makes only the last part of a chroot of several, so it is made from above.
+        chroot, self._kazoo.chroot = self._kazoo.chroot, ""
+        try:
+            await self._answer(self._kazoo.ensure_path_async(chroot), chroot)
+        finally:
+            self._kazoo.chroot = chroot
 
     async def close(self) -> None:
         if self._closed:

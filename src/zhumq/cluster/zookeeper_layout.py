@@ -1,6 +1,7 @@
 """What the cluster's picture looks like as ZooKeeper nodes, and which nodes a change touches.
 
     /format        which layout this is, and the cluster's id
+    /secret        what a broker proves to another one that it is of this cluster with
     /version       the number of the newest picture, and the counters: the one node all brokers watch
     /changes/N     what made picture N of picture N-1; only the last ones are kept
     /topics/NAME   a topic with all its partitions
@@ -41,6 +42,7 @@ from zhumq.model.ids import BrokerId
 
 LAYOUT: Final = 1
 FORMAT: Final = "/format"
+SECRET: Final = "/secret"  # noqa: S105 (the name of a node)
 VERSION: Final = "/version"
 CHANGES: Final = "/changes"
 TOPICS: Final = "/topics"
@@ -54,7 +56,10 @@ ENTRIES_KEPT: Final = 256
 TRANSACTION_BYTES_MAX: Final = 1_000_000
 _OPERATION_BYTES: Final = 100  # what a request holds beside a node's path and data
 # Large nodes are packed: partitions of one topic look alike. Small ones stay readable for people.
-PLAIN_BYTES_MAX: Final = 16 * 1_024
+PLAIN_BYTES_MAX: Final = 2 * 1_024
+# More than a partition takes in a node, plain and packed; `make scale` prints what it takes.
+_PLAIN_PARTITION_BYTES: Final = 250
+_PACKED_PARTITION_BYTES: Final = 40
 UNPACKED_BYTES_MAX: Final = 64 << 20
 _PACKED: Final = b"z"  # no JSON begins like that
 
@@ -101,11 +106,12 @@ def live_path(broker_id: int) -> str:
     return f"{LIVE}/{broker_id}"
 
 
-def first_operations(cluster_id: str) -> list[Operation]:
+def first_operations(cluster_id: str, secret: bytes) -> list[Operation]:
     """The nodes of a cluster that has nothing yet."""
     counters = Counters(version=0, next_producer_id=0)
     operations: list[Operation] = [
         Create(path=FORMAT, data=_pack({"layout": LAYOUT, "cluster_id": cluster_id})),
+        Create(path=SECRET, data=_pack({"secret": secret.hex()})),
         Create(path=VERSION, data=encode_counters(counters)),
         Create(path=CONTROLLER, data=encode_controller(BrokerId(-1), 0)),
     ]
@@ -220,6 +226,12 @@ def decode_format(data: bytes) -> str:
         return str(fields["cluster_id"])
 
 
+def decode_secret(data: bytes) -> bytes:
+    fields = _unpack(SECRET, data)
+    with _Reading(SECRET):
+        return bytes.fromhex(fields["secret"])
+
+
 def decode_entry(path: str, data: bytes) -> Entry:
     fields = _unpack(path, data)
     with _Reading(path):
@@ -241,6 +253,14 @@ def decode_broker(path: str, data: bytes) -> Broker:
         if not isinstance(change, BrokerRegistered):
             raise ValueError(change)  # noqa: TRY004 (data, not a caller's mistake)
         return change.broker
+
+
+def topic_bytes(topic: Topic) -> int:
+    """About how many bytes a topic's node has, and not fewer."""
+    count = len(topic.partitions)
+    return max(
+        min(count * _PLAIN_PARTITION_BYTES, PLAIN_BYTES_MAX), count * _PACKED_PARTITION_BYTES
+    )
 
 
 def subject_of(change: Change) -> str | None:

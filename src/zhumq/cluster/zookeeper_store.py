@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import logging
+import random
+import secrets
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -48,17 +50,39 @@ FAULT_SECONDS: Final = 5.0
 # Old entries are removed by whoever makes every so many-th picture.
 TRIM_INTERVAL: Final = 64
 TRIM_AT_ONCE_MAX: Final = 1_000
+SECRET_BYTES: Final = 32
+
+# After so many conflicts in a row a transaction waits for a while before it tries again: where
+# hundreds of brokers have news at the same moment, they would keep each other from telling it.
+CONFLICTS_AT_ONCE_MAX: Final = 4
+CONFLICT_PAUSE_SECONDS: Final = 0.005
+CONFLICT_PAUSE_SECONDS_MAX: Final = 0.64
 
 # What to change given the newest picture, and what has to hold or to be made with it.
 Plan = Callable[[ClusterImage], tuple[Sequence[Change], Sequence[Operation]]]
+
+
+def conflict_pause_seconds(conflicts: int, chance: float) -> float:
+    """How long to wait after so many conflicts in a row; chance is drawn from 0 to 1."""
+    if conflicts <= CONFLICTS_AT_ONCE_MAX:
+        return 0.0
+    doublings = min(conflicts - CONFLICTS_AT_ONCE_MAX, 10)
+    return chance * min(CONFLICT_PAUSE_SECONDS * (1 << doublings), CONFLICT_PAUSE_SECONDS_MAX)
 
 
 class ZookeeperStore:
     """A MetadataStore on an ensemble. Made by `open`, which returns it with the newest picture."""
 
     def __init__(
-        self, client: Client, image: ClusterImage, token: int, membership: Membership
+        self,
+        client: Client,
+        image: ClusterImage,
+        token: int,
+        membership: Membership,
+        secret: bytes,
     ) -> None:
+        # Known to the brokers of this cluster, and to whoever may read its ZooKeeper.
+        self.secret = secret
         self._client = client
         self._image = image
         # The version of the node /version when it held the number of our picture.
@@ -87,7 +111,7 @@ class ZookeeperStore:
         there belongs to something else or to another cluster.
         """
         zookeeper_client = _load_client()
-        membership = Membership(session_timeout_ms)
+        membership = Membership(session_timeout_ms, connect_ms_max)
         client = await zookeeper_client.connect(
             ensemble,
             session_timeout_ms=session_timeout_ms,
@@ -96,8 +120,9 @@ class ZookeeperStore:
         )
         try:
             await _prepare_chroot(client, ensemble, create_chroot)
-            await _begin_cluster(client, ensemble, new_cluster_id)
+            await _begin_cluster(client, ensemble, new_cluster_id, expected_cluster_id)
             image, token = await read_picture(client)
+            secret = await _read_secret(client)
             _check_cluster(image, ensemble, expected_cluster_id)
         except (ConnectionLost, SessionOver) as reason:
             await client.close()
@@ -105,7 +130,7 @@ class ZookeeperStore:
         except BaseException:
             await client.close()
             raise
-        store = cls(client, image, token, membership)
+        store = cls(client, image, token, membership, secret)
         membership.attach(client, store)
         store._spawn(store._follow())
         store._spawn(membership.keep())
@@ -162,9 +187,12 @@ class ZookeeperStore:
 
     async def transact(self, plan: Plan) -> ClusterImage:
         """Decide on the newest picture, and again if it has moved on meanwhile."""
+        conflicts = 0
         while True:
             with contextlib.suppress(VersionConflict):
                 return await self._carried_through(plan)
+            conflicts += 1
+            await asyncio.sleep(conflict_pause_seconds(conflicts, random.random()))  # noqa: S311
 
     async def close(self) -> None:
         self._closed = True
@@ -235,9 +263,15 @@ class ZookeeperStore:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except (NodeChanged, NodeTaken, NodeMissing) as reason:
-                if tried_before and await self._is_ours(version, mark):
-                    return
-                await self._refuse(reason, guards)
+                try:
+                    if tried_before and await self._is_ours(version, mark):
+                        return
+                    await self._refuse(reason, guards)
+                except (ConnectionLost, SessionOver):
+                    # Why it was refused is not known yet: asked again, it is refused again.
+                    await self._membership.wait_until_connected()
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
             return
 
     async def _is_ours(self, version: int, mark: str) -> bool:
@@ -375,7 +409,7 @@ async def _prepare_chroot(client: Client, ensemble: str, create: bool) -> None:
             f"there is no node /{chroot} in ZooKeeper at {ensemble}:"
             " create it, or correct the path at the end of --zookeeper"
         )
-    await client.ensure_path("/")
+    await client.ensure_chroot()
 
 
 def _check_cluster(image: ClusterImage, ensemble: str, expected_cluster_id: str | None) -> None:
@@ -386,12 +420,26 @@ def _check_cluster(image: ClusterImage, ensemble: str, expected_cluster_id: str 
         )
 
 
-async def _begin_cluster(client: Client, ensemble: str, cluster_id: str) -> None:
+async def _read_secret(client: Client) -> bytes:
+    try:
+        return layout.decode_secret((await client.get(layout.SECRET)).data)
+    except NodeMissing as missing:
+        raise StoreUnusable(f"the node {missing.path} is missing in ZooKeeper") from None
+
+
+async def _begin_cluster(
+    client: Client, ensemble: str, cluster_id: str, expected_cluster_id: str | None
+) -> None:
     """Make the first nodes, unless they are there."""
     if await client.exists(layout.FORMAT):
         return
+    if expected_cluster_id is not None:
+        raise StoreUnusable(
+            f"the data folder belongs to cluster {expected_cluster_id}, and there is none at"
+            f" {ensemble}: correct --zookeeper or --data-dir"
+        )
     try:
-        await client.multi(layout.first_operations(cluster_id))
+        await client.multi(layout.first_operations(cluster_id, secrets.token_bytes(SECRET_BYTES)))
     except NodeTaken as taken:
         # Two brokers of a new cluster may begin it at the same moment: one of them is enough.
         if not await client.exists(layout.FORMAT):

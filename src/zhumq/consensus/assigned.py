@@ -130,9 +130,20 @@ class AssignedReplica(ReplicaCore):
         enough = len(self.in_sync) >= self.settings.min_in_sync_replicas
         return self.role is Role.LEADER and enough
 
+    def campaign_soon(self, now_ms: int) -> None:
+        """Here leaders are named."""
+
+    @property
+    def leads_or_stands(self) -> bool:
+        """Whether it was named leader, and leads or is about to."""
+        return self.role in (Role.LEADER, Role.CANDIDATE)
+
     @property
     def next_deadline_ms(self) -> int | None:
-        dues = (self._fetch_due_ms, self._propose_due_ms, self._lag_due_ms, self._ballot_due_ms)
+        fetch_due_ms = self._fetch_due_ms
+        if fetch_due_ms is not None:
+            fetch_due_ms = self._while_leader_is_heard(fetch_due_ms, self.settings.fetch_retry_ms)
+        dues = (fetch_due_ms, self._propose_due_ms, self._lag_due_ms, self._ballot_due_ms)
         return min((due for due in dues if due is not None), default=None)
 
     def step(self, event: Input, now_ms: int) -> None:
@@ -149,6 +160,7 @@ class AssignedReplica(ReplicaCore):
             case BrokerLost():
                 # Of the own session's end one hears from a word that names somebody else.
                 if self.role is Role.LEADER and event.broker_id != self.replica_id:
+                    self._progress.lost(event.broker_id)
                     self._propose_in_sync(self.in_sync - {event.broker_id}, now_ms)
             case LogDamaged():
                 self._on_log_damaged(event.offset, now_ms)
@@ -177,6 +189,8 @@ class AssignedReplica(ReplicaCore):
             # The coordinator does not know how far the epochs of raft have gone.
             self._want_leader(now_ms)
             return
+        if word.replicas:
+            self._change_replicas(word.replicas, now_ms)
         self.in_sync = word.in_sync
         self._handover = word.handover
         self._unclean_epoch = word.unclean_epoch
@@ -185,6 +199,14 @@ class AssignedReplica(ReplicaCore):
         elif self.role is Role.LEADER:
             self._commit()
             self._check_followers(now_ms, shrink=False)
+
+    def _change_replicas(self, replicas: tuple[int, ...], now_ms: int) -> None:
+        """The partition moves. Only the in-sync set commits here, so who else fetches is free."""
+        if set(replicas) == set(self.voters.ids):
+            return
+        self.voters = Voters(replicas)
+        if self.role is Role.LEADER:
+            self._progress.change(self.voters.others(self.replica_id), now_ms)
 
     def _goes_on(self, word: LeaderAssigned) -> bool:
         """Whether this is news of the epoch this replica is in, not of another leader."""
@@ -366,7 +388,8 @@ class AssignedReplica(ReplicaCore):
         caught_up_ms = one.caught_up_ms
         if one.fetch_offset >= self.log.log_end_offset:
             caught_up_ms = max(caught_up_ms, self._heard_ms(replica_id))
-        return one.healing or now_ms - caught_up_ms > self.settings.replica_lag_max_ms
+        late = now_ms - caught_up_ms > self.settings.replica_lag_max_ms
+        return one.healing or one.gone or late
 
     def _check_followers(self, now_ms: int, *, shrink: bool) -> None:
         """Propose the in-sync set as it ought to be. The coordinator decides."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from zhumq.model.errors import ErrorCode, ZhumqError
+from zhumq.model.replication_mode import Mode as Mode  # noqa: PLC0414 (a part of the seam)
 
 NO_EPOCH: Final = -1
 # draw(low, high): an integer of this range, both ends included. The only chance a core has.
@@ -18,13 +19,6 @@ Heard: TypeAlias = Callable[[int], int]
 
 class ConsensusBroken(ZhumqError):
     """Replicas contradict each other in a way that the protocol rules out. The replica must stop."""
-
-
-class Mode(StrEnum):
-    """How a partition is replicated; a topic's setting."""
-
-    RAFT = "raft"
-    FETCH = "fetch"
 
 
 class Role(StrEnum):
@@ -87,7 +81,8 @@ class ReplicaSettings:
     # A follower that hears nothing for this long (up to twice as long, drawn) campaigns; a leader
     # that hears no majority for this long resigns.
     election_timeout_ms: int = 1_000
-    # After news that the leader is gone, replicas campaign within this time, drawn.
+    # After news that the leader is gone, the first of the others campaigns within this time, drawn,
+    # the second one so much later.
     campaign_jitter_ms: int = 100
     # An unanswered fetch is sent again after this long.
     fetch_retry_ms: int = 700
@@ -209,6 +204,8 @@ class LeaderAssigned:
     # The last epoch whose leader was named out of the in-sync set; what is older may have been
     # committed and is lost all the same.
     unclean_epoch: int = -1
+    # Who has a replica, old and new ones together while the partition moves; none: as before.
+    replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

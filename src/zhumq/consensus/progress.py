@@ -24,6 +24,8 @@ class Progress:
     sequence: int = -1
     log_end_at_last_fetch: int = 0
     last_fetch_ms: int = NEVER_MS
+    # The coordinator took its broker for dead, and it has not been heard of since.
+    gone: bool = False
 
 
 class ProgressTable:
@@ -35,6 +37,13 @@ class ProgressTable:
         # A new leader gives everybody a full timeout to be heard of.
         self._of = {
             each: Progress(last_contact_ms=now_ms, caught_up_ms=now_ms) for each in follower_ids
+        }
+
+    def change(self, follower_ids: Iterable[int], now_ms: int) -> None:
+        """Other followers from now on; of those that stay everything is kept."""
+        self._of = {
+            each: self._of.get(each) or Progress(last_contact_ms=now_ms, caught_up_ms=now_ms)
+            for each in follower_ids
         }
 
     def __contains__(self, replica_id: int) -> bool:
@@ -54,6 +63,12 @@ class ProgressTable:
         """It is alive and knows this leader, wherever its log is."""
         one = self._of[replica_id]
         one.last_contact_ms = max(one.last_contact_ms, now_ms)
+        one.gone = False
+
+    def lost(self, replica_id: int) -> None:
+        """Its broker is gone: it is not missed only after a while, but at once."""
+        if replica_id in self._of:
+            self._of[replica_id].gone = True
 
     def matched(self, fetch: FetchArrived, log_end_offset: int, now_ms: int) -> bool:
         """Note a fetch whose position is a prefix of the leader's log. False if it is old news."""

@@ -1,7 +1,7 @@
 """Pull-based Raft for one partition (KIP-595, KIP-996): the replicas elect their leader."""
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from zhumq.consensus.contract import (
     Appended,
@@ -30,6 +30,8 @@ from zhumq.consensus.progress import NEVER_MS
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
+
+ROUNDS_UNTIL_SPREAD: Final = 2
 
 
 class RaftReplica(ReplicaCore):
@@ -75,6 +77,8 @@ class RaftReplica(ReplicaCore):
         self._ballot: Ballot | None = None
         self._announce_due_ms: int | None = None
         self._asked = replica_id
+        # How often in a row this replica has asked for votes in vain.
+        self._rounds = 0
         # Its leader has resigned, which is final: who still names it has not heard of that.
         self._ended_epoch = -1
         self._set_election_deadline(now_ms)
@@ -100,6 +104,7 @@ class RaftReplica(ReplicaCore):
         due_ms = self._election_due_ms
         if self._fetch_due_ms is not None:
             due_ms = min(due_ms, self._fetch_due_ms)
+        due_ms = self._while_leader_is_heard(due_ms, self.settings.election_timeout_ms)
         return min(due_ms, self._unheard_due_ms) if self._unheard else due_ms
 
     def step(self, event: Input, now_ms: int) -> None:
@@ -167,17 +172,27 @@ class RaftReplica(ReplicaCore):
 
     def _detach(self, now_ms: int, *, soon: bool) -> None:
         """The leader is gone, or was this replica: the epoch has none any more."""
+        gone = self._state.leader_id
         self._become(Role.UNATTACHED)
         self._ballot = None
         self._announce_due_ms = None
         self._leader_contact_ms = NEVER_MS
         self._set_election_deadline(now_ms)
         if soon:
-            self._election_due_ms = now_ms + self._draw(0, self.settings.campaign_jitter_ms)
+            # One after the other: those who campaign at the same time split the votes.
+            jitter_ms = self.settings.campaign_jitter_ms
+            rank = self.voters.rank(self.replica_id, gone)
+            self._election_due_ms = now_ms + rank * jitter_ms + self._draw(0, jitter_ms)
+
+    def campaign_soon(self, now_ms: int) -> None:
+        if self.role is Role.UNATTACHED:
+            self._election_due_ms = now_ms
 
     def _set_election_deadline(self, now_ms: int) -> None:
         timeout_ms = self.settings.election_timeout_ms
-        self._election_due_ms = now_ms + self._draw(timeout_ms, 2 * timeout_ms)
+        # Where elections fail, those who try spread out: they may all be slow in the same way.
+        spread = 2 if self._rounds < ROUNDS_UNTIL_SPREAD else 4
+        self._election_due_ms = now_ms + self._draw(timeout_ms, spread * timeout_ms)
 
     # Elections
 
@@ -187,6 +202,7 @@ class RaftReplica(ReplicaCore):
 
     def _campaign(self, now_ms: int) -> None:
         """Ask whether an election could be won before disturbing anybody with a new epoch."""
+        self._rounds += 1
         self._set_election_deadline(now_ms)
         if not self._may_campaign:
             if self.role is not Role.UNATTACHED:
@@ -232,6 +248,13 @@ class RaftReplica(ReplicaCore):
         if question.epoch > self.epoch:
             self._adopt(question.epoch, None, now_ms)
         granted = self._would_vote(question, now_ms)
+        if not granted and question.position < self.position and not self._hears_leader(now_ms):
+            # The leader is missed by others as well, and of those who ask this one has more.
+            jitter_ms = self.settings.campaign_jitter_ms
+            soon_ms = now_ms + self._draw(0, jitter_ms)
+            self._election_due_ms = min(self._election_due_ms, soon_ms)
+        if granted and question.pre_vote:
+            self._make_way_for(question, now_ms)
         if granted and not question.pre_vote:
             # KIP-595: a voter must persist its vote before answering.
             self._remember(replace(self._state, voted_for=question.candidate_id))
@@ -252,8 +275,29 @@ class RaftReplica(ReplicaCore):
             ),
         )
 
+    def _make_way_for(self, question: VoteAsked, now_ms: int) -> None:
+        """Two that ask for votes at the same time split them: who has more, or is the first in
+        order, goes first."""
+        if self.role is Role.PROSPECTIVE:
+            rank = self.voters.rank(question.candidate_id, None)
+            goes_first = question.position != self.position or (
+                rank < self.voters.rank(self.replica_id, None)
+            )
+            if not goes_first:
+                return
+            self._become(Role.UNATTACHED)
+            self._ballot = None
+            self._election_due_ms = now_ms
+        if self.role is Role.UNATTACHED:
+            jitter_ms = self.settings.campaign_jitter_ms
+            later_ms = now_ms + 4 * jitter_ms + self._draw(0, 2 * jitter_ms)
+            self._election_due_ms = max(self._election_due_ms, later_ms)
+
     def _would_vote(self, question: VoteAsked, now_ms: int) -> bool:
         if question.epoch < self.epoch or self.replica_id not in self.voters:
+            return False
+        if question.candidate_id not in self.voters:
+            # It was taken out by a move that it has not heard of.
             return False
         if not is_log_acceptable(question.position, self.position) or self._state.healing:
             return False
@@ -264,8 +308,10 @@ class RaftReplica(ReplicaCore):
     def _hears_leader(self, now_ms: int) -> bool:
         if self.role is Role.LEADER:
             return True
-        silent_ms = now_ms - self._leader_contact_ms
-        return self.role is Role.FOLLOWER and silent_ms < self.settings.election_timeout_ms
+        if self.role is not Role.FOLLOWER or self._state.leader_id is None:
+            return False
+        contact_ms = max(self._leader_contact_ms, self._heard_ms(self._state.leader_id))
+        return now_ms - contact_ms < self.settings.election_timeout_ms
 
     def _on_vote_answered(self, answer: VoteAnswered, now_ms: int) -> None:
         if answer.epoch > self.epoch:
@@ -278,6 +324,11 @@ class RaftReplica(ReplicaCore):
             ballot.count(answer.voter_id, granted=answer.granted)
         if not answer.granted:
             self._learn(answer.epoch, answer.leader_id, now_ms)
+        if ballot is self._ballot and not answer.granted and not ballot.pre_vote:
+            # The votes are split: try again before anybody would miss a leader, one by one.
+            jitter_ms = self.settings.campaign_jitter_ms
+            first_ms = now_ms + (1 + 2 * self.voters.rank(self.replica_id, None)) * jitter_ms
+            self._election_due_ms = first_ms + self._draw(0, 2 * jitter_ms)
         self._count_votes(now_ms)
 
     def _count_votes(self, now_ms: int) -> None:
@@ -288,6 +339,7 @@ class RaftReplica(ReplicaCore):
         if ballot.pre_vote:
             self._stand(now_ms)
             return
+        self._rounds = 0
         self._lead(self.voters.others(self.replica_id), now_ms)
         self._announce(now_ms)
 
@@ -323,6 +375,21 @@ class RaftReplica(ReplicaCore):
         contact_ms = self._progress.majority_contact_ms(needed, others, self._heard_ms)
         return contact_ms + self.settings.election_timeout_ms
 
+    def has_everything(self, replica_id: int) -> bool:
+        """Whether a follower could lead at once: all of this leader's log is on its disk."""
+        if self.role is not Role.LEADER or replica_id not in self._progress:
+            return False
+        one = self._progress[replica_id]
+        return not one.healing and one.flushed_offset >= self.log.log_end_offset
+
+    def resign_for(self, replica_id: int, now_ms: int) -> bool:
+        """Lead no more, so that another one may. Who that is the votes say, but this one would be
+        the first to ask for them if it is the first in order. False if it would not win."""
+        if not self.has_everything(replica_id):
+            return False
+        self._detach(now_ms, soon=False)
+        return True
+
     # Following
 
     def _on_fetch_answered(self, answer: FetchAnswered, now_ms: int) -> None:
@@ -346,6 +413,7 @@ class RaftReplica(ReplicaCore):
         if self.role in (Role.PROSPECTIVE, Role.UNATTACHED):
             self._learn(answer.epoch, answer.leader_id, now_ms)
         if self.role is Role.FOLLOWER and self._state.leader_id == answer.responder_id:
+            self._rounds = 0
             self._set_election_deadline(now_ms)
             self._on_leader_answer(answer, now_ms)
 

@@ -116,6 +116,15 @@ class ReplicaCore(ABC):
         epoch = self.log.epoch_of(end - 1) if end > self.log.log_start_offset else NO_EPOCH
         return LogPosition(epoch, end)
 
+    @abstractmethod
+    def campaign_soon(self, now_ms: int) -> None:
+        """Nobody leads, and nobody has to be missed for a while first."""
+
+    @property
+    def known_high_watermark(self) -> int:
+        """What this replica has heard of the leader's, which may be ahead of its own disk."""
+        return max(self.high_watermark, self._leader_high_watermark)
+
     def take_ready(self) -> Ready:
         """What to do now; taking it means to do it."""
         if not (
@@ -279,6 +288,15 @@ class ReplicaCore(ABC):
                 self._fetch_due_ms = due_ms
                 return False
         return True
+
+    def _while_leader_is_heard(self, due_ms: int, silence_ms: int) -> int:
+        """A deadline of a follower, which an idle leader moves on by being heard of: so an idle
+        partition need not be looked at."""
+        leader_id = self._state.leader_id
+        if self.role is not Role.FOLLOWER or leader_id is None:
+            return due_ms
+        heard_ms = self._heard_ms(leader_id)
+        return max(due_ms, heard_ms + min(silence_ms, self.settings.fetch_retry_ms))
 
     def _ask(self, replica_id: int) -> tuple[LogPosition, int]:
         """Send a fetch; what it tells of the own log is returned."""

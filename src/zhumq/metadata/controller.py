@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from zhumq.metadata.changes import (
@@ -12,7 +12,7 @@ from zhumq.metadata.changes import (
     TopicDeleted,
     TopicSettingsChanged,
 )
-from zhumq.metadata.image import ClusterView, PartitionState, Topic
+from zhumq.metadata.image import NO_BROKER, ClusterView, PartitionState, Topic
 from zhumq.metadata.placement import VIRTUAL_NODES, place
 from zhumq.model.errors import (
     InvalidConfig,
@@ -27,11 +27,13 @@ from zhumq.model.errors import (
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import INTERNAL_TOPICS, BrokerId, LeaderEpoch
+from zhumq.model.replication_mode import Mode
 from zhumq.model.settings import SettingType
 from zhumq.model.topic_config import TOPIC_SETTINGS
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+MODE_SETTING: Final = "replication.mode"
 FIRST_LEADER_EPOCH = LeaderEpoch(0)
 
 
@@ -44,6 +46,8 @@ class TopicLimits:
     partitions_per_topic_max: int
     partitions_in_all_max: int
     virtual_nodes: int = VIRTUAL_NODES
+    # How a topic is replicated that does not say; None: on a single node, where nothing is.
+    default_mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ def plan_topic(
     topic = Topic(
         name=wish.name,
         topic_id=topic_id,
-        partitions=tuple(_new_partition(image, brokers) for brokers in replicas),
+        partitions=tuple(_new_partition(image, each, settings, limits) for each in replicas),
         settings=settings,
     )
     return TopicCreated(topic=topic)
@@ -127,7 +131,7 @@ def plan_more_partitions(
             )
         by_index = {present + index: brokers for index, brokers in enumerate(assignment)}
         replicas = _check_assignment(image, by_index, first_partition=present)
-    partitions = tuple(_new_partition(image, each) for each in replicas)
+    partitions = tuple(_new_partition(image, each, topic.settings, limits) for each in replicas)
     return PartitionsAdded(name=name, partitions=partitions)
 
 
@@ -250,11 +254,23 @@ def _check_assignment(
     return replicas
 
 
-def _new_partition(image: ClusterView, replicas: tuple[BrokerId, ...]) -> PartitionState:
-    return PartitionState(
+def _new_partition(
+    image: ClusterView,
+    replicas: tuple[BrokerId, ...],
+    settings: Mapping[str, str],
+    limits: TopicLimits,
+) -> PartitionState:
+    led = PartitionState(
         replicas=replicas,
         leader=replicas[0],
         leader_epoch=FIRST_LEADER_EPOCH,
         in_sync=replicas,
         leader_broker_epoch=image.brokers[replicas[0]].epoch,
     )
+    if limits.default_mode is None:
+        return led
+    mode = Mode(settings.get(MODE_SETTING, limits.default_mode))
+    if mode is Mode.FETCH:
+        return replace(led, mode=mode)
+    # The replicas are about to elect their first leader.
+    return replace(led, mode=mode, leader=NO_BROKER, leader_broker_epoch=0)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # Stands where a partition has no leader, or the cluster no controller.
@@ -23,6 +24,11 @@ class Broker:
     rack: str | None = None
     # Grows with every registration (KIP-380), so that an earlier life of a broker can be told apart.
     epoch: int = 0
+    # Where the other brokers reach it: a listener of its own. Port 0: it is alone.
+    replica_host: str = ""
+    replica_port: int = 0
+    # HOST:PORT where push consumers reach it; empty: it does not push.
+    push_address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,18 @@ class PartitionState:
     # KIP-455: of the replicas, those that are on their way in, and those on their way out.
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    # How the replicas agree now. What the topic's setting asks for reaches each partition when it
+    # may; a partition that moves is in fetch mode meanwhile.
+    mode: Mode = Mode.RAFT
+    # Fetch mode only: it comes from raft, and the named leader has to win the replicas' votes first.
+    handover: bool = False
+    # KIP-966: left the in-sync set when it fell below min.insync.replicas. Nothing has been
+    # committed since, so they are as good as those who are in it.
+    eligible: tuple[BrokerId, ...] = ()
+    # Where a partition of a raft topic is to move once it is in fetch mode; empty: nowhere.
+    wanted_replicas: tuple[BrokerId, ...] = ()
+    # The last epoch whose leader was named out of the in-sync set; -1: there was none.
+    unclean_epoch: int = -1
 
     @property
     def target_replicas(self) -> tuple[BrokerId, ...]:

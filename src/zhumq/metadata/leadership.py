@@ -5,9 +5,9 @@ partition raises the partition's, and a proposal counts only on the picture it w
 controllers, or one that is late, cannot name two leaders for one epoch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, NamedTuple
 
 from zhumq.metadata.changes import BrokerGone, Change, PartitionChanged
@@ -23,9 +23,12 @@ from zhumq.model.cluster_errors import (
 )
 from zhumq.model.errors import FencedLeaderEpoch, InvalidRequest, UnknownTopicOrPartition
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from zhumq.model.replication_mode import Mode
 
 # A proposal of so many changes is well below what ZooKeeper takes in one transaction.
 CHANGES_PER_PROPOSAL_MAX: Final = 1_000
+# So are the topics that one proposal touches, which are written whole.
+TOPIC_BYTES_MAX: Final = 600_000
 
 
 class LogEnd(NamedTuple):
@@ -48,10 +51,11 @@ _NO_ENDS: Final[Mapping[BrokerId, LogEnd]] = {}
 class LeaderPolicy:
     """How a topic gets its leaders."""
 
-    # False: the replicas vote among themselves, and the controller only makes it known.
-    assigned: bool = True
+    # What the topic's setting asks for. What holds for a partition now is in its state.
+    mode: Mode = Mode.FETCH
     # Whether a replica that is not in sync may lead when no other is left. Loses messages.
     unclean: bool = False
+    min_in_sync: int = 1
 
 
 PolicyOf = Callable[[Topic], LeaderPolicy]
@@ -93,12 +97,12 @@ def plan_membership(
         if broker_id not in alive:
             yield BrokerGone(broker_id=broker_id)
     for topic in image.topics.values():
-        policy = policy_of(topic)
-        if not policy.assigned:
-            continue
+        policy: LeaderPolicy | None = None
         for index, state in enumerate(topic.partitions):
-            if _is_well(state, alive):
+            # In raft mode the replicas vote among themselves, and only make it known.
+            if state.mode is Mode.RAFT or _is_well(state, alive):
                 continue
+            policy = policy or policy_of(topic)
             ends = (
                 log_ends.get(TopicPartition(topic.name, index), _NO_ENDS) if log_ends else _NO_ENDS
             )
@@ -108,15 +112,15 @@ def plan_membership(
 
 
 def partitions_without_leader(
-    image: ClusterImage, live: Collection[BrokerId], policy_of: PolicyOf
+    image: ClusterImage, live: Collection[BrokerId]
 ) -> list[TopicPartition]:
     """The partitions whose replicas are to be asked for the ends of their logs."""
     return [
         TopicPartition(topic.name, index)
         for topic in image.topics.values()
-        if policy_of(topic).assigned
         for index, state in enumerate(topic.partitions)
-        if state.leader not in live or image.leader_of(state) == NO_BROKER
+        if state.mode is Mode.FETCH
+        and (state.leader not in live or image.leader_of(state) == NO_BROKER)
     ]
 
 
@@ -125,37 +129,95 @@ def choose_leader(
     alive: Collection[BrokerId],
     policy: LeaderPolicy,
     log_ends: Mapping[BrokerId, LogEnd],
+    unfit: Collection[BrokerId] = (),
 ) -> BrokerId | None:
-    """The live replica with the largest log end, in-sync ones first, else the preferred order."""
+    """The live replica with the largest log end, in-sync ones first, else the preferred order.
+
+    KIP-966: then those that left the in-sync set when it became too small for anything to be
+    committed since. In a handover from raft the votes decide who has everything, so any may try.
+    """
 
     def log_end(broker_id: BrokerId) -> LogEnd:
         return log_ends.get(broker_id, UNKNOWN_LOG_END)
 
-    living = [broker_id for broker_id in state.replicas if broker_id in alive]
-    in_sync = [broker_id for broker_id in living if broker_id in state.in_sync]
-    candidates = in_sync or (living if policy.unclean else [])
+    living = [each for each in state.replicas if each in alive and each not in unfit]
+    if state.handover:
+        candidates = living
+    else:
+        candidates = (
+            [each for each in living if each in state.in_sync]
+            or [each for each in living if each in state.eligible]
+            or (living if policy.unclean else [])
+        )
     if not candidates:
         return None
     return max(candidates, key=log_end) if log_ends else candidates[0]
 
 
-def plan_preferred_leaders(image: ClusterImage, policy_of: PolicyOf) -> list[PartitionChanged]:
-    """Leadership back to the first replicas, wherever they can take it."""
-    changes = []
+def name_leader(
+    state: PartitionState,
+    alive: Mapping[BrokerId, Broker],
+    policy: LeaderPolicy,
+    log_ends: Mapping[BrokerId, LogEnd],
+    *,
+    above_epoch: int = -1,
+    unfit: Collection[BrokerId] = (),
+) -> PartitionState:
+    """The partition with a leader in a new epoch, or with none; the same one if that is so."""
+    chosen = choose_leader(state, alive, policy, log_ends, unfit)
+    raised = replace(state, leader_epoch=LeaderEpoch(max(state.leader_epoch, above_epoch)))
+    if chosen is None:
+        # The last in-sync set is kept: only its members have all that was acknowledged.
+        return state if state.leader == NO_BROKER else with_leader(raised, None)
+    in_sync = tuple(
+        [each for each in state.in_sync if each in alive and each not in unfit] or [chosen]
+    )
+    if state.handover:
+        # Nobody counts as in sync before the named leader has won, not even those who are.
+        return with_leader(replace(raised, eligible=()), alive[chosen], (chosen,))
+    if chosen in state.in_sync or chosen in state.eligible:
+        kept = with_in_sync(raised, in_sync, policy.min_in_sync)
+        return replace(with_leader(kept, alive[chosen]), partition_epoch=state.partition_epoch + 1)
+    led = with_leader(replace(raised, eligible=()), alive[chosen], (chosen,))
+    return replace(led, unclean_epoch=led.leader_epoch)
+
+
+def plan_preferred_leaders(
+    image: ClusterImage, *, tolerated_percent: int = 0
+) -> Iterator[PartitionChanged]:
+    """Leadership back to the first replicas, wherever they can take it and leaders are named.
+
+    Brokers that miss no more than so many of their partitions are left alone.
+    """
+    missed: Counter[BrokerId] = Counter()
+    preferred_by: Counter[BrokerId] = Counter()
     for topic in image.topics.values():
-        if not policy_of(topic).assigned:
-            continue
+        for state in topic.partitions:
+            if state.mode is Mode.FETCH:
+                preferred_by[state.replicas[0]] += 1
+                missed[state.replicas[0]] += image.leader_of(state) != state.replicas[0]
+    for topic in image.topics.values():
         for index, state in enumerate(topic.partitions):
             preferred = state.replicas[0]
-            if state.leader != preferred and _may_lead(image, state, preferred):
-                changed = with_leader(state, image.brokers[preferred])
-                changes.append(PartitionChanged(name=topic.name, partition=index, state=changed))
-    return changes
+            if state.mode is Mode.RAFT or (
+                100 * missed[preferred] <= tolerated_percent * preferred_by[preferred]
+            ):
+                continue
+            leader = image.leader_of(state)
+            unmoved = not (state.adding or state.removing)
+            if NO_BROKER != leader != preferred and unmoved and _may_lead(image, state, preferred):
+                led = with_leader(state, image.brokers[preferred])
+                yield PartitionChanged(name=topic.name, partition=index, state=led)
 
 
 def elect_preferred(image: ClusterImage, topic_partition: TopicPartition) -> PartitionChanged:
-    """The first replica leads from now on. Raises what the ElectLeaders API answers (KIP-460)."""
+    """The first replica leads from now on. Raises what the ElectLeaders API answers (KIP-460).
+
+    Of a fetch partition: voters are not told whom to elect.
+    """
     state = existing_partition(image, topic_partition)
+    if state.mode is Mode.RAFT:
+        raise InvalidRequest(f"the leader of {topic_partition} is elected, not named")
     preferred = state.replicas[0]
     if image.leader_of(state) == preferred:
         raise ElectionNotNeeded(f"broker {preferred} already leads {topic_partition}")
@@ -173,6 +235,10 @@ def elect_unclean(
     state = existing_partition(image, topic_partition)
     if image.leader_of(state) != NO_BROKER:
         raise ElectionNotNeeded(f"broker {state.leader} leads {topic_partition}")
+    if state.mode is Mode.RAFT:
+        raise EligibleLeadersNotAvailable(
+            f"{topic_partition} is a raft topic's: its replicas vote, and a minority cannot"
+        )
     repaired = _repaired(state, image.brokers, LeaderPolicy(unclean=True), log_ends)
     if repaired.leader == NO_BROKER:
         raise EligibleLeadersNotAvailable(f"no replica of {topic_partition} is alive")
@@ -180,7 +246,7 @@ def elect_unclean(
 
 
 def check_in_sync_wish(
-    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncWish
+    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncWish, min_in_sync: int = 1
 ) -> PartitionState:
     """The partition with the in-sync set that its leader asks for, or the reason why not."""
     state = existing_partition(image, topic_partition)
@@ -203,7 +269,7 @@ def check_in_sync_wish(
     if missing:
         raise IneligibleReplica(f"brokers {missing} are not alive")
     in_sync = tuple(each for each in state.replicas if each in wish.in_sync)
-    return replace(state, in_sync=in_sync, partition_epoch=state.partition_epoch + 1)
+    return with_in_sync(state, in_sync, min_in_sync)
 
 
 def plan_votes(image: ClusterImage, votes: Mapping[TopicPartition, Vote]) -> list[PartitionChanged]:
@@ -214,17 +280,45 @@ def plan_votes(image: ClusterImage, votes: Mapping[TopicPartition, Vote]) -> lis
         broker = image.brokers.get(vote.leader)
         if state is None or broker is None or vote.leader not in state.replicas:
             continue
-        if vote.leader_epoch > state.leader_epoch:
-            changed = replace(with_leader(state, broker), leader_epoch=vote.leader_epoch)
-            changes.append(changed_partition(topic_partition, changed))
+        if state.mode is not Mode.RAFT or vote.leader_epoch < state.leader_epoch:
+            continue
+        if vote.leader_epoch == state.leader_epoch and (
+            # One broker wins an epoch, so news of the same one is that it has registered again.
+            vote.leader != state.leader or broker.epoch == state.leader_broker_epoch
+        ):
+            continue
+        # Who is in sync is not kept track of in raft mode: a majority is, whoever that is.
+        changed = replace(
+            with_leader(state, broker, state.replicas), leader_epoch=vote.leader_epoch
+        )
+        changes.append(changed_partition(topic_partition, changed))
     return changes
 
 
-def in_batches(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
-    """The changes in proposals of a bounded size, in order: brokers that are gone come first."""
-    reading = iter(changes)
-    while batch := tuple(islice(reading, CHANGES_PER_PROPOSAL_MAX)):
-        yield batch
+def in_batches(
+    changes: Iterable[Change], bytes_of: Callable[[str], int] = lambda _topic: 0
+) -> Iterator[Sequence[Change]]:
+    """The changes in proposals of a bounded size, in order: brokers that are gone come first.
+
+    A store that keeps a topic as one node writes all of it for a change of one partition: bytes_of
+    says how much that is for a topic. The first change always fits.
+    """
+    batch: list[Change] = []
+    topics: set[str] = set()
+    size = 0
+    for change in changes:
+        name = change.name if isinstance(change, PartitionChanged) else None
+        more = 0 if name is None or name in topics else bytes_of(name)
+        if len(batch) == CHANGES_PER_PROPOSAL_MAX or (batch and size + more > TOPIC_BYTES_MAX):
+            yield tuple(batch)
+            batch, topics, size = [], set(), 0
+            more = 0 if name is None else bytes_of(name)
+        batch.append(change)
+        size += more
+        if name is not None:
+            topics.add(name)
+    if batch:
+        yield tuple(batch)
 
 
 def existing_partition(image: ClusterImage, topic_partition: TopicPartition) -> PartitionState:
@@ -259,6 +353,25 @@ def with_leader(
     )
 
 
+def with_in_sync(
+    state: PartitionState, in_sync: tuple[BrokerId, ...], min_in_sync: int
+) -> PartitionState:
+    """The partition with another in-sync set, and who is as good as its members (KIP-966)."""
+    eligible: tuple[BrokerId, ...] = ()
+    if len(in_sync) < min_in_sync:
+        good = {*state.eligible, *state.in_sync}.difference(in_sync)
+        eligible = tuple(each for each in state.replicas if each in good)
+    # A majority in sync has all that was committed: what comes from raft has arrived.
+    handover = state.handover and 2 * len(in_sync) <= len(state.replicas)
+    return replace(
+        state,
+        in_sync=in_sync,
+        eligible=eligible,
+        handover=handover,
+        partition_epoch=state.partition_epoch + 1,
+    )
+
+
 def _is_well(state: PartitionState, alive: Mapping[BrokerId, Broker]) -> bool:
     """Whether nothing is to be done: asked of every partition at every death, so it is quick."""
     leader = alive.get(state.leader)
@@ -282,13 +395,10 @@ def _repaired(
     if leader is not None and leader.epoch == state.leader_broker_epoch:
         if in_sync == state.in_sync:
             return state
-        return replace(state, in_sync=in_sync, partition_epoch=state.partition_epoch + 1)
-    chosen = choose_leader(state, alive, policy, log_ends)
-    if chosen is None:
-        # The last in-sync set is kept: only its members have all that was acknowledged.
-        return state if state.leader == NO_BROKER else with_leader(state, None)
-    return with_leader(state, alive[chosen], in_sync)
+        return with_in_sync(state, in_sync, policy.min_in_sync)
+    return name_leader(state, alive, policy, log_ends)
 
 
 def _may_lead(image: ClusterImage, state: PartitionState, broker_id: BrokerId) -> bool:
-    return broker_id in image.brokers and broker_id in state.in_sync
+    in_sync = broker_id in state.in_sync and not state.handover
+    return broker_id in image.brokers and in_sync

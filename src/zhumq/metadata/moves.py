@@ -4,11 +4,11 @@ A move never takes a copy away before its replacement is in sync (KIP-455): firs
 new replicas together, and once all new ones are in sync, the new ones alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from zhumq.metadata.changes import PartitionChanged
-from zhumq.metadata.image import Broker, ClusterImage, PartitionState
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import (
     InSyncWish,
     LeaderPolicy,
@@ -22,6 +22,7 @@ from zhumq.metadata.placement import VIRTUAL_NODES, place
 from zhumq.model.cluster_errors import EligibleLeadersNotAvailable, NoReassignmentInProgress
 from zhumq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
 
 _IN_SYNC_ONLY = LeaderPolicy(unclean=False)
 
@@ -64,44 +65,105 @@ def plan_moves(
     return moves
 
 
+def plan_more_copies(
+    image: ClusterImage, topic: Topic, copies: int, *, virtual_nodes: int = VIRTUAL_NODES
+) -> Iterator[PartitionChanged]:
+    """More replicas for a topic that was made when there were too few brokers, as far as there are
+    brokers now. Those it has stay where they are."""
+    possible = min(copies, len(image.brokers))
+    lacking = [
+        index
+        for index, state in enumerate(topic.partitions)
+        if len(state.replicas) < possible and not (state.adding or state.wanted_replicas)
+    ]
+    if not lacking:
+        return
+    placed = place(
+        image.brokers.values(),
+        topic.name,
+        len(topic.partitions),
+        possible,
+        virtual_nodes=virtual_nodes,
+    )
+    for index in lacking:
+        present = topic.partitions[index].replicas
+        more = [each for each in placed[index] if each not in present]
+        target = (*present, *more)[:possible]
+        # One that is dead is not joined by others: a partition that has nobody stays as it is.
+        if all(each in image.brokers for each in target):
+            yield begin_move(image, TopicPartition(topic.name, index), target)
+
+
 def begin_move(
     image: ClusterImage, topic_partition: TopicPartition, target: Sequence[BrokerId]
 ) -> PartitionChanged:
-    """The partition is on its way to these brokers, from where it is or from an unfinished move."""
+    """The partition is on its way to these brokers, from where it is or from an unfinished move.
+
+    A majority of voters cannot be exchanged in one step, so in raft mode the wish is only noted:
+    the partition goes through fetch mode (see `modes`).
+    """
     state = existing_partition(image, topic_partition)
-    if not target or len(set(target)) != len(target):
-        raise InvalidReplicaAssignment(f"{topic_partition} needs replicas, each of them once")
-    unknown = [broker_id for broker_id in target if broker_id not in image.brokers]
-    if unknown:
-        raise InvalidReplicaAssignment(f"brokers {unknown} are not alive")
+    _check_target(image, topic_partition, target)
+    if state.mode is Mode.RAFT and set(target) != set(state.replicas):
+        noted = replace(
+            state, wanted_replicas=tuple(target), partition_epoch=state.partition_epoch + 1
+        )
+        return changed_partition(topic_partition, noted)
+    return changed_partition(topic_partition, move_begun(image, topic_partition, state, target))
+
+
+def move_begun(
+    image: ClusterImage,
+    topic_partition: TopicPartition,
+    state: PartitionState,
+    target: Sequence[BrokerId],
+) -> PartitionState:
+    """The partition with its old and its new replicas together. Raises BrokerError."""
+    _check_target(image, topic_partition, target)
     original = _original(state)
     removing = tuple(broker_id for broker_id in original if broker_id not in target)
     moving = _with_replicas(
         topic_partition,
-        state,
+        replace(state, wanted_replicas=()),
         replicas=(*target, *removing),
         adding=tuple(broker_id for broker_id in target if broker_id not in original),
         removing=removing,
     )
-    return changed_partition(topic_partition, _led(image, _settled(moving), state))
+    return _led(image, _settled(moving), state)
 
 
 def cancel_move(image: ClusterImage, topic_partition: TopicPartition) -> PartitionChanged:
     """The partition stays where it was before the move began."""
     state = existing_partition(image, topic_partition)
-    if not state.adding and not state.removing:
+    if not state.adding and not state.removing and not state.wanted_replicas:
         raise NoReassignmentInProgress(f"{topic_partition} is not on the move")
-    back = _with_replicas(topic_partition, state, replicas=_original(state), adding=(), removing=())
+    back = _with_replicas(
+        topic_partition,
+        replace(state, wanted_replicas=()),
+        replicas=_original(state),
+        adding=(),
+        removing=(),
+    )
     return changed_partition(topic_partition, _led(image, back, state))
 
 
 def change_in_sync(
-    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncWish
+    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncWish, min_in_sync: int = 1
 ) -> PartitionChanged:
     """The in-sync set that a leader asks for; a move that it completes ends with it."""
-    changed = _settled(check_in_sync_wish(image, topic_partition, wish))
+    changed = _settled(check_in_sync_wish(image, topic_partition, wish, min_in_sync))
     before = existing_partition(image, topic_partition)
     return changed_partition(topic_partition, _led(image, changed, before))
+
+
+def _check_target(
+    image: ClusterImage, topic_partition: TopicPartition, target: Sequence[BrokerId]
+) -> None:
+    if not target or len(set(target)) != len(target):
+        raise InvalidReplicaAssignment(f"{topic_partition} needs replicas, each of them once")
+    unknown = [broker_id for broker_id in target if broker_id not in image.brokers]
+    if unknown:
+        raise InvalidReplicaAssignment(f"brokers {unknown} are not alive")
 
 
 def _placed(
@@ -135,6 +197,7 @@ def _with_replicas(
         state,
         replicas=replicas,
         in_sync=in_sync,
+        eligible=tuple(broker_id for broker_id in state.eligible if broker_id in replicas),
         adding=adding,
         removing=removing,
         partition_epoch=state.partition_epoch + 1,
@@ -148,11 +211,13 @@ def _settled(state: PartitionState) -> PartitionState:
     moving = state.adding or state.removing
     if not moving or not in_sync or not set(state.adding) <= set(in_sync):
         return state
-    return replace(state, replicas=target, in_sync=in_sync, adding=(), removing=())
+    return replace(state, replicas=target, in_sync=in_sync, eligible=(), adding=(), removing=())
 
 
 def _led(image: ClusterImage, state: PartitionState, before: PartitionState) -> PartitionState:
     """Another leader if the present one holds no replica any more."""
+    if state.mode is Mode.RAFT:
+        return state  # The voters are the same as before, and it is theirs to elect.
     if state.leader in state.replicas:
         if set(before.replicas) <= set(state.replicas):
             return state

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -33,11 +33,12 @@ class Ring:
         self._brokers = [broker_id for _, broker_id in points]
         # A broker that does not say where it stands shares its fate with nobody.
         self.racks = {broker: rack or f"\0{broker}" for broker, rack in racks.items()}
-        self.rack_count = len(set(self.racks.values()))
+        self.rack_sizes = Counter(self.racks.values())
 
     def after(self, topic: str, partition: int) -> Iterator[BrokerId]:
         """Every broker once, in the order in which the circle leads to them from the partition."""
-        (position,) = _positions(f"partition {topic}-{partition}", 1)
+        digest = _digest(f"partition {topic}-{partition}", 0)
+        position = int.from_bytes(digest[:_POSITION_BYTES])
         start = bisect_left(self._positions, position)
         seen: set[BrokerId] = set()
         for index in range(start, start + len(self._brokers)):
@@ -67,46 +68,62 @@ def place(
     share_max = -(-even_share // (100 * len(ring.racks)))
     load = Counter(broker_id for each in present for broker_id in each)
     leads = Counter(each[0] for each in present)
+    full = {broker_id for broker_id, count in load.items() if count >= share_max}
     placed: list[tuple[BrokerId, ...]] = []
     for partition in range(len(present), partition_count):
-        full = frozenset(broker_id for broker_id, count in load.items() if count >= share_max)
         chosen = _choose(ring, ring.after(topic, partition), replicas, full)
         # Any of them may lead, and a leader moves without its data: so leaders are spread evenly.
         leader = min(chosen, key=leads.__getitem__)
         chosen.remove(leader)
         chosen.insert(0, leader)
         leads[leader] += 1
-        load.update(chosen)
+        for broker_id in chosen:
+            load[broker_id] += 1
+            if load[broker_id] >= share_max:
+                full.add(broker_id)
         placed.append(tuple(chosen))
     return placed
 
 
 def _choose(
-    ring: Ring, around: Iterator[BrokerId], count: int, full: frozenset[BrokerId]
+    ring: Ring, around: Iterator[BrokerId], count: int, full: Collection[BrokerId]
 ) -> list[BrokerId]:
+    """A new rack counts for more than an even load, and both for more than being next.
+
+    It goes no further around than it must: with a thousand brokers the way is long.
+    """
     chosen: list[BrokerId] = []
     passed_over: list[BrokerId] = []
     used: Counter[str] = Counter()
-    racks_wanted = min(count, ring.rack_count)
-    for broker_id in around:
-        if broker_id in full or ring.racks[broker_id] in used:
-            passed_over.append(broker_id)
-            continue
-        used[ring.racks[broker_id]] += 1
-        chosen.append(broker_id)
-        if len(chosen) == count:
-            return chosen
-        if len(chosen) == racks_wanted:
-            break
-    passed_over.extend(around)
-    # Too few racks, or too few brokers with room: a new rack counts for more than an even load, and
-    # both for more than being next.
+
+    def best_is(broker_id: BrokerId, fewest: int) -> bool:
+        return used[ring.racks[broker_id]] == fewest and broker_id not in full
+
     while len(chosen) < count:
-        broker_id = min(passed_over, key=lambda each: (used[ring.racks[each]], each in full))
-        passed_over.remove(broker_id)
-        used[ring.racks[broker_id]] += 1
-        chosen.append(broker_id)
+        fewest = _fewest_used(ring, used)
+        best = next((each for each in passed_over if best_is(each, fewest)), None)
+        if best is not None:
+            passed_over.remove(best)
+        else:
+            for broker_id in around:
+                if best_is(broker_id, fewest):
+                    best = broker_id
+                    break
+                passed_over.append(broker_id)
+        if best is None:
+            # All of them were looked at: too few racks, or too few brokers with room.
+            best = min(passed_over, key=lambda each: (used[ring.racks[each]], each in full))
+            passed_over.remove(best)
+        used[ring.racks[best]] += 1
+        chosen.append(best)
     return chosen
+
+
+def _fewest_used(ring: Ring, used: Counter[str]) -> int:
+    """How many copies the rack has that has the fewest, of the racks with brokers left."""
+    if len(used) < len(ring.rack_sizes):
+        return 0
+    return min(copies for rack, copies in used.items() if copies < ring.rack_sizes[rack])
 
 
 @lru_cache(maxsize=_RINGS_KEPT)
@@ -120,10 +137,14 @@ def _positions(name: str, count: int) -> list[int]:
     positions: list[int] = []
     block = 0
     while len(positions) < count:
-        digest = blake2b(f"{name} {block}".encode()).digest()
+        digest = _digest(name, block)
         positions.extend(
             int.from_bytes(digest[start : start + _POSITION_BYTES])
             for start in range(0, len(digest), _POSITION_BYTES)
         )
         block += 1
     return positions[:count]
+
+
+def _digest(name: str, block: int) -> bytes:
+    return blake2b(f"{name} {block}".encode()).digest()

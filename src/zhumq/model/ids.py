@@ -14,7 +14,8 @@ NO_LEADER_EPOCH = LeaderEpoch(-1)
 ZERO_UUID = uuid.UUID(int=0)
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC})
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 
 class TopicPartition(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from zhumq.model.replication_mode import Mode
 from zhumq.model.settings import Setting, Settings, SettingsTable, SettingType
 
 _HOUR_MS = 3_600_000
@@ -121,6 +122,14 @@ TOPIC_SETTINGS: Final = SettingsTable(
         documentation="Accepted for compatibility: segment files grow as they are written.",
     ),
     Setting(
+        name="replication.mode",
+        type=SettingType.STRING,
+        default=Mode.RAFT,
+        allowed=tuple(Mode),
+        documentation="How replicas agree: raft, by votes and majorities; fetch, by a leader that the"
+        " controller names and an in-sync set. Can be changed while the topic is used.",
+    ),
+    Setting(
         name="retention.bytes",
         type=SettingType.LONG,
         default="-1",
@@ -182,6 +191,7 @@ _BROKER_NAMES: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
+    "replication.mode": "replication.mode",
     "segment.index.bytes": "log.index.size.max.bytes",
     "segment.jitter.ms": "log.roll.jitter.ms",
     "segment.ms": "log.roll.ms",

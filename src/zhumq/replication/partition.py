@@ -74,6 +74,19 @@ class Partition:
         self._flush_requested = False
 
     @property
+    def leads(self) -> bool:
+        """Whether this broker serves the partition."""
+        return True
+
+    def check_leads(self) -> None:
+        """NotLeaderOrFollower unless this broker serves the partition."""
+
+    @property
+    def waiters_count(self) -> int:
+        """How many wait for what they appended."""
+        return len(self._durable)
+
+    @property
     def high_watermark(self) -> int:
         """Where consumers have to stop."""
         return self.log.log_end_offset
@@ -86,6 +99,10 @@ class Partition:
     @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
 
     def append(
         self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
@@ -104,6 +121,9 @@ class Partition:
         if self.parked_fetches and offsets is not None:
             self._tell_fetches(sum(map(len, batches)))
         return offsets
+
+    def refused(self, batches: bytes | memoryview, reason: BrokerError, now_ms: int) -> None:
+        """A producer was told that these were not written, for this reason."""
 
     def check_enough_replicas(self) -> None:
         """Refuse what is to be acknowledged by all, where all are too few."""
@@ -152,6 +172,10 @@ class Partition:
         return self.log.read(
             offset, max_bytes=max_bytes, up_to_offset=high_watermark, at_least_one=at_least_one
         )
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log begin at this offset, which consumers can see; returns where it begins."""
+        return self.log.delete_records_before(offset)
 
     def check_leader_epoch(self, known_epoch: int) -> None:
         """Refuse a client whose picture of the leader is older or newer than ours. -1: unsaid."""

@@ -71,6 +71,12 @@ class DurabilityWaiters:
         while waiters and waiters[0][0] <= flushed_offset:
             waiters.popleft()[1](None)
 
+    def failed_up_to(self, next_offset: int, reason: BrokerError) -> None:
+        """Those who wait for no more than this have waited for too long."""
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= next_offset:
+            waiters.popleft()[1](reason)
+
     def failed(self, reason: BrokerError) -> None:
         waiters, self._waiters = self._waiters, deque()
         for _, callback in waiters:

@@ -2,13 +2,23 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from zhumq.metadata.image import ClusterImage, Topic
-from zhumq.model.errors import BrokerError, InconsistentTopicId, UnknownTopicOrPartition
+from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.metadata.leadership import LogEnds
+from zhumq.model.cluster_errors import ElectionNotNeeded
+from zhumq.model.errors import (
+    BrokerError,
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
 from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.replication.cluster_replicas import ClusterReplicas
 from zhumq.replication.partition import Partition, PartitionSettings
+from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
+from zhumq.replication.replication import Replication
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
@@ -16,9 +26,15 @@ from zhumq.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
+NO_TOPICS: Mapping[str, Topic] = MappingProxyType({})
+
 
 class ReplicaManager:
-    """The partitions of this broker by name. Changes only by `apply`."""
+    """The partitions of this broker by name. Changes only by `apply`.
+
+    Without `replication` the broker is alone: every partition has one replica, which is served as
+    soon as it is there. With it, nothing is served before the first `begin_life`.
+    """
 
     def __init__(
         self,
@@ -26,13 +42,20 @@ class ReplicaManager:
         logs: LogManager,
         flusher: Flusher,
         settings_of: Callable[[Mapping[str, str]], PartitionSettings],
+        replication: Replication | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
         self._flusher = flusher
         self._settings_of = settings_of
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._topics: Mapping[str, Topic] = MappingProxyType({})
+        self._topics = NO_TOPICS
+        self._watchers: list[LeadershipCallback] = []
+        self._cluster: ClusterReplicas | None = None
+        if replication is not None:
+            self._cluster = ClusterReplicas(
+                broker_id, logs, flusher, replication, self._leadership_changed
+            )
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._partitions.values()))
@@ -44,14 +67,33 @@ class ReplicaManager:
         return self._partitions.get((topic, partition))
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition, or UnknownTopicOrPartition."""
+        """The partition, or why it is not here."""
         found = self._partitions.get((topic, partition))
         if found is None:
-            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition} here")
+            raise self.absence(topic, partition)
         return found
+
+    def absence(self, topic: str, partition: int) -> BrokerError:
+        """Why this broker does not serve a partition: there is none, or others have it."""
+        known = self._topics.get(topic)
+        if known is not None and 0 <= partition < len(known.partitions):
+            return NotLeaderOrFollower(f"this broker has no replica of {topic}-{partition}")
+        return UnknownTopicOrPartition(f"there is no partition {topic}-{partition} here")
+
+    def watch_leadership(self, callback: LeadershipCallback) -> None:
+        """Call back, on the event loop, with a partition that this broker begins to serve, or stops
+        to, and the leader's epoch. Called for those that it serves already as well."""
+        self._watchers.append(callback)
+        for partition in self:
+            if partition.leads:
+                callback(partition.topic_partition, True, partition.leader_epoch)
 
     def apply(self, image: ClusterImage) -> None:
         """Serve what the picture gives to this broker, and nothing else."""
+        if self._cluster is not None:
+            self._cluster.see(image)
+            if not self._cluster.has_begun:
+                return
         before, self._topics = self._topics, image.topics
         for name, topic in before.items():
             present = image.topics.get(name)
@@ -61,52 +103,177 @@ class ReplicaManager:
             known = before.get(name)
             if known is not topic:
                 self._serve(topic, known)
+        if self._cluster is not None:
+            self._cluster.picture_applied()
+
+    # A broker among others
+
+    def begin_life(self, broker_epoch: int) -> None:
+        """The broker is registered, for the first time or after its session was lost."""
+        if self._cluster is None:
+            return
+        had_begun = self._cluster.has_begun
+        self._cluster.begin_life(broker_epoch)
+        if not had_begun and self._cluster.image is not None:
+            self.apply(self._cluster.image)
+            self._set_aside_strays(self._cluster.image)
+
+    def end_life(self) -> None:
+        """Others may take this broker for dead: it leads nothing that it was named for."""
+        if self._cluster is not None:
+            self._cluster.end_life()
+
+    async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
+        """How far the logs of the live replicas go."""
+        return {} if self._cluster is None else await self._cluster.ask_log_ends(partitions)
+
+    async def elect_preferred(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Let the first replicas lead these raft partitions, wherever their leaders are. None: done;
+        ElectionNotNeeded, PreferredLeaderNotAvailable or another reason why not."""
+        if self._cluster is None:
+            alone = ElectionNotNeeded("this broker leads everything")
+            return dict.fromkeys(partitions, alone)
+        return await self._cluster.hand_back.elect(partitions)
+
+    @property
+    def cluster(self) -> ClusterReplicas | None:
+        """The replicated partitions, for metrics and tests; None on a broker that is alone."""
+        return self._cluster
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """What may be written down for the next start: committed, and on the disk."""
+        return {
+            each.topic_partition: min(each.high_watermark, each.log.flushed_offset)
+            for each in self._partitions.values()
+        }
+
+    def high_watermark_of(self, log: PartitionLog) -> int:
+        """Up to where retention and compaction may look at a log."""
+        partition = self._partitions.get(log.topic_partition)
+        if partition is None or partition.log is not log:
+            return log.log_start_offset
+        return partition.high_watermark
+
+    async def close(self) -> None:
+        """Take no more part. The logs stay open."""
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    # Following the picture
 
     def _serve(self, topic: Topic, known: Topic | None) -> None:
         settings = self._settings_of(topic.settings)
         for index, state in enumerate(topic.partitions):
-            if self._broker_id not in state.replicas:
-                continue
             serving = self._partitions.get((topic.name, index))
+            if self._broker_id not in state.replicas:
+                if serving is not None:
+                    self._move_away(serving)
+                continue
             if serving is not None:
                 if known is None or known.settings != topic.settings:
                     serving.log.update_config(settings.log)
                     serving.min_in_sync_replicas = settings.min_in_sync_replicas
-                serving.leader_epoch = state.leader_epoch
-                serving.in_sync_replicas = len(state.in_sync)
+                self._update(serving, state)
                 continue
             topic_partition = TopicPartition(topic.name, index)
             try:
-                log = self._open_log(topic_partition, topic.topic_id, settings.log)
+                partition = self._open(topic_partition, topic.topic_id, state, settings)
             except BrokerError as reason:
                 # This one partition stays offline; the broker lives on for all the others.
                 logger.error("partition %s is offline: %s", topic_partition, reason)  # noqa: TRY400
                 continue
-            self._partitions[topic.name, index] = Partition(
-                topic_partition,
-                topic.topic_id,
-                state.leader_epoch,
-                log,
-                self._flusher,
-                in_sync_replicas=len(state.in_sync),
-                min_in_sync_replicas=settings.min_in_sync_replicas,
-            )
+            self._partitions[topic.name, index] = partition
+            if isinstance(partition, ReplicatedPartition):
+                assert self._cluster is not None
+                self._cluster.start(partition, state)
+            else:
+                self._leadership_changed(topic_partition, True, partition.leader_epoch)
+
+    def _update(self, partition: Partition, state: PartitionState) -> None:
+        if isinstance(partition, ReplicatedPartition):
+            assert self._cluster is not None
+            self._cluster.update(partition, state)
+            return
+        partition.leader_epoch = state.leader_epoch
+        partition.in_sync_replicas = len(state.in_sync)
+
+    def _open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        state: PartitionState,
+        settings: PartitionSettings,
+    ) -> Partition:
+        if self._cluster is not None:
+            self._set_aside_another(topic_partition, topic_id)
+            return self._cluster.open(topic_partition, topic_id, state, settings)
+        return Partition(
+            topic_partition,
+            topic_id,
+            state.leader_epoch,
+            self._open_log(topic_partition, topic_id, settings.log),
+            self._flusher,
+            in_sync_replicas=len(state.in_sync),
+            min_in_sync_replicas=settings.min_in_sync_replicas,
+        )
+
+    def _set_aside_strays(self, image: ClusterImage) -> None:
+        """Topics were deleted, or moved to others, while this broker was down. Nothing is deleted
+        because the picture does not know it: that may be an old one, put back by an operator."""
+        for topic_partition in tuple(self._logs.logs):
+            state = image.partition(topic_partition)
+            if state is None or self._broker_id not in state.replicas:
+                self._logs.set_aside_log(topic_partition)
+
+    def _set_aside_another(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
+        log = self._logs.logs.get(topic_partition)
+        if log is not None and log.topic_id not in (None, topic_id):
+            # An earlier topic of this name left its folder behind.
+            self._logs.set_aside_log(topic_partition)
 
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
     ) -> PartitionLog:
+        # Making folders takes most of the time where a topic has thousands of partitions.
         try:
-            return self._logs.create_log(topic_partition, topic_id, config)
+            return self._logs.create_log(topic_partition, topic_id, config, lazily=True)
         except InconsistentTopicId:
             # An earlier topic of this name left its folder behind.
             self._logs.set_aside_log(topic_partition)
-            return self._logs.create_log(topic_partition, topic_id, config)
+            return self._logs.create_log(topic_partition, topic_id, config, lazily=True)
 
     def _drop(self, topic: Topic) -> None:
         gone = UnknownTopicOrPartition(f"topic {topic.name!r} was deleted")
         for index in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, index), None)
             if partition is not None:
-                partition.retire(gone)
-                self._logs.delete_log(partition.topic_partition)
+                self._retire(partition, gone)
         logger.info("dropped topic %s", topic.name)
+
+    def _move_away(self, partition: Partition) -> None:
+        name, index = partition.topic_partition
+        del self._partitions[name, index]
+        reason = UnknownTopicOrPartition(f"{partition.topic_partition} moved to other brokers")
+        self._retire(partition, reason)
+        logger.info("%s is on other brokers now", partition.topic_partition)
+
+    def _retire(self, partition: Partition, reason: BrokerError) -> None:
+        partition.retire(reason)
+        if isinstance(partition, ReplicatedPartition):
+            assert self._cluster is not None
+            self._cluster.forget(partition)
+        else:
+            self._leadership_changed(partition.topic_partition, False, partition.leader_epoch)
+        self._logs.delete_log(partition.topic_partition)
+
+    def _leadership_changed(
+        self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
+    ) -> None:
+        for watcher in self._watchers:
+            try:
+                watcher(topic_partition, leads, leader_epoch)
+            except Exception:
+                # What one of them cannot take in must not stop the replica in the middle.
+                logger.exception("%s: the news of its leader was not taken in", topic_partition)

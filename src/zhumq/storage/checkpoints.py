@@ -21,6 +21,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_FILE = "partition.metadata"
 CORRUPT_RANGES_FILE = "corrupt-ranges"
+SUSPECT_FILE = "suspect-offset"
 
 CHECKPOINT_VERSION = "0"
 META_VERSION = "1"

@@ -25,7 +25,13 @@ class Flusher:
     call_soon_threadsafe). The threads do nothing but sync.
     """
 
-    def __init__(self, post: Callable[[Work], object], *, name: str = "zhumq-flush") -> None:
+    def __init__(
+        self,
+        post: Callable[[Work], object],
+        *,
+        name: str = "zhumq-flush",
+        threads: int = FLUSH_THREADS,
+    ) -> None:
         self._post = post
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._flushing: set[PartitionLog] = set()
@@ -33,7 +39,7 @@ class Flusher:
         self._is_closed = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{place}", daemon=True)
-            for place in range(FLUSH_THREADS)
+            for place in range(threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -49,6 +55,17 @@ class Flusher:
     def submit(self, work: Work) -> None:
         """Run something else that touches the disk in one of the threads."""
         self._queue.put(work)
+
+    def run(self, work: Work, done: Work) -> None:
+        """Run something in one of the threads, then call back on the event loop."""
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._post(done)
+
+        self._queue.put(run)
 
     def close(self) -> None:
         """Finish the syncs in progress and end the threads. Those still waiting are not called."""

@@ -1,9 +1,11 @@
 """The data folder: whose it is, which logs are in it, and what is written down about them."""
 
 import base64
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from zhumq.host.clock import Clock
@@ -34,6 +36,7 @@ from zhumq.storage.checkpoints import (
     write_topic_id,
 )
 from zhumq.storage.compaction import CompactionTicket
+from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
@@ -41,9 +44,11 @@ from zhumq.storage.partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 
 DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
 STRAY_SUFFIX = "-stray"  # of a folder whose topic nobody knows: never removed by itself
 FOLDER_NAME_MAX = 255  # what file systems allow
+# At a stop: how many logs are synced at the same time, and prepared for it at once.
+CLOSE_THREADS = 16
+CLOSED_AT_ONCE = 256
 CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -167,6 +172,7 @@ class LogManager:
         log_start_offsets = self._read_offsets(LOG_START_FILE)
         first_dirty_offsets = self._read_offsets(CLEANER_FILE)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        configs: dict[str, LogConfig] = {}
         for entry in self._disk.list_directory(self.data_dir):
             if not entry.is_directory:
                 continue
@@ -176,11 +182,13 @@ class LogManager:
             topic_partition = parse_folder_name(entry.name)
             if topic_partition is None:
                 continue
+            config = configs.get(topic_partition.topic) or config_of(topic_partition.topic)
+            configs[topic_partition.topic] = config
             try:
                 self._logs[topic_partition] = self._open_log(
                     topic_partition,
                     None,
-                    config_of(topic_partition.topic),
+                    config,
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=log_start_offsets.get(topic_partition, 0),
                     clean_shutdown=clean and topic_partition in recovery_points,
@@ -212,6 +220,7 @@ class LogManager:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
+        lazily: bool = False,
     ) -> PartitionLog:
         log = PartitionLog.open(
             f"{self.data_dir}/{topic_partition}",
@@ -224,9 +233,15 @@ class LogManager:
             topic_id=topic_id,
             log_start_offset=log_start_offset,
             cache=self._cache,
+            lazily=lazily,
         )
         log.before_recovery_point_falls = self.checkpoint
         return log
+
+    @property
+    def disk(self) -> Disk:
+        """The disk that the folder is on."""
+        return self._disk
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
@@ -247,14 +262,23 @@ class LogManager:
         raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
 
     def create_log(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        config: LogConfig,
+        *,
+        lazily: bool = False,
     ) -> PartitionLog:
-        """The log of this partition, made if absent. A folder of another topic id is refused."""
+        """The log of this partition, made if absent. A folder of another topic id is refused.
+
+        Lazily: the folder of a new log is made when something is written to it. That is for logs
+        of which it does not matter whether they are new or were lost: those with one replica.
+        """
         if topic_partition in self.failures:
             raise self.failures[topic_partition]
         log = self._logs.get(topic_partition)
         if log is None:
-            log = self._open_log(topic_partition, topic_id, config)
+            log = self._open_log(topic_partition, topic_id, config, lazily=lazily)
             self._logs[topic_partition] = log
             return log
         if topic_id is not None and log.topic_id is None:
@@ -273,6 +297,10 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is None:
             raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
+        if not log.has_folder:
+            del self._logs[topic_partition]
+            log.close(clean=False)
+            return
         path = self._move_away(log, DELETE_SUFFIX)
         due_ms = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
         self._trash.append((due_ms, path))
@@ -373,10 +401,12 @@ class LogManager:
             high_watermarks=None if high_watermarks is None else dict(high_watermarks),
         )
 
-    def begin_checkpoint_if_moved(self) -> OffsetCheckpoint | None:
+    def begin_checkpoint_if_moved(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> OffsetCheckpoint | None:
         """As begin_checkpoint, but None if nothing moved since the last one: cheap enough for every
         second, so that a restart never has much more to read than checkpoint_bytes allow."""
-        checkpoint = self.begin_checkpoint()
+        checkpoint = self.begin_checkpoint(high_watermarks)
         if checkpoint == self._begun_checkpoint:
             return None
         self._begun_checkpoint = checkpoint
@@ -393,7 +423,7 @@ class LogManager:
         high_watermarks: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """Close all logs and give the folder back. A clean close makes the next start fast."""
-        is_clean = clean
+        is_clean = clean and self._flush_all()
         for log in self._logs.values():
             try:
                 log.close(clean=clean)
@@ -411,6 +441,25 @@ class LogManager:
             logger.warning("the next start has to read the logs: %s", error)
         finally:
             self._lock.release()
+
+    def _flush_all(self) -> bool:
+        """Sync all logs, many at a time: the file system commits them together. Whether all could."""
+        is_clean = True
+        logs = list(self._logs.values())
+        with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="zhumq-close") as threads:
+            for start in range(0, len(logs), CLOSED_AT_ONCE):
+                some = logs[start : start + CLOSED_AT_ONCE]
+                tickets: list[tuple[PartitionLog, FlushTicket]] = []
+                for log in some:
+                    with contextlib.suppress(BrokerError):  # Its close tries it again, and tells.
+                        ticket = log.begin_last_flush()
+                        if ticket is not None:
+                            tickets.append((log, ticket))
+                list(threads.map(lambda each: each[1].run(), tickets))
+                for log, ticket in tickets:
+                    log.finish_flush(ticket)
+                    is_clean = is_clean and ticket.error is None
+        return is_clean
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:

@@ -22,9 +22,10 @@ from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import UNLIMITED, LogConfig
 from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_prefix
 from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.new_log import LoadedLog
 from zhumq.storage.producer_snapshot import encode_snapshot
 from zhumq.storage.producer_state import ProducerState
-from zhumq.storage.recovery import LoadedLog, restore_producers, write_corrupt_ranges
+from zhumq.storage.recovery import restore_producers, write_corrupt_ranges
 from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
 from zhumq.storage.segment import Segment
 from zhumq.storage.segment_list import SegmentList
@@ -57,6 +58,10 @@ class LogUpkeep:
         self.flushed_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.first_dirty_offset = 0  # everything below was compacted
+        # Retention is the leader's to decide: a follower drops what its leader has dropped.
+        self.is_follower = False
+        # One of several: its last batch tells how far it is, so retention leaves it.
+        self.is_replicated = False
         self.leader_epochs: LeaderEpochs = loaded.leader_epochs
         self.producer_state: ProducerState = loaded.producer_state
         # Called before anything below the recovery point is cut, so that the checkpoint on disk
@@ -72,6 +77,7 @@ class LogUpkeep:
         self._unsynced_segments: list[Segment] = []  # sealed since the last flush
         self._has_new_files = loaded.is_new
         self._is_new = loaded.is_new  # the folder itself has to be made durable, too
+        self._had_folder = loaded.has_folder
         self._unsynced_index_paths: list[str] = []
         self._bytes_since_checkpoint = 0
         self._checkpoint_at_ms = clock.monotonic_ms()
@@ -85,6 +91,16 @@ class LogUpkeep:
     @property
     def segments(self) -> tuple[Segment, ...]:
         return self._segments.all
+
+    @property
+    def has_folder(self) -> bool:
+        """Whether anything of the log is on the disk: of a new one, maybe nothing yet."""
+        return self._had_folder or self._segments.active.has_files
+
+    def make_files(self) -> None:
+        """Make the folder and the files now if they were to be made at the first write."""
+        if not self._segments.active.has_files:
+            _ = self._segments.active.file
 
     @property
     def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
@@ -234,6 +250,8 @@ class LogUpkeep:
     def _write_leader_epochs(self) -> None:
         # Without a sync: what lies past the recovery point is read from the batches again, and a
         # checkpoint writes the file durably.
+        if self._is_new:
+            return  # Nothing of it was ever flushed. One file less where many logs are begun.
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         write_leader_epochs(self._disk, path, self.leader_epochs, sync=False)
 
@@ -284,6 +302,7 @@ class LogUpkeep:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Throw everything away; the next batch gets this offset."""
+        self.make_files()
         self._lower_recovery_point(min(offset, self.log_start_offset))
         for segment in self._segments.take_all():
             self._remove_files(segment)
@@ -330,20 +349,22 @@ class LogUpkeep:
         if self._failure is not None:
             raise self._failure
         self.producer_state.expire(now_ms, self.config.producer_id_expiration_ms)
+        decides = self.config.is_deleted and not self.is_follower
         count = segments_to_delete(
             self._segment_facts(),
             RetentionPolicy(
-                retention_ms=self.config.retention_ms if self.config.is_deleted else UNLIMITED,
-                retention_bytes=(
-                    self.config.retention_bytes if self.config.is_deleted else UNLIMITED
-                ),
+                retention_ms=self.config.retention_ms if decides else UNLIMITED,
+                retention_bytes=self.config.retention_bytes if decides else UNLIMITED,
                 log_start_offset=self.log_start_offset,
             ),
             high_watermark,
             now_ms,
         )
         if count == len(self._segments):
-            self.roll()
+            if self.is_replicated:
+                count -= 1
+            else:
+                self.roll()
         return self._delete_first(count) if count else []
 
     def _segment_facts(self) -> list[SegmentFacts]:
@@ -455,22 +476,25 @@ class LogUpkeep:
         self.first_dirty_offset = ticket.end_offset
         return trash
 
+    def begin_last_flush(self) -> FlushTicket | None:
+        """What has to be synced before a clean close; None if there is nothing."""
+        # A log that never held anything has nothing to lose: the next start makes it anew.
+        if self._failure is not None or (self._is_new and self.log_end_offset == 0):
+            return None
+        self._segments.active.write_indexes(final=True)
+        return self.begin_flush(checkpoint=True)
+
     def close(self, *, clean: bool = True) -> None:
         """Flush and write down what the next start needs, unless it is to look like a crash."""
         if self._is_closed:
             return
-        # A log that never held anything has nothing to lose: the next start makes it anew.
-        is_untouched = self._is_new and self.log_end_offset == 0
-        if clean and self._failure is None and not is_untouched:
-            self._segments.active.write_indexes(final=True)
-            self.flush(checkpoint=True)
+        if clean and (ticket := self.begin_last_flush()) is not None:
+            ticket.run()
+            self.finish_flush(ticket)
+            if self._failure is not None:
+                raise self._failure
         self._is_closed = True
         if self._failure is None:
             self._failure = StorageFailed(f"{self.topic_partition} is closed")
         for segment in self._segments.all:
             segment.release()
-
-    def delete(self) -> None:
-        """Remove the folder and everything in it."""
-        self.close(clean=False)
-        self._disk.remove_tree(self.directory)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Buffer, Disk
-from zhumq.model.errors import BrokerError, OffsetOutOfRange, StorageFailed
+from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange, StorageFailed
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import (
     HEAD,
@@ -16,6 +16,8 @@ from zhumq.records.batch import (
 )
 from zhumq.records.control import decode_end_marker
 from zhumq.storage import time_lookup
+from zhumq.storage.checkpoints import SUSPECT_FILE
+from zhumq.storage.fetched_batches import FetchedBatch, check_fetched
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
@@ -54,8 +56,12 @@ class PartitionLog(LogUpkeep):
         topic_id: uuid.UUID | None = None,
         log_start_offset: int = 0,
         cache: IndexCache | None = None,
+        lazily: bool = False,
     ) -> "PartitionLog":
-        """Open the log in this folder, made if absent; after a crash, recover it first."""
+        """Open the log in this folder, made if absent; after a crash, recover it first.
+
+        Lazily: of a log that is new, nothing is on the disk before something is written to it.
+        """
         cache = cache or IndexCache()
         loaded = load_log(
             directory,
@@ -66,6 +72,7 @@ class PartitionLog(LogUpkeep):
             clean_shutdown=clean_shutdown,
             log_start_offset=log_start_offset,
             topic_id=topic_id,
+            lazily=lazily,
         )
         return cls(
             directory,
@@ -161,6 +168,67 @@ class PartitionLog(LogUpkeep):
         self._note(checked, segment, position)
         return base_offset
 
+    def append_fetched(self, batches: Buffer, *, epoch_max: int, gaps_allowed: bool) -> int:
+        """Write a leader's batches as they are, with its offsets and epochs; returns the end.
+
+        CorruptMessage, and nothing is written, where they do not follow this log.
+        """
+        if self._failure is not None:
+            raise self._failure
+        fetched = check_fetched(
+            memoryview(batches),
+            next_offset=self.log_end_offset,
+            last_epoch=self.leader_epochs.latest_epoch,
+            epoch_max=epoch_max,
+            gaps_allowed=gaps_allowed,
+        )
+        if fetched and fetched[0].header.base_offset < self.log_end_offset:
+            self._begin_inside_batch(fetched[0].header.base_offset)
+        run: list[FetchedBatch] = []
+        run_bytes = 0
+        for batch in fetched:
+            header = batch.header
+            if self._is_full(
+                self._segments.active, run_bytes + header.size, header.last_offset, header
+            ):
+                self._write_fetched(run)
+                run, run_bytes = [], 0
+                self.roll()
+            if header.partition_leader_epoch > self.leader_epochs.latest_epoch:
+                self._begin_epoch(header.partition_leader_epoch, header.base_offset)
+            run.append(batch)
+            run_bytes += header.size
+        self._write_fetched(run)
+        return self.log_end_offset
+
+    def _begin_inside_batch(self, base_offset: int) -> None:
+        """The leader's log begins inside of a batch (its records were deleted up to there), which
+        has to be kept whole all the same."""
+        start_offset = self.log_end_offset
+        if self.log_start_offset != start_offset:
+            raise CorruptMessage(f"{self.topic_partition}: a fetched batch begins before the end")
+        self.truncate_fully_and_start_at(base_offset)
+        self.log_start_offset = start_offset
+
+    def _write_fetched(self, run: Sequence[FetchedBatch]) -> None:
+        if not run:
+            return
+        segment = self._segments.active
+        try:
+            position = segment.append([batch.data for batch in run])
+        except StorageFailed as error:
+            self._failure = error
+            raise
+        for header, _ in run:
+            size = header.size
+            segment.note_batch(header.last_offset, position, size, header.max_timestamp)
+            self._segments.remember(header.base_offset, position)
+            if header.producer_id >= 0:
+                self._note_producer(header, segment, position, header.base_offset)
+            self._bytes_since_checkpoint += size
+            position += size
+        self.log_end_offset = run[-1].header.next_offset
+
     def _check_producers(
         self, checked: list[CheckedBatch], origin: AppendOrigin
     ) -> Appended | None:
@@ -212,8 +280,10 @@ class PartitionLog(LogUpkeep):
                 self.producer_state.end_transaction(header, marker)
 
     def _begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        # Not written down here: a checkpoint does, and what lies past the recovery point is read from
+        # the batches again. A thousand new leaders must not wait for a thousand renames.
+        self.make_files()
         self.leader_epochs.assign(leader_epoch, start_offset)
-        self._write_leader_epochs()
 
     def _is_full(self, segment: Segment, size: int, last_offset: int, header: BatchHeader) -> bool:
         """Whether a new segment has to begin: the old one is too large, or too old."""
@@ -228,6 +298,47 @@ class PartitionLog(LogUpkeep):
             first_timestamp is not None
             and 0 <= first_timestamp < header.max_timestamp - config.segment_ms
         )
+
+    # Damage
+
+    def find_damage(self, offset: int, max_bytes: int) -> int | None:
+        """Whether what would be read from this offset on is what was written; if not, from where."""
+        epoch = self.epoch_of(offset - 1) if offset > self.log_start_offset else -1
+        try:
+            part = self.read(offset, max_bytes=max_bytes, up_to_offset=self.log_end_offset)
+            check_fetched(
+                memoryview(part.read_bytes()),
+                next_offset=offset,
+                last_epoch=epoch,
+                epoch_max=self.leader_epochs.latest_epoch,
+                gaps_allowed=self.config.is_compacted or self.first_dirty_offset > 0,
+            )
+        except CorruptMessage:
+            return offset
+        return None
+
+    @property
+    def suspect_offset(self) -> int | None:
+        """From where on the log cannot be relied upon, whatever its checksums say; also after a
+        restart, until it is cut off there."""
+        data = self._disk.read_file(f"{self.directory}/{SUSPECT_FILE}")
+        if data is None:
+            return None
+        try:
+            return int(data)
+        except ValueError:
+            return self.log_start_offset
+
+    def mark_suspect(self, offset: int) -> None:
+        """Remember that this was damaged, or never reached the disk."""
+        known = self.suspect_offset
+        offset = offset if known is None else min(known, offset)
+        path = f"{self.directory}/{SUSPECT_FILE}"
+        self._disk.write_file(path, str(offset).encode(), sync=True)
+
+    def clear_suspect(self) -> None:
+        """It has been cut off."""
+        self._disk.unlink(f"{self.directory}/{SUSPECT_FILE}")
 
     # Reading
 
@@ -257,6 +368,10 @@ class PartitionLog(LogUpkeep):
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The record with the largest timestamp."""
         return time_lookup.largest(self._segments.all, self.log_start_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which this offset was written; -1 if that is not known."""
+        return self.leader_epochs.epoch_of(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochStart:
         """The largest known epoch not above this one, and the offset where it ends."""

@@ -3,7 +3,6 @@
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from zhumq.host.disk import TEMPORARY_SUFFIX, DirectoryEntry, Disk
@@ -38,6 +37,7 @@ from zhumq.storage.log_files import (
     offset_in,
 )
 from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.new_log import LoadedLog, new_log
 from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.recovery_scan import ScanResult, scan_segment
@@ -46,21 +46,6 @@ from zhumq.storage.segment import Segment
 logger = logging.getLogger(__name__)
 
 CUT_BYTES_MAX = 64 * 1024 * 1024  # of a torn tail, kept beside the log
-
-
-@dataclass(slots=True, kw_only=True)
-class LoadedLog:
-    """A log as it was found and, after a crash, repaired."""
-
-    segments: list[Segment]
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    leader_epochs: LeaderEpochs
-    producer_state: ProducerState
-    snapshot_offset: int  # of the newest snapshot on disk; -1 if there is none
-    topic_id: uuid.UUID | None
-    is_new: bool
 
 
 def load_log(
@@ -73,18 +58,22 @@ def load_log(
     clean_shutdown: bool,
     log_start_offset: int,
     topic_id: uuid.UUID | None,
+    lazily: bool = False,
 ) -> LoadedLog:
     """Open what is in the folder; a new log if there is nothing."""
     entries = disk.list_directory(directory)
+    if not entries and not log_start_offset:
+        return new_log(directory, config, disk, cache, topic_id, lazily=lazily)
     if not entries:
         disk.make_directory(directory)
     topic_id = _settle_topic_id(directory, topic_id, disk, is_new=not entries)
     segments = _find_segments(directory, entries, config, disk, cache, log_start_offset)
     epochs = _load_leader_epochs(directory, segments, disk)
-    end_offset = _clean_end(segments[-1]) if clean_shutdown else None
+    is_empty = not segments[-1].has_files
+    end_offset = _clean_end(segments[-1]) if clean_shutdown or is_empty else None
     if end_offset != recovery_point:  # A clean stop wrote down where the log ends.
         clean_shutdown = False
-    if end_offset is None or not clean_shutdown:
+    if end_offset is None or not (clean_shutdown or is_empty):
         end_offset = _recover(directory, segments, epochs, config, recovery_point, disk)
     for segment in segments[:-1]:
         segment.is_sealed = True
@@ -94,7 +83,7 @@ def load_log(
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(start_offset)
-    producers = restore_producers(directory, segments, end_offset, disk=disk)
+    producers = restore_producers(directory, segments, end_offset, disk=disk, entries=entries)
     if not clean_shutdown and producers.state.producers:
         producers = _keep_snapshot(directory, producers, end_offset, disk)
     for segment in segments:
@@ -120,11 +109,19 @@ class RestoredProducers(NamedTuple):
 
 
 def restore_producers(
-    directory: str, segments: Sequence[Segment], end_offset: int, *, disk: Disk
+    directory: str,
+    segments: Sequence[Segment],
+    end_offset: int,
+    *,
+    disk: Disk,
+    entries: Sequence[DirectoryEntry] | None = None,
 ) -> RestoredProducers:
-    """The producer state at the end of the log: the newest usable snapshot, and what follows it."""
+    """The producer state at the end of the log: the newest usable snapshot, and what follows it.
+
+    The entries are those of the folder, where they are known.
+    """
     snapshots: list[int] = []
-    for entry in disk.list_directory(directory):
+    for entry in disk.list_directory(directory) if entries is None else entries:
         offset = offset_in(entry.name, SNAPSHOT_SUFFIX)
         if offset is not None and offset > end_offset:
             disk.unlink(f"{directory}/{entry.name}")  # of a tail that was cut off
@@ -227,6 +224,8 @@ def _find_segments(
                 disk=disk,
                 cache=cache,
                 index_interval_bytes=interval,
+                # The name of the file keeps an offset other than 0, which must not be forgotten.
+                make_folder=None if log_start_offset else lambda: None,
             )
         ]
     damage = _read_corrupt_ranges(directory, disk) if CORRUPT_RANGES_FILE in sizes else []
@@ -286,6 +285,8 @@ def _load_leader_epochs(directory: str, segments: Sequence[Segment], disk: Disk)
         return epochs
     epochs = LeaderEpochs()
     for segment in segments:
+        if not segment.size:
+            continue
         try:
             for _, header in segment.scan():
                 epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from zhumq.host.disk import Buffer, Disk, DiskFile
 from zhumq.model.errors import CorruptMessage
@@ -50,6 +50,7 @@ class Segment:
         "_disk",
         "_file",
         "_index_interval_bytes",
+        "_make_folder",
         "_max_timestamp",
         "_offset_index",
         "_offset_of_max_timestamp",
@@ -83,6 +84,8 @@ class Segment:
         self._disk = disk
         self._cache = cache
         self._file: DiskFile | None = None
+        # What a segment of a new log does before it makes its files; None once they are there.
+        self._make_folder: Callable[[], None] | None = None
         self._index_interval_bytes = index_interval_bytes
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -102,31 +105,33 @@ class Segment:
         disk: Disk,
         cache: IndexCache,
         index_interval_bytes: int,
+        make_folder: Callable[[], None] | None = None,
     ) -> "Segment":
-        """A new, empty segment with its files."""
+        """A new, empty segment. Its files are made now, or with their folder when first needed."""
         segment = cls(
-            directory,
-            base_offset,
-            disk=disk,
-            cache=cache,
-            size=0,
+            directory, base_offset, disk=disk, cache=cache, size=0,
             index_interval_bytes=index_interval_bytes,
-        )
-        segment._file = disk.open_file(segment.prefix + LOG_SUFFIX, create=True)
-        if segment._file.size:
-            segment._file.truncate(0)  # left over from a roll that failed half-way
+        )  # fmt: skip
         segment.start_indexes()
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            index_file = disk.open_file(segment.prefix + suffix, create=True)
-            index_file.truncate(0)
-            index_file.close()
+        segment._make_folder = make_folder
+        if make_folder is None:
+            segment._create_files()
         return segment
+
+    @property
+    def has_files(self) -> bool:
+        return self._make_folder is None
 
     @property
     def file(self) -> DiskFile:
         """The log file, opened when first needed."""
-        if self._file is None:
+        if self._file is None and self._make_folder is not None:
+            self._make_folder()
+            self._create_files()
+            self._make_folder = None
+        elif self._file is None:
             self._file = self._disk.open_file(self.prefix + LOG_SUFFIX)
+        assert self._file is not None
         return self._file
 
     @property
@@ -406,6 +411,16 @@ class Segment:
         self._cache.forget(self)
         self.unload_indexes()
         self._file = None
+
+    def _create_files(self) -> None:
+        file = self._disk.open_file(self.prefix + LOG_SUFFIX, create=True)
+        if file.size:
+            file.truncate(0)  # left over from a roll that failed half-way
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            index_file = self._disk.open_file(self.prefix + suffix, create=True)
+            index_file.truncate(0)
+            index_file.close()
+        self._file = file
 
     def _load_indexes(self) -> OffsetIndex:
         offset_data = self._disk.read_file(self.prefix + INDEX_SUFFIX)

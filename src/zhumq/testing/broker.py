@@ -26,6 +26,7 @@ class RunningBroker:
 
     bootstrap: str
     http: str
+    push: str
     data_dir: Path
     app: BrokerApp
 
@@ -59,7 +60,9 @@ def broker(
             START_SECONDS_MAX
         )
         try:
-            yield RunningBroker(str(app.kafka_address), str(app.http_address), data_dir, app)
+            yield RunningBroker(
+                str(app.kafka_address), str(app.http_address), app.push_name, data_dir, app
+            )
         finally:
             asyncio.run_coroutine_threadsafe(app.stop(), loop).result(STOP_SECONDS_MAX)
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-READY_SECONDS_MAX: Final = 30.0
+READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
-_READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=\S+ http=(?P<http>\S+) ")
+_READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=(?P<push>\S+) http=(?P<http>\S+) ")
 
 
 class BrokerProcess:
@@ -26,10 +26,15 @@ class BrokerProcess:
         *,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        broker_id: int = 0,
+        zookeeper: str | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self.broker_id = broker_id
+        self.zookeeper = zookeeper
         self.bootstrap = ""
         self.http = ""
+        self.push = ""
         self.ready_line = ""
         self._settings = dict(settings or {})
         self._environment = {**os.environ, **(environment or {})}
@@ -46,27 +51,50 @@ class BrokerProcess:
         """Everything it wrote to stderr so far."""
         return self._log_path.read_text() if self._log_path.exists() else ""
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Run it and wait until it serves. Raises RuntimeError with its log if it does not."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Run it, and do not wait."""
         listen = self.bootstrap or "127.0.0.1:0"
         command = [sys.executable, "-m", "zhumq", "start", "--listen", listen]
         command += ["--http", "127.0.0.1:0", "--data-dir", str(self.data_dir)]
+        command += ["--push", self.push or "127.0.0.1:0"]
+        command += ["--broker-id", str(self.broker_id)]
+        if self.zookeeper is not None:
+            command += ["--zookeeper", self.zookeeper]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with open(self._log_path, "a") as log:
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment
             )
+
+    def wait_until_ready(self) -> None:
+        """Return when it serves. Raises RuntimeError with its log if it does not."""
         self.ready_line = self._read_line()
         ready = _READY.match(self.ready_line)
         if ready is None:
             self.kill()
             raise RuntimeError(f"no ready line but {self.ready_line!r}; its log:\n{self.log}")
-        self.bootstrap, self.http = ready["kafka"], ready["http"]
+        self.bootstrap, self.push, self.http = ready["kafka"], ready["push"], ready["http"]
 
     def kill(self) -> None:
         """SIGKILL: no time to write anything down."""
         self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its connections and answers nobody."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:
         """SIGTERM, and its exit code."""
@@ -78,6 +106,7 @@ class BrokerProcess:
             return 0
         with process:
             process.send_signal(with_signal)
+            process.send_signal(signal.SIGCONT)  # A paused one hears nothing but a kill.
             try:
                 return process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:

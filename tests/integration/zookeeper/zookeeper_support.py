@@ -19,6 +19,7 @@ from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import InSyncWish, LeaderPolicy, LogEnds
 from zhumq.metadata.moves import change_in_sync
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
 
 SECONDS_MAX = 30.0
 SESSION_MS = 2_000
@@ -40,6 +41,7 @@ def state(leader: int = 1, epoch: int = 0) -> PartitionState:
         leader_epoch=LeaderEpoch(epoch),
         in_sync=(BrokerId(1), BrokerId(2), BrokerId(3)),
         partition_epoch=epoch,
+        mode=Mode.FETCH,
     )
 
 
@@ -120,6 +122,7 @@ LIMITS = TopicLimits(
     default_replication_factor=3,
     partitions_per_topic_max=10_000,
     partitions_in_all_max=100_000,
+    default_mode=Mode.FETCH,
 )
 
 

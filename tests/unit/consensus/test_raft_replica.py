@@ -55,6 +55,13 @@ def test_a_leader_is_elected_and_commits_on_a_majority() -> None:
     assert {each.leader_id for each in bench.replicas.values()} == {0}
 
 
+def test_a_replica_that_was_moved_away_gets_no_vote() -> None:
+    bench = ReplicaBench(3)
+    for asked in (vote(7, 1, pre_vote=True), vote(7, 1), vote(2, 1)):
+        bench.step(1, asked)
+    assert [answer.granted for answer in answers(bench)] == [False, False, True]
+
+
 def test_a_single_replica_leads_itself_at_once() -> None:
     bench = ReplicaBench(1)
     bench.let_deadline_pass(0)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import InSyncWish, LeaderPolicy, LogEnd
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from zhumq.model.replication_mode import Mode
 
 T0 = TopicPartition("t", 0)
 NOBODY = NO_BROKER
@@ -31,6 +32,9 @@ def partition(
     leader_broker_epoch: int = 1,
     adding: Iterable[int] = (),
     removing: Iterable[int] = (),
+    mode: Mode = Mode.FETCH,
+    handover: bool = False,
+    eligible: Iterable[int] = (),
 ) -> PartitionState:
     members = ids(*replicas)
     return PartitionState(
@@ -42,6 +46,9 @@ def partition(
         leader_broker_epoch=leader_broker_epoch,
         adding=ids(*adding),
         removing=ids(*removing),
+        mode=mode,
+        handover=handover,
+        eligible=ids(*eligible),
     )
 
 
@@ -80,10 +87,6 @@ def clean(_topic: Topic) -> LeaderPolicy:
 
 def unclean(_topic: Topic) -> LeaderPolicy:
     return LeaderPolicy(unclean=True)
-
-
-def voted(_topic: Topic) -> LeaderPolicy:
-    return LeaderPolicy(assigned=False)
 
 
 def wish(state: PartitionState, *in_sync: int, broker_epoch: int = 1) -> InSyncWish:

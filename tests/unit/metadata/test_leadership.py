@@ -12,7 +12,6 @@ from leadership_support import (
     ids,
     partition,
     unclean,
-    voted,
     wish,
 )
 
@@ -50,6 +49,7 @@ from zhumq.model.cluster_errors import (
 )
 from zhumq.model.errors import FencedLeaderEpoch, InvalidRequest, UnknownTopicOrPartition
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
 
 
 def decide(
@@ -132,20 +132,19 @@ def test_an_in_sync_replica_leads_even_where_an_unclean_leader_is_allowed() -> N
 def test_a_leader_that_registered_again_leads_in_a_new_epoch() -> None:
     image = cluster(partition([1, 2, 3]), epochs={1: 8, 2: 1, 3: 1})
     assert image.leader_of(image.topics["t"].partitions[0]) == NOBODY
-    assert partitions_without_leader(image, ids(1, 2, 3), clean) == [T0]
+    assert partitions_without_leader(image, ids(1, 2, 3)) == [T0]
     state = after_loss(image, {1, 2, 3})
     assert (state.leader, state.leader_epoch, state.leader_broker_epoch) == (1, 6, 8)
 
 
 def test_topics_whose_replicas_vote_are_left_to_them() -> None:
-    image = cluster(partition([1, 2, 3]))
-    assert decide(image, ids(2, 3), voted) == [BrokerGone(broker_id=BrokerId(1))]
-    assert partitions_without_leader(image, ids(2, 3), voted) == []
-    assert plan_preferred_leaders(cluster(partition([1, 2], leader=2)), voted) == []
+    image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
+    assert decide(image, ids(2, 3), clean) == [BrokerGone(broker_id=BrokerId(1))]
+    assert partitions_without_leader(image, ids(2, 3)) == []
 
 
 def test_votes_are_made_known_in_the_order_of_their_epochs() -> None:
-    image = cluster(partition([1, 2, 3]))
+    image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
     vote = Vote(leader=BrokerId(2), leader_epoch=LeaderEpoch(7))
     (change,) = plan_votes(image, {T0: vote})
     assert (change.state.leader, change.state.leader_epoch) == (2, 7)
@@ -157,8 +156,16 @@ def test_votes_are_made_known_in_the_order_of_their_epochs() -> None:
     ):
         assert plan_votes(known, {T0: late}) == []
     assert plan_votes(known, {TopicPartition("gone", 0): vote}) == []
-    behind = cluster(partition([1, 2, 3], in_sync=[1, 3]))
-    assert plan_votes(behind, {T0: vote})[0].state.in_sync == ids(2)
+    assert plan_votes(cluster(partition([1, 2, 3])), {T0: vote}) == []
+
+
+def test_an_elected_leader_that_registered_again_is_made_known_in_its_epoch() -> None:
+    image = cluster(partition([1, 2, 3], mode=Mode.RAFT), epochs={1: 8, 2: 1, 3: 1})
+    assert image.leader_of(image.topics["t"].partitions[0]) == NOBODY
+    vote = Vote(leader=BrokerId(1), leader_epoch=LeaderEpoch(5))
+    (change,) = plan_votes(image, {T0: vote})
+    assert (change.state.leader_epoch, change.state.leader_broker_epoch) == (5, 8)
+    assert plan_votes(apply_changes(image, [change]), {T0: vote}) == []
 
 
 def test_a_thousand_partitions_are_decided_in_few_proposals() -> None:
@@ -192,9 +199,17 @@ def test_leadership_goes_back_to_preferred_replicas_that_can_take_it() -> None:
         partition([1, 2], leader=1),
         partition([3, 2], leader=2, in_sync=[2]),
     )
-    (change,) = plan_preferred_leaders(image, clean)
+    (change,) = plan_preferred_leaders(image)
     assert (change.partition, change.state.leader, change.state.leader_epoch) == (0, 1, 6)
     assert change.state.in_sync == ids(1, 2)
+
+
+def test_a_broker_that_misses_little_is_left_alone() -> None:
+    lost, kept = partition([1, 2], leader=2), partition([1, 2])
+    image = cluster(lost, *[kept] * 9)
+    assert list(plan_preferred_leaders(image, tolerated_percent=10)) == []
+    image = cluster(lost, *[kept] * 8)
+    assert len(list(plan_preferred_leaders(image, tolerated_percent=10))) == 1
 
 
 def test_a_preferred_election_says_why_not() -> None:

@@ -7,10 +7,17 @@ from leadership_support import T0, brokers, cluster, ids, partition, wish
 
 from zhumq.metadata.changes import apply_changes
 from zhumq.metadata.image import ClusterImage, PartitionState
-from zhumq.metadata.moves import begin_move, cancel_move, change_in_sync, plan_moves
+from zhumq.metadata.moves import (
+    begin_move,
+    cancel_move,
+    change_in_sync,
+    plan_more_copies,
+    plan_moves,
+)
 from zhumq.metadata.placement import place
 from zhumq.model.cluster_errors import EligibleLeadersNotAvailable, NoReassignmentInProgress
 from zhumq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from zhumq.model.replication_mode import Mode
 
 FIVE = {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
 
@@ -121,3 +128,30 @@ def test_too_few_brokers_for_the_replicas_are_a_clear_error() -> None:
     staying = [each for each in image.brokers.values() if each.broker_id != 2]
     with pytest.raises(InvalidReplicationFactor, match="3 replicas, and 2 brokers would be left"):
         plan_moves(image, staying)
+
+
+def test_a_topic_that_was_made_with_too_few_brokers_gets_its_other_replicas() -> None:
+    image = cluster(partition([1]), partition([2]), partition([1, 2, 3]))
+    changes = list(plan_more_copies(image, image.topics["t"], 3))
+    assert [change.partition for change in changes] == [0, 1]
+    for change in changes:
+        assert set(change.state.replicas) == {1, 2, 3}
+        assert change.state.leader == image.topics["t"].partitions[change.partition].leader
+        assert len(change.state.adding) == 2
+    moving = apply_changes(image, changes)
+    assert list(plan_more_copies(moving, moving.topics["t"], 3)) == []
+
+
+def test_as_many_replicas_as_brokers_are_enough_and_the_dead_are_not_joined() -> None:
+    image = cluster(partition([1]), partition([9]), epochs={1: 1, 2: 1})
+    (change,) = plan_more_copies(image, image.topics["t"], 3)
+    assert (change.partition, set(change.state.replicas)) == (0, {1, 2})
+
+
+def test_a_raft_topic_gets_its_other_replicas_through_fetch_mode() -> None:
+    image = cluster(partition([1], mode=Mode.RAFT))
+    (change,) = plan_more_copies(image, image.topics["t"], 3)
+    assert change.state.replicas == ids(1)
+    assert set(change.state.wanted_replicas) == {1, 2, 3}
+    noted = apply_changes(image, [change])
+    assert list(plan_more_copies(noted, noted.topics["t"], 3)) == []

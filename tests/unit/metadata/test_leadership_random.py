@@ -60,7 +60,7 @@ class World:
                     # The controller may die at any point of it.
                     self.propose(image, changes[: self.draw.randrange(len(changes) + 1)])
                 case 4:
-                    self.propose(image, plan_preferred_leaders(image, policy_of))
+                    self.propose(image, list(plan_preferred_leaders(image)))
                 case 5:
                     name = self.any_partition()
                     self.propose(image, [change_in_sync(image, name, self.wish(name))], grows=True)

@@ -1,0 +1,212 @@
+"""Three brokers beside three Kafka nodes: replicated topics, acknowledged once they are on the disks."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+
+from benchmarks.cases import Case, Sizes, per_unit, topic_on
+from benchmarks.kafka_peer import new_cluster_id, prepare_kafka_node
+from benchmarks.loaders import Figures, consume, latency, produce
+from benchmarks.server import (
+    CLOCK_TICKS_PER_S,
+    READY_WAIT_S,
+    Measured,
+    Server,
+    free_ports,
+    wait_until,
+)
+from benchmarks.zhumq_server import prepare_zhumq
+from zhumq.cluster.dev_zookeeper import DevZookeeper
+
+NODES = 3
+RATE = 1_000
+ASK_WAIT_S = 5.0
+WARM_MESSAGES = 200_000
+NOTES = "three replicas, min.insync.replicas=2; Kafka with flush.messages=1; CPU of all nodes"
+# What Kafka needs for the promise that zhumq makes anyway: a majority has it on the disk.
+KAFKA_TOPIC = {"flush.messages": "1", "min.insync.replicas": "2"}
+KAFKA_NODE = {
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+ZHUMQ_BROKER = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Three running servers that look like one to the cases: a bootstrap list, and CPU in all."""
+
+    name: str
+    servers: Sequence[Server]
+    # Processes that belong to it and serve no client: ZooKeeper's.
+    helper_pids: Sequence[int] = ()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(server.bootstrap for server in self.servers)
+
+    def cpu_seconds(self) -> float:
+        helpers = sum(_cpu_seconds(pid) for pid in self.helper_pids)
+        return helpers + sum(server.cpu_seconds() for server in self.servers)
+
+    def rss_bytes(self) -> int:
+        return sum(server.rss_bytes() for server in self.servers)
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+
+
+@contextmanager
+def zhumq_cluster(folder: Path) -> Iterator[Cluster]:
+    """Three brokers on one ZooKeeper node, whose CPU counts as the cluster's."""
+    with ExitStack() as stack:
+        zookeeper = DevZookeeper.start(folder / "zookeeper", nodes=1)
+        stack.callback(zookeeper.stop)
+        servers = []
+        for place in range(NODES):
+            directory = folder / f"zhumq-{place}"
+            directory.mkdir(parents=True)
+            prepared = prepare_zhumq(
+                directory, settings=ZHUMQ_BROKER, broker_id=place, zookeeper=zookeeper.connect
+            )
+            servers.append(stack.enter_context(prepared.launch()))
+        pids = [node.pid for node in zookeeper.nodes]
+        cluster = Cluster(name="zhumq", servers=servers, helper_pids=pids)
+        _wait_for_brokers(cluster)
+        yield cluster
+
+
+@contextmanager
+def kafka_cluster(folder: Path) -> Iterator[Cluster]:
+    """Three nodes, each broker and controller."""
+    ports = free_ports(2 * NODES)
+    cluster_id = new_cluster_id()
+    with ExitStack() as stack:
+        servers = []
+        for place in range(NODES):
+            directory = folder / f"kafka-{place}"
+            directory.mkdir(parents=True)
+            prepared = prepare_kafka_node(
+                directory,
+                port=ports[place],
+                controller_ports=ports[NODES:],
+                cluster_id=cluster_id,
+                node_id=place,
+                settings=KAFKA_NODE,
+            )
+            servers.append(stack.enter_context(prepared.launch()))
+        cluster = Cluster(name="kafka", servers=servers)
+        _wait_for_brokers(cluster)
+        yield cluster
+
+
+CLUSTERS = {"zhumq": zhumq_cluster, "kafka": kafka_cluster}
+
+
+def _wait_for_brokers(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    def all_there() -> bool:
+        with suppress(KafkaException):
+            return len(admin.list_topics(timeout=ASK_WAIT_S).brokers) == NODES
+        return False
+
+    # Three nodes that start side by side take longer than one.
+    wait_until(all_there, cluster.servers[0], NODES * READY_WAIT_S)
+
+
+def topic_config(cluster: Measured, mode: str) -> Mapping[str, str]:
+    if cluster.name == "kafka":
+        return KAFKA_TOPIC
+    return {"replication.mode": mode, "min.insync.replicas": "2"}
+
+
+def producing(mode: str, count: int, size: int, partitions: int) -> Callable[[Measured], Figures]:
+    def run(cluster: Measured) -> Figures:
+        config = topic_config(cluster, mode)
+        with topic_on(cluster, partitions, config, replicas=NODES) as topic:
+            return per_unit(
+                cluster,
+                lambda: produce(
+                    cluster,
+                    topic,
+                    partitions=partitions,
+                    count=count,
+                    size=size,
+                    acks=-1,
+                ),
+            )
+
+    return run
+
+
+def answering(mode: str, seconds: int) -> Callable[[Measured], Figures]:
+    """From handing a message to the client until another client has it: it is committed by then."""
+
+    def run(cluster: Measured) -> Figures:
+        config = topic_config(cluster, mode)
+        with topic_on(cluster, 1, config, replicas=NODES) as topic:
+            os.sync()
+            before = cluster.cpu_seconds()
+            figures = latency(cluster, topic, rate=RATE, seconds=seconds, acks=-1)
+            figures["server_cpu_seconds"] = cluster.cpu_seconds() - before
+            return figures
+
+    return run
+
+
+def cases(sizes: Sizes) -> list[Case]:
+    found = []
+    for mode in ("raft", "fetch"):
+        found += [
+            Case(
+                name=f"three nodes, {mode} topic, end to end at 1 k messages/s, acks -1 on disk",
+                run=answering(mode, max(2, sizes.of(10))),
+                main="p50_ms",
+                also=("p99_ms", "p999_ms"),
+                notes=NOTES,
+            ),
+            Case(
+                name=f"three nodes, {mode} topic, produce 1 KB, acks -1 on disk",
+                run=producing(mode, sizes.of(200_000), 1_000, 1),
+                main="per_second",
+                notes=NOTES,
+            ),
+            Case(
+                name=f"three nodes, {mode} topic, produce 1 KB to 16 partitions, acks -1 on disk",
+                run=producing(mode, sizes.of(200_000), 1_000, 16),
+                main="per_second",
+                notes=NOTES,
+            ),
+        ]
+    return found
+
+
+def warm(cluster: Cluster, messages: int) -> None:
+    with topic_on(cluster, 3, topic_config(cluster, "raft"), replicas=NODES) as topic:
+        produce(cluster, topic, partitions=3, count=messages, size=1_000, acks=-1)
+        consume(cluster, topic, partitions=3, count=messages)
+
+
+@contextmanager
+def clusters(
+    names: Sequence[str], folder: Path, sizes: Sizes, console: Console
+) -> Iterator[list[Cluster]]:
+    """Both clusters, warm, for as long as they are measured in turn."""
+    with ExitStack() as stack:
+        running = []
+        for name in names:
+            cluster = stack.enter_context(CLUSTERS[name](folder))
+            console.print(f"three nodes of {name} serve at {cluster.bootstrap}", style="dim")
+            warm(cluster, sizes.of(WARM_MESSAGES))
+            running.append(cluster)
+        yield running

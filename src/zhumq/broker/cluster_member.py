@@ -1,0 +1,207 @@
+"""What a broker has only in a cluster: the ensemble, the other brokers, its part as controller."""
+
+import asyncio
+import base64
+import random
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zhumq.broker.config import Address, BrokerConfig
+from zhumq.broker.http import Metric
+from zhumq.broker.metrics import cluster_metrics
+from zhumq.cluster.coordinator import Balance, Coordinator
+from zhumq.cluster.store import SessionState
+from zhumq.cluster.wishes import ClusterWishes
+from zhumq.cluster.zookeeper_store import ZookeeperStore
+from zhumq.consensus.contract import ReplicaSettings
+from zhumq.host.clock import Clock
+from zhumq.host.disk import Disk
+from zhumq.metadata.controller import MODE_SETTING
+from zhumq.metadata.image import Broker, Topic
+from zhumq.metadata.leadership import LeaderPolicy, LogEnds
+from zhumq.model.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    BrokerId,
+    TopicPartition,
+)
+from zhumq.model.replication_mode import Mode
+from zhumq.model.settings import Settings
+from zhumq.model.topic_config import topic_settings
+from zhumq.net.limits import Limits
+from zhumq.net.listener import Listener
+from zhumq.replication.handshake import Identity, Peer
+from zhumq.replication.peer_service import PeerService
+from zhumq.replication.peers import Peers
+from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.replication.replication import Replication
+from zhumq.storage.checkpoints import META_FILE, read_meta
+
+LISTENER_NAME: Final = "REPLICATION"
+# Brokers, each with a few connections; nobody else has business there.
+PEER_CONNECTIONS_MAX: Final = 10_000
+PEER_FRAME_BYTES_MAX: Final = 128 << 20
+PEER_REQUEST_BYTES_MAX: Final = 512 << 20
+# Fetches between brokers beat all the time: silence is the end of a connection.
+PEER_IDLE_MS: Final = 60_000
+
+
+_PEER_LIMITS: Final = Limits(
+    frame_bytes_max=PEER_FRAME_BYTES_MAX,
+    request_bytes_total_max=PEER_REQUEST_BYTES_MAX,
+    connections_max=PEER_CONNECTIONS_MAX,
+    connections_per_address_max=PEER_CONNECTIONS_MAX,
+    idle_ms=PEER_IDLE_MS,
+)
+
+
+async def open_ensemble(config: BrokerConfig, disk: Disk) -> ZookeeperStore:
+    """The store of the cluster that the data folder belongs to, or of the one that is there.
+
+    Raises StoreUnusable with what to do.
+    """
+    assert config.zookeeper is not None
+    meta = read_meta(disk, str(config.data_dir / META_FILE))
+    settings = config.settings
+    return await ZookeeperStore.open(
+        config.zookeeper,
+        new_cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(),
+        expected_cluster_id=None if meta is None else meta.cluster_id,
+        session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
+        connect_ms_max=settings.integer("zookeeper.connection.timeout.ms"),
+        create_chroot=settings.boolean("zookeeper.chroot.create"),
+    )
+
+
+class ClusterMember:
+    """This broker among the others. Made before its replicas, which it is told of by `attach`."""
+
+    def __init__(self, config: BrokerConfig, store: ZookeeperStore, clock: Clock) -> None:
+        self._config = config
+        self._store = store
+        identity = Identity(
+            cluster_id=store.image.cluster_id, broker_id=config.broker_id, secret=store.secret
+        )
+        self._peers = Peers(identity, self._address_of)
+        self._service = PeerService(identity, is_known=self._is_known)
+        self._wishes = ClusterWishes(config.broker_id, store, self._policy_of, self._ask_log_ends)
+        balance = _balance(config.settings)
+        self._coordinator = Coordinator(
+            store,
+            self._policy_of,
+            self._ask_log_ends,
+            balance,
+            _copies(config.settings),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        # The epoch that the replicas live in; None while others may take this broker for dead.
+        self._life: int | None = None
+        settings = config.settings
+        self.replication = Replication(
+            peers=self._peers,
+            service=self._service,
+            wishes=self._wishes,
+            clock=clock,
+            # Chance is asked for at every deadline of every replica, and is no secret.
+            draw=random.Random().randint,  # noqa: S311
+            settings=ReplicaSettings(
+                election_timeout_ms=settings.integer("replica.election.timeout.ms"),
+                replica_lag_max_ms=settings.integer("replica.lag.time.max.ms"),
+            ),
+            balance_seconds=None if balance is None else balance.interval_seconds,
+        )
+
+    def attach(self, replicas: ReplicaManager) -> None:
+        """The replicas it speaks for. Called once, before anything else."""
+        self._replicas = replicas
+
+    @property
+    def address(self) -> Address:
+        """Where it listens for the other brokers, as it is set."""
+        return self._config.inter_broker
+
+    async def listen(self) -> Listener:
+        """Be there for the other brokers. Raises OSError as the system gave it."""
+        address = self.address
+        return await Listener.open(
+            address.host,
+            address.port,
+            service=self._service,
+            limits=_PEER_LIMITS,
+            name=LISTENER_NAME,
+        )
+
+    async def join(self, broker: Broker) -> None:
+        """Register, and take part until `leave`. Raises BrokerIdTaken if the number is taken."""
+        store = self._store
+        store.watch(self._coordinator.image_changed)
+        self._coordinator.image_changed(store.image)
+        for work in (self._wishes.run(), self._coordinator.run()):
+            self._tasks.append(asyncio.get_running_loop().create_task(work))
+        await store.register(broker)
+        store.watch_session(self._session_changed)
+        self._session_changed(store.session)
+        store.campaign(self._config.broker_id, self._coordinator)
+
+    def metrics(self) -> Iterable[Metric]:
+        store = self._store
+        return cluster_metrics(self._config.broker_id, store.image, store.session)
+
+    async def leave(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._peers.close()
+
+    def _session_changed(self, state: SessionState) -> None:
+        epoch = self._store.broker_epoch
+        if state is SessionState.CONNECTED and epoch is not None:
+            # The same session is back: nobody has taken this broker for dead.
+            if epoch != self._life:
+                self._life = epoch
+                self._replicas.begin_life(epoch)
+        elif state in (SessionState.LOST, SessionState.CLOSED) and self._life is not None:
+            self._life = None
+            self._replicas.end_life()
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self._store.image.brokers.get(BrokerId(broker_id))
+        if broker is None or broker.replica_port == 0:
+            return None
+        return broker.replica_host, broker.replica_port
+
+    def _is_known(self, peer: Peer) -> bool:
+        """Whether it may take part: not an earlier life of a broker that has registered since."""
+        broker = self._store.image.brokers.get(BrokerId(peer.broker_id))
+        return broker is None or peer.broker_epoch >= broker.epoch
+
+    def _policy_of(self, topic: Topic) -> LeaderPolicy:
+        settings = topic_settings(topic.settings, self._config.settings)
+        return LeaderPolicy(
+            mode=Mode(settings.text(MODE_SETTING)),
+            unclean=settings.boolean("unclean.leader.election.enable"),
+            min_in_sync=settings.integer("min.insync.replicas"),
+        )
+
+    async def _ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
+        return await self._replicas.ask_log_ends(partitions)
+
+
+def _balance(settings: Settings) -> Balance | None:
+    if not settings.boolean("auto.leader.rebalance.enable"):
+        return None
+    return Balance(
+        interval_seconds=settings.integer("leader.imbalance.check.interval.seconds"),
+        tolerated_percent=settings.integer("leader.imbalance.per.broker.percentage"),
+    )
+
+
+def _copies(settings: Settings) -> dict[str, int]:
+    """Internal topics are made on first use, perhaps before all brokers are there."""
+    return {
+        CONSUMER_OFFSETS_TOPIC: settings.integer("offsets.topic.replication.factor"),
+        SHARE_GROUP_STATE_TOPIC: settings.integer(
+            "share.coordinator.state.topic.replication.factor"
+        ),
+    }

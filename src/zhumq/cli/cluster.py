@@ -1,0 +1,178 @@
+"""`zhumq cluster`: run a cluster on this machine, and see how one is doing."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zhumq.cli.client import (
+    REQUEST_TIMEOUT_SECONDS,
+    connect_admin,
+    kafka_errors,
+    list_topics,
+    settle,
+)
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, parse_settings
+from zhumq.cli.output import print_facts, print_json, print_table
+from zhumq.cli.rebalance import rebalance
+
+app = typer.Typer(no_args_is_help=True, help="Run a cluster on this machine, and look at one.")
+
+app.command()(rebalance)
+
+REPLICAS = 3  # as far as there are brokers
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="How many brokers.")] = 3,
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is kept.")] = (
+        Path("zhumq-cluster")
+    ),
+    port: Annotated[
+        int,
+        typer.Option(metavar="BASE", min=0, max=65_000, help="The first broker's port; 0: any."),
+    ] = 9092,
+    http_port: Annotated[
+        int,
+        typer.Option(metavar="BASE", min=0, max=65_000, help="Its /metrics; 0: any free ports."),
+    ] = 9080,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of every broker."),
+    ] = None,
+) -> None:
+    """Run ZooKeeper and brokers until Ctrl-C, for trying a cluster.
+
+    One line for each when it serves. Topics get three replicas, of which two have to have a message
+    before it is acknowledged. Kill a broker to see what happens: the others go on.
+    """
+    # Imported here so that `zhumq --help`, which looks at every command, stays quick.
+    from zhumq.cli import local_cluster  # noqa: PLC0415
+    from zhumq.cluster.dev_zookeeper import DevZookeeper  # noqa: PLC0415
+
+    chosen = {
+        "default.replication.factor": str(min(nodes, REPLICAS)),
+        "min.insync.replicas": str(min(nodes, REPLICAS) // 2 + 1),
+        **parse_settings(settings or []),
+    }
+
+    def interrupted(number: int, frame: object) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    stops = (signal.SIGTERM, signal.SIGINT)
+    previous = {each: signal.signal(each, interrupted) for each in stops}
+    children: list[local_cluster.BrokerChild] = []
+    ensemble: DevZookeeper | None = None
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        ensemble = DevZookeeper.start(data_dir / "zookeeper")
+        _say(f"zookeeper ready {ensemble.connect}")
+        for index in range(nodes):
+            children.append(  # noqa: PERF401 (those that run are stopped if one does not start)
+                local_cluster.start_broker(
+                    index + 1,
+                    data_dir,
+                    zookeeper=ensemble.connect,
+                    port=port and port + index,
+                    http_port=http_port and http_port + index,
+                    settings=chosen,
+                )
+            )
+        for child in children:
+            _say(local_cluster.ready_line(child))
+        for child in local_cluster.ended(children):
+            sys.stderr.write(
+                f"broker {child.broker_id} ended with code {child.process.returncode};"
+                f" to start it again: {child.by_hand}\n"
+            )
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    finally:
+        for each in stops:
+            signal.signal(each, signal.SIG_IGN)
+        local_cluster.stop_brokers(children)
+        if ensemble is not None:
+            ensemble.stop()
+        for each, handler in previous.items():
+            signal.signal(each, handler)
+
+
+@app.command()
+def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
+    """Show the brokers, what each of them leads, and partitions that are not well."""
+    admin = connect_admin(bootstrap)
+    metadata = list_topics(admin)
+    with kafka_errors("describe the cluster"):
+        described = settle(
+            admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS), "describe the cluster"
+        )
+    racks = {node.id: node.rack for node in described.nodes}
+    leads: dict[int, int] = dict.fromkeys(metadata.brokers, 0)
+    holds: dict[int, int] = dict.fromkeys(metadata.brokers, 0)
+    unwell: list[dict[str, Any]] = []
+    partitions = 0
+    for name, topic in sorted(metadata.topics.items()):
+        for index, entry in sorted(topic.partitions.items()):
+            partitions += 1
+            leads[entry.leader] = leads.get(entry.leader, 0) + 1
+            for replica in entry.replicas:
+                holds[replica] = holds.get(replica, 0) + 1
+            alive = entry.leader in metadata.brokers
+            if not alive or len(entry.isrs) < len(entry.replicas):
+                unwell.append(
+                    {
+                        "topic": name,
+                        "partition": index,
+                        "leader": entry.leader if alive else None,
+                        "replicas": list(entry.replicas),
+                        "in_sync": list(entry.isrs),
+                    }
+                )
+    brokers = [
+        {
+            "broker": broker.id,
+            "address": f"{broker.host}:{broker.port}",
+            "rack": racks.get(broker.id),
+            "controller": broker.id == metadata.controller_id,
+            "leads": leads[broker.id],
+            "replicas": holds[broker.id],
+        }
+        for broker in sorted(metadata.brokers.values(), key=lambda each: each.id)
+    ]
+    facts = {
+        "cluster": metadata.cluster_id,
+        "topics": len(metadata.topics),
+        "partitions": partitions,
+    }
+    if as_json:
+        print_json({**facts, "brokers": brokers, "unwell": unwell})
+        return
+    print_facts(facts)
+    headings = {
+        "broker": "BROKER",
+        "address": "ADDRESS",
+        "rack": "RACK",
+        "controller": "CONTROLLER",
+        "leads": "LEADS",
+        "replicas": "REPLICAS",
+    }
+    print_table(brokers, headings, empty="no broker is alive")
+    if unwell:
+        sys.stdout.write("\nwithout a leader, or with replicas that are not in sync:\n")
+        headings = {
+            "topic": "TOPIC",
+            "partition": "PARTITION",
+            "leader": "LEADER",
+            "replicas": "REPLICAS",
+            "in_sync": "IN SYNC",
+        }
+        print_table(unwell, headings, empty="")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

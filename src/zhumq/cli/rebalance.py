@@ -1,0 +1,271 @@
+"""`zhumq cluster rebalance`: a preview of where partitions would be better placed, and the move."""
+
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from confluent_kafka.admin import ConfigResource, ResourceType
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, connect_admin, settle
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.output import print_json, print_note, print_table
+from zhumq.cli.requests import BrokerConnection
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.moves import Move, plan_moves
+from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from zhumq.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+LOOK_AGAIN_SECONDS: Final = 0.5
+AT_ONCE: Final = 20
+FAILURES_IN_A_ROW_MAX: Final = 20
+_VIRTUAL_NODES_SETTING: Final = "placement.virtual.nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Who has what: the part of the cluster's picture that a broker tells its clients."""
+
+    image: ClusterImage
+    moving: frozenset[TopicPartition]
+
+
+def rebalance(
+    without: Annotated[
+        list[int] | None,
+        typer.Option("--without", metavar="ID", help="A broker that is to be left empty."),
+    ] = None,
+    at_once: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="How many partitions move at the same time."),
+    ] = AT_ONCE,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only show what would be done.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move partitions to where the hash ring of the live brokers wants them.
+
+    After a broker has joined it takes its share; with --without a broker is emptied before it leaves.
+    First a preview is shown. A partition is taken from nobody before its new replicas have all of it.
+    """
+    virtual_nodes = _virtual_nodes(bootstrap)
+    with BrokerConnection(bootstrap) as broker:
+        placement = _read(broker)
+        moves = [
+            move
+            for move in _plan(placement.image, without or [], virtual_nodes)
+            # One that is on its way already is left to whoever has sent it.
+            if move.topic_partition not in placement.moving
+        ]
+        if as_json:
+            print_json([_as_row(move) for move in moves])
+        else:
+            _show(placement.image, moves)
+        if preview or not moves:
+            return
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Move {len(moves)} partitions?", abort=True, err=True)
+        carry_out(broker, moves, at_once, _progress(len(moves)))
+        broker.ask(ApiKey.ELECT_LEADERS, ElectLeadersRequest(topic_partitions=None))
+    print_note(f"moved {len(moves)} partitions")
+
+
+def carry_out(
+    broker: BrokerConnection, moves: Sequence[Move], at_once: int, done: Callable[[int], None]
+) -> None:
+    """Begin so many moves that so many are under way, until all are over."""
+    waiting = list(moves)
+    begun: set[TopicPartition] = set()
+    failures = 0
+    while True:
+        try:
+            moving = _moving(broker)
+            room = max(at_once - len(begun & moving), 0)
+            batch = waiting[:room]
+            if batch:
+                _begin(broker, batch)
+        except CommandFailed:
+            # Brokers come and go while replicas move; what was begun goes on without us.
+            failures += 1
+            if failures == FAILURES_IN_A_ROW_MAX:
+                raise
+            time.sleep(LOOK_AGAIN_SECONDS)
+            continue
+        failures = 0
+        waiting = waiting[len(batch) :]
+        begun.update(move.topic_partition for move in batch)
+        done(len(begun - moving) - len(batch))
+        if not waiting and not batch and not begun & moving:
+            return
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _moving(broker: BrokerConnection) -> frozenset[TopicPartition]:
+    listed = broker.ask(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest(topics=None)
+    )
+    return frozenset(
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in listed.topics
+        for partition in topic.partitions
+    )
+
+
+def _begin(broker: BrokerConnection, moves: Sequence[Move]) -> None:
+    topics: dict[str, ReassignableTopic] = {}
+    for move in moves:
+        name = move.topic_partition.topic
+        topic = topics.setdefault(name, ReassignableTopic(name=name))
+        topic.partitions.append(
+            ReassignablePartition(
+                partition_index=move.topic_partition.partition, replicas=list(move.after)
+            )
+        )
+    answer = broker.ask(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        AlterPartitionReassignmentsRequest(topics=list(topics.values())),
+    )
+    for response in answer.responses:
+        for partition in response.partitions:
+            if partition.error_code != ErrorCode.NONE:
+                raise CommandFailed(
+                    f"{response.name}-{partition.partition_index} cannot move:"
+                    f" {partition.error_message or ErrorCode(partition.error_code).name}"
+                )
+
+
+def _read(broker: BrokerConnection) -> Placement:
+    answer: MetadataResponse = broker.ask(ApiKey.METADATA, MetadataRequest(topics=None))
+    brokers = {
+        BrokerId(each.node_id): Broker(
+            broker_id=BrokerId(each.node_id), host=each.host, port=each.port, rack=each.rack
+        )
+        for each in answer.brokers
+    }
+    topics: dict[str, Topic] = {}
+    for described in answer.topics:
+        states = tuple(
+            PartitionState(
+                replicas=tuple(map(BrokerId, each.replica_nodes)),
+                leader=BrokerId(each.leader_id),
+                leader_epoch=LeaderEpoch(each.leader_epoch),
+                in_sync=tuple(map(BrokerId, each.isr_nodes)),
+            )
+            for each in sorted(described.partitions, key=lambda each: each.partition_index)
+        )
+        name = described.name or ""
+        topics[name] = Topic(name=name, topic_id=described.topic_id, partitions=states)
+    image = ClusterImage(
+        version=0,
+        cluster_id=answer.cluster_id or "",
+        controller_id=BrokerId(answer.controller_id),
+        brokers=brokers,
+        topics=topics,
+        topics_by_id=dict[uuid.UUID, Topic](),
+    )
+    return Placement(image=image, moving=_moving(broker))
+
+
+def _plan(image: ClusterImage, without: Sequence[int], virtual_nodes: int) -> list[Move]:
+    unknown = [each for each in without if each not in image.brokers]
+    if unknown:
+        raise CommandFailed(f"broker {unknown[0]} is not alive: see `zhumq cluster status`")
+    staying = [each for each in image.brokers.values() if each.broker_id not in without]
+    try:
+        return plan_moves(image, staying, virtual_nodes=virtual_nodes)
+    except BrokerError as reason:
+        raise CommandFailed(str(reason)) from reason
+
+
+def _show(image: ClusterImage, moves: Sequence[Move]) -> None:
+    before: Counter[int] = Counter()
+    after: Counter[int] = Counter()
+    moved = {move.topic_partition: move for move in moves}
+    fetched: Counter[int] = Counter()
+    for topic in image.topics.values():
+        for index, state in enumerate(topic.partitions):
+            before.update(state.replicas)
+            move = moved.get(TopicPartition(topic.name, index))
+            after.update(state.replicas if move is None else move.after)
+            if move is not None:
+                fetched.update(set(move.after) - set(move.before))
+    rows = [
+        {
+            "broker": broker_id,
+            "before": before[broker_id],
+            "after": after[broker_id],
+            "fetches": fetched[broker_id],
+        }
+        for broker_id in sorted({*image.brokers, *before})
+    ]
+    headings = {
+        "broker": "BROKER",
+        "before": "REPLICAS NOW",
+        "after": "REPLICAS THEN",
+        "fetches": "TO FETCH",
+    }
+    print_table(rows, headings, empty="no brokers")
+    copies = sum(move.copies for move in moves)
+    if moves:
+        sys.stdout.write(f"\n{len(moves)} partitions change, {copies} replicas are copied\n")
+    else:
+        sys.stdout.write("\nevery partition is where it ought to be\n")
+
+
+def _as_row(move: Move) -> Mapping[str, object]:
+    return {
+        "topic": move.topic_partition.topic,
+        "partition": move.topic_partition.partition,
+        "before": list(move.before),
+        "after": list(move.after),
+    }
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """A bar for a person at a terminal, nothing for a program."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    bar = Progress(
+        TextColumn("moving"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )
+    task = bar.add_task("moving", total=total)
+    bar.start()
+
+    def done(count: int) -> None:
+        bar.update(task, completed=count)
+        if count >= total:
+            bar.stop()
+
+    return done
+
+
+def _virtual_nodes(bootstrap: str) -> int:
+    """As the brokers are set: the ring has to be theirs."""
+    admin = connect_admin(bootstrap)
+    brokers = list(admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).brokers)
+    resource = ConfigResource(ResourceType.BROKER, str(brokers[0]))
+    futures = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
+    entries = settle(futures[resource], "read the settings of a broker")
+    return int(entries[_VIRTUAL_NODES_SETTING].value)

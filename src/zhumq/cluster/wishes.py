@@ -1,0 +1,287 @@
+"""What replicas ask of the cluster, gathered for a moment and written as one change."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, Protocol, TypeAlias
+
+from zhumq.cluster.coordinator import LOG_ENDS_SECONDS_MAX, AskLogEnds
+from zhumq.cluster.store import StoreUnavailable
+from zhumq.cluster.znodes import Operation
+from zhumq.cluster.zookeeper_layout import topic_bytes
+from zhumq.consensus.contract import InSyncProposal, LeaderWanted
+from zhumq.metadata.changes import Change, PartitionChanged
+from zhumq.metadata.image import NO_BROKER, ClusterImage, Topic
+from zhumq.metadata.leadership import (
+    CHANGES_PER_PROPOSAL_MAX,
+    InSyncWish,
+    LeaderPolicy,
+    LogEnds,
+    PolicyOf,
+    Vote,
+    changed_partition,
+    existing_partition,
+    in_batches,
+    name_leader,
+    partitions_without_leader,
+    plan_membership,
+    plan_votes,
+)
+from zhumq.metadata.moves import change_in_sync
+from zhumq.model.cluster_errors import IneligibleReplica
+from zhumq.model.errors import BrokerError, ZhumqError
+from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
+
+logger = logging.getLogger(__name__)
+
+# In which wishes come together: an election of a thousand partitions is over in less.
+GATHER_SECONDS: Final = 0.005
+RETRY_SECONDS: Final = 0.2
+
+_Wish: TypeAlias = Vote | InSyncProposal | LeaderWanted
+
+
+class _NothingToWrite(ZhumqError):
+    """All that was wished for is so already, or too late."""
+
+
+class WishesStore(Protocol):
+    """The store as replicas' wishes use it."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def broker_epoch(self) -> int | None: ...
+
+    async def transact(
+        self, plan: Callable[[ClusterImage], tuple[Sequence[Change], Sequence[Operation]]]
+    ) -> ClusterImage: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    wishes: dict[TopicPartition, _Wish]
+    log_ends: LogEnds
+
+
+class ClusterWishes:
+    """The newest wish of each partition counts. `run` is a task for as long as the broker lives.
+
+    The answer to a wish is the next picture. One that is refused, or comes too late, is dropped: the
+    replica asks again if it still wants it.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        store: WishesStore,
+        policy_of: PolicyOf,
+        ask_log_ends: AskLogEnds,
+    ) -> None:
+        self._broker_id = broker_id
+        self._store = store
+        self._policy_of = policy_of
+        self._ask_log_ends = ask_log_ends
+        self._gathered: dict[TopicPartition, _Wish] = {}
+        self._missed: dict[BrokerId, int] = {}  # with the epoch of their registrations
+        self._wake = asyncio.Event()
+
+    def elected(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """The replicas of a raft partition have elected this broker."""
+        vote = Vote(leader=self._broker_id, leader_epoch=LeaderEpoch(leader_epoch))
+        self._wish(topic_partition, vote)
+
+    def wish_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
+        """A leader of a fetch partition asks for another in-sync set."""
+        self._wish(topic_partition, proposal)
+
+    def want_leader(self, topic_partition: TopicPartition, wanted: LeaderWanted) -> None:
+        """A replica that was named cannot lead."""
+        self._wish(topic_partition, wanted)
+
+    def miss_broker(self, broker_id: int) -> None:
+        """A broker cannot be reached, though its session has not ended: most likely it is dead.
+
+        A leader more than was needed does no harm, so its partitions do not wait for the session.
+        """
+        broker = self._store.image.brokers.get(BrokerId(broker_id))
+        if broker is not None:
+            self._missed[broker.broker_id] = broker.epoch
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._wake.clear()
+            missed, self._missed = self._missed, {}
+            for broker_id, epoch in missed.items():
+                await self._replace(broker_id, epoch)
+            gathered, self._gathered = self._gathered, {}
+            names = list(gathered)
+            for start in range(0, len(names), CHANGES_PER_PROPOSAL_MAX):
+                some = names[start : start + CHANGES_PER_PROPOSAL_MAX]
+                await self._carry_out({name: gathered[name] for name in some})
+
+    def _wish(self, topic_partition: TopicPartition, wish: _Wish) -> None:
+        self._gathered[topic_partition] = wish
+        self._wake.set()
+
+    async def _carry_out(self, wishes: dict[TopicPartition, _Wish]) -> None:
+        # Elections and in-sync sets must not wait for the answers that the naming of a leader needs.
+        leaderless = [name for name, wish in wishes.items() if isinstance(wish, LeaderWanted)]
+        quick = {name: wish for name, wish in wishes.items() if name not in set(leaderless)}
+        await self._write(_Batch(wishes=quick, log_ends={}))
+        if leaderless:
+            log_ends = await self._log_ends(leaderless)
+            named = {name: wishes[name] for name in leaderless}
+            await self._write(_Batch(wishes=named, log_ends=log_ends))
+
+    async def _write(self, batch: _Batch) -> None:
+        if not batch.wishes:
+            return
+        try:
+            # What did not fit is still wished for on the next picture, and nothing else is.
+            while await self._transact(lambda image: self._changes(image, batch)):
+                pass
+        except StoreUnavailable as reason:
+            logger.warning("cannot tell the cluster yet: %s", reason)
+            await asyncio.sleep(RETRY_SECONDS)
+            for name, wish in batch.wishes.items():
+                self._gathered.setdefault(name, wish)
+            self._wake.set()
+
+    async def _replace(self, broker_id: BrokerId, epoch: int) -> None:
+        """Other leaders for what a broker led that cannot be reached."""
+        image = self._store.image
+        others = frozenset(image.brokers) - {broker_id}
+        leaderless = [
+            name
+            for name in partitions_without_leader(image, others)
+            if existing_partition(image, name).leader == broker_id
+        ]
+        if not leaderless:
+            return
+        log_ends = await self._log_ends(leaderless)
+
+        def changes(image: ClusterImage) -> list[Change]:
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.epoch != epoch:
+                return []
+            planned = plan_membership(image, others, self._clean_policy_of, log_ends)
+            named = (
+                change
+                for change in planned
+                if isinstance(change, PartitionChanged)
+                and image.topics[change.name].partitions[change.partition].leader == broker_id
+                and change.state.leader != NO_BROKER
+            )
+            return list(islice(named, CHANGES_PER_PROPOSAL_MAX))
+
+        try:
+            while await self._transact(changes):
+                logger.info("broker %d cannot be reached: named other leaders", broker_id)
+        except StoreUnavailable as reason:
+            # The end of its session does the same, a little later.
+            logger.warning("cannot name leaders for those of broker %d: %s", broker_id, reason)
+
+    def _clean_policy_of(self, topic: Topic) -> LeaderPolicy:
+        # A guess is no reason to lose messages.
+        return replace(self._policy_of(topic), unclean=False)
+
+    async def _transact(self, changes_of: Callable[[ClusterImage], list[Change]]) -> bool:
+        """Write what follows from the newest picture; whether that was anything."""
+
+        def plan(image: ClusterImage) -> tuple[Sequence[Change], Sequence[Operation]]:
+            changes = changes_of(image)
+            if not changes:
+                raise _NothingToWrite
+            return next(in_batches(changes, lambda name: topic_bytes(image.topics[name]))), ()
+
+        try:
+            await self._store.transact(plan)
+        except _NothingToWrite:
+            return False
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # Whatever it is, replicas ask again for what they still want.
+            logger.exception("cannot tell the cluster what its replicas ask for")
+            await asyncio.sleep(RETRY_SECONDS)
+            return False
+        return True
+
+    async def _log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
+        try:
+            async with asyncio.timeout(LOG_ENDS_SECONDS_MAX):
+                return await self._ask_log_ends(partitions)
+        except TimeoutError:
+            return {}
+
+    def _changes(self, image: ClusterImage, batch: _Batch) -> list[Change]:
+        """What follows from the wishes on this very picture. Each partition is in it once."""
+        changes: list[Change] = []
+        votes: dict[TopicPartition, Vote] = {}
+        for name, wish in batch.wishes.items():
+            if isinstance(wish, Vote):
+                votes[name] = wish
+                continue
+            try:
+                if isinstance(wish, InSyncProposal):
+                    change = self._in_sync_change(image, name, wish)
+                else:
+                    change = self._leader_change(image, name, wish, batch.log_ends)
+            except BrokerError as reason:
+                logger.debug("%s: a wish was refused: %s", name, reason)
+                continue
+            if change is not None:
+                changes.append(change)
+        return [*changes, *plan_votes(image, votes)]
+
+    def _in_sync_change(
+        self, image: ClusterImage, name: TopicPartition, proposal: InSyncProposal
+    ) -> Change | None:
+        state = existing_partition(image, name)
+        epoch = self._store.broker_epoch
+        if epoch is None or state.mode is not Mode.FETCH:
+            return None
+        wish = InSyncWish(
+            broker_id=BrokerId(proposal.leader_id),
+            broker_epoch=epoch,
+            leader_epoch=LeaderEpoch(proposal.epoch),
+            partition_epoch=proposal.version,
+            in_sync=tuple(BrokerId(each) for each in sorted(proposal.in_sync)),
+        )
+        policy = self._policy_of(image.topics[name.topic])
+        try:
+            return change_in_sync(image, name, wish, policy.min_in_sync)
+        except IneligibleReplica:
+            # A refusal is a version of its own, so that the same proposal cannot come true later.
+            refused = replace(state, partition_epoch=state.partition_epoch + 1)
+            return changed_partition(name, refused)
+
+    def _leader_change(
+        self, image: ClusterImage, name: TopicPartition, wanted: LeaderWanted, log_ends: LogEnds
+    ) -> Change | None:
+        state = existing_partition(image, name)
+        if state.mode is not Mode.FETCH or wanted.version != state.partition_epoch:
+            return None
+        replica = BrokerId(wanted.replica_id)
+        policy = self._policy_of(image.topics[name.topic])
+        ends = log_ends.get(name, {})
+        unfit: tuple[BrokerId, ...] = ()
+        others = [each for each in state.replicas if each != replica and each in image.brokers]
+        lost_the_vote = state.handover and state.leader == replica
+        if wanted.damaged or (lost_the_vote and others and not ends):
+            # Without a word on whose log is longest, another one tries.
+            unfit = (replica,)
+        named = name_leader(
+            state, image.brokers, policy, ends, above_epoch=wanted.epoch, unfit=unfit
+        )
+        if named is state or (named.leader == NO_BROKER and state.leader == NO_BROKER):
+            return None
+        return changed_partition(name, named)

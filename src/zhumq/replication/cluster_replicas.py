@@ -1,0 +1,352 @@
+"""The replicated partitions of this broker: opened, kept in step with the picture, made known."""
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.contract import BrokerLost, Mode, QuorumState, ReplicaSettings, Role
+from zhumq.metadata.image import ClusterImage, PartitionState
+from zhumq.metadata.leadership import LogEnd, LogEnds
+from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from zhumq.protocol.messages.replicas import LogEndsRequest, LogEndsResponse
+from zhumq.replication.driver_seam import damage_of
+from zhumq.replication.hand_back import HAND_BACK, HandBack
+from zhumq.replication.hub import ReplicaHub
+from zhumq.replication.log_ends import LOG_ENDS, answer_log_ends, ask_log_ends
+from zhumq.replication.partition import PartitionSettings
+from zhumq.replication.peer_service import PeerConnection
+from zhumq.replication.peers import TaskKeeper
+from zhumq.replication.replica_builder import (
+    CoreMaker,
+    assigned_word,
+    remember,
+)
+from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
+from zhumq.replication.replication import Replication
+from zhumq.storage.flusher import Flusher
+from zhumq.storage.log_manager import LogManager
+from zhumq.storage.quorum_journal import QUORUM_FILE, QuorumJournal
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 1.0
+# In which all replicas have heard that their partition is in another mode.
+MODE_NEWS_MS: Final = 100
+# acks=-1 that is not committed after so many ticks is answered with a timeout. Clients give up
+# after 30 s by default.
+WAITING_TICKS_MAX: Final = 30
+
+
+class ClusterReplicas:
+    """What a ReplicaManager needs beyond a single broker's."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        logs: LogManager,
+        flusher: Flusher,
+        replication: Replication,
+        on_leadership: LeadershipCallback,
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._flusher = flusher
+        self._replication = replication
+        self._on_leadership = on_leadership
+        self._partitions: dict[TopicPartition, ReplicatedPartition] = {}
+        self._life: int | None = None
+        self._is_alive = False
+        self._has_seen_itself = False
+        # Elected here, and not in the picture yet.
+        self._unpublished: set[TopicPartition] = set()
+        # Up to where appends waited at each of the last ticks.
+        self._waited: deque[dict[ReplicatedPartition, int]] = deque(maxlen=WAITING_TICKS_MAX)
+        self._timer: asyncio.TimerHandle | None = None
+        self.image: ClusterImage | None = None
+        self._lost: frozenset[BrokerId] = frozenset()
+        self._journal = QuorumJournal(logs.disk, f"{logs.data_dir}/{QUORUM_FILE}")
+        self.hub = ReplicaHub(replication, flusher, self._journal)
+        self.hand_back = HandBack(
+            broker_id, replication.peers, lambda: self.image, self._partitions
+        )
+        self._tasks = TaskKeeper()
+        self._ticks = 0
+        replication.service.register(LOG_ENDS, self._on_log_ends)
+        replication.service.register(HAND_BACK, self.hand_back.answer)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether replicas may take part: the broker is registered, and the picture is no older
+        than that. An older one may tell of a mode that this broker has left for good."""
+        if self._life is None or self.image is None:
+            return False
+        if not self._has_seen_itself:
+            own = self.image.brokers.get(self._broker_id)
+            self._has_seen_itself = own is not None and own.epoch >= self._life
+        return self._has_seen_itself
+
+    # The life of the broker
+
+    def begin_life(self, broker_epoch: int) -> None:
+        is_first = self._life is None
+        self._life = broker_epoch
+        self._is_alive = True
+        self._replication.peers.broker_epoch = broker_epoch
+        if is_first:
+            self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+            return
+        for partition in self._partitions.values():
+            state = self._state_of(partition)
+            if state is None:
+                continue
+            if state.mode is Mode.FETCH and state.leader == self._broker_id:
+                self._rebuild(partition, state)
+            elif partition.leads:
+                self._unpublished.add(partition.topic_partition)
+        self._publish()
+
+    def end_life(self) -> None:
+        """Hazard 8: fenced by epoch. Elected leaders live by the votes of their followers."""
+        self._is_alive = False
+        for partition in self._partitions.values():
+            state = self._state_of(partition)
+            core = partition.driver.core
+            if state is not None and isinstance(core, AssignedReplica) and core.leads_or_stands:
+                self._rebuild(partition, state)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._tasks.close()
+        await self.hub.close()
+
+    # Following the picture
+
+    def see(self, image: ClusterImage) -> None:
+        """A new picture, before anything of it is applied."""
+        known = frozenset() if self.image is None else frozenset(self.image.brokers)
+        self._lost = known.difference(image.brokers)
+        self.image = image
+
+    def picture_applied(self) -> None:
+        lost, self._lost = self._lost, frozenset()
+        for broker_id in sorted(lost):
+            logger.info("broker %d is gone", broker_id)
+            for partition in tuple(self._partitions.values()):
+                if broker_id in partition.driver.core.voters:
+                    partition.driver.step(BrokerLost(broker_id=broker_id))
+        self._publish()
+
+    def open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        state: PartitionState,
+        settings: PartitionSettings,
+    ) -> ReplicatedPartition:
+        """A replica of this broker, with what it remembers. Raises BrokerError."""
+        logs = self._logs
+        had_log = topic_partition in logs.logs
+        high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
+        log = logs.create_log(topic_partition, topic_id, settings.log)
+        log.is_replicated = True
+        log.is_follower = True
+        quorum_state = remember(
+            self._journal, topic_id, state, log, self._broker_id, had_log=had_log
+        )
+        partition = ReplicatedPartition(
+            topic_partition,
+            topic_id,
+            log,
+            self._flusher,
+            self.hub,
+            self._maker().make(
+                state,
+                quorum_state,
+                self._settings(settings.min_in_sync_replicas),
+                high_watermark=high_watermark,
+                rebuilds=0,
+            ),
+            self._leadership_changed,
+            min_in_sync_replicas=settings.min_in_sync_replicas,
+            damaged_from=(
+                # There is nobody to fetch it from: what can be read is served.
+                None if state.replicas == (self._broker_id,) else damage_of(log, high_watermark)
+            ),
+        )
+        self._partitions[topic_partition] = partition
+        self.hub.add((topic_id, topic_partition.partition), partition.driver)
+        is_new = not had_log and not quorum_state.healing
+        if is_new and state.replicas[0] == self._broker_id:
+            # Nobody leads a new partition: its first replica need not wait until it is missed.
+            partition.driver.core.campaign_soon(self._replication.clock.monotonic_ms())
+        return partition
+
+    def start(self, partition: ReplicatedPartition, state: PartitionState) -> None:
+        """Let a replica that was just opened take part."""
+        partition.driver.start(
+            damaged_from=partition.damaged_from, promised=self._promised(partition)
+        )
+        self.update(partition, state)
+        self.hub.take_early(partition.driver, state.replicas)
+
+    def _promised(self, partition: ReplicatedPartition) -> QuorumState | None:
+        return self._journal.find((partition.topic_id, partition.topic_partition.partition))
+
+    def update(self, partition: ReplicatedPartition, state: PartitionState) -> None:
+        """Bring a replica in step with the picture."""
+        driver = partition.driver
+        core = driver.core
+        if partition.min_in_sync_replicas != core.settings.min_in_sync_replicas:
+            core.settings = self._settings(partition.min_in_sync_replicas)
+        if core.quorum_state.mode is not state.mode:
+            logger.info("%s is in %s mode from now on", partition.topic_partition, state.mode)
+            led = core.role is Role.LEADER
+            self._rebuild(partition, state)
+            if led:
+                # Who led until now has everything, and waits only until the others have heard.
+                now_ms = self._replication.clock.monotonic_ms()
+                driver.core.campaign_soon(now_ms + MODE_NEWS_MS)
+            return
+        if state.mode is Mode.FETCH:
+            driver.step(assigned_word(state, self._broker_id, own_epoch=self._own_epoch))
+        elif partition.leads:
+            self._unpublished.add(partition.topic_partition)
+
+    def forget(self, partition: ReplicatedPartition) -> None:
+        """The partition is no longer this broker's."""
+        self._partitions.pop(partition.topic_partition, None)
+        self._unpublished.discard(partition.topic_partition)
+        self.hub.remove(partition.driver)
+
+    @property
+    def _own_epoch(self) -> int | None:
+        return self._life if self._is_alive else None
+
+    def _rebuild(self, partition: ReplicatedPartition, state: PartitionState) -> None:
+        core = partition.driver.core
+        partition.rebuilds += 1
+        partition.driver.replace_core(
+            self._maker().make(
+                state,
+                core.quorum_state,
+                core.settings,
+                high_watermark=core.high_watermark,
+                rebuilds=partition.rebuilds,
+            )
+        )
+        if state.mode is Mode.FETCH:
+            word = assigned_word(state, self._broker_id, own_epoch=self._own_epoch)
+            partition.driver.step(word)
+
+    def _maker(self) -> CoreMaker:
+        assert self._life is not None
+        return CoreMaker(broker_id=self._broker_id, life=self._life, replication=self._replication)
+
+    def _settings(self, min_in_sync_replicas: int) -> ReplicaSettings:
+        return replace(
+            self._replication.settings, min_in_sync_replicas=max(min_in_sync_replicas, 1)
+        )
+
+    def _state_of(self, partition: ReplicatedPartition) -> PartitionState | None:
+        image = self.image
+        if image is None:
+            return None
+        topic = image.topics.get(partition.topic_partition.topic)
+        if topic is None or topic.topic_id != partition.topic_id:
+            return None
+        return image.partition(partition.topic_partition)
+
+    # Making leaders known
+
+    def _leadership_changed(
+        self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
+    ) -> None:
+        logger.info(
+            "%s: this broker %s, epoch %d",
+            topic_partition,
+            "leads" if leads else "does not lead",
+            leader_epoch,
+        )
+        partition = self._partitions.get(topic_partition)
+        if leads and partition is not None:
+            self._unpublished.add(topic_partition)
+            self._publish_one(partition)
+        else:
+            self._unpublished.discard(topic_partition)
+        self._on_leadership(topic_partition, leads, leader_epoch)
+
+    def _publish(self) -> None:
+        for topic_partition in tuple(self._unpublished):
+            partition = self._partitions.get(topic_partition)
+            if partition is None:
+                self._unpublished.discard(topic_partition)
+            else:
+                self._publish_one(partition)
+
+    def _publish_one(self, partition: ReplicatedPartition) -> None:
+        """In raft mode the picture learns from the leader who that is, not the other way round."""
+        topic_partition = partition.topic_partition
+        state = self._state_of(partition)
+        core = partition.driver.core
+        if (
+            state is None
+            or not partition.leads
+            or core.quorum_state.mode is Mode.FETCH
+            or (
+                state.leader == self._broker_id
+                and state.leader_epoch == core.epoch
+                and state.leader_broker_epoch == self._life
+            )
+        ):
+            self._unpublished.discard(topic_partition)
+        else:
+            self._replication.wishes.elected(topic_partition, core.epoch)
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        self._publish()
+        self.hub.forget_early()
+        self._ticks += 1
+        balance_seconds = self._replication.balance_seconds
+        if balance_seconds is not None and self._ticks % max(int(balance_seconds), 1) == 0:
+            balancing = asyncio.get_running_loop().create_task(
+                self.hand_back.balance(), name="balance of leaders"
+            )
+            self._tasks.start(balancing)
+        waited = {
+            partition: partition.log_end_offset
+            for partition in self._partitions.values()
+            if partition.waiters_count
+        }
+        if len(self._waited) == WAITING_TICKS_MAX:
+            for partition, next_offset in self._waited[0].items():
+                partition.give_up_waiting(next_offset)
+        self._waited.append(waited)
+
+    # Ends of logs
+
+    async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
+        if self.image is None:
+            return {}
+        return await ask_log_ends(
+            partitions, self.image, self._replication.peers, self._own_log_end
+        )
+
+    def _on_log_ends(self, _: PeerConnection, request: LogEndsRequest) -> LogEndsResponse:
+        return answer_log_ends(request, self._own_log_end)
+
+    def _own_log_end(self, topic_partition: TopicPartition) -> LogEnd | None:
+        partition = self._partitions.get(topic_partition)
+        if partition is None or partition.driver.is_out:
+            return None
+        core = partition.driver.core
+        if core.quorum_state.healing:
+            return None
+        last_epoch, end_offset = core.position
+        return LogEnd(LeaderEpoch(last_epoch), Offset(end_offset))

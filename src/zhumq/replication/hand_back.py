@@ -1,0 +1,150 @@
+"""Leadership of raft partitions back to their first replicas: on request, and by itself."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from zhumq.metadata.image import NO_BROKER, ClusterImage
+from zhumq.model.cluster_errors import ElectionNotNeeded, PreferredLeaderNotAvailable
+from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicOrPartition
+from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.model.replication_mode import Mode
+from zhumq.protocol.messages.replicas import (
+    HandBackAnswer,
+    HandBackRequest,
+    HandBackResponse,
+    LogEndsPartition,
+)
+from zhumq.protocol.peer_api import PeerApi
+from zhumq.replication.peer_service import PeerConnection
+from zhumq.replication.peers import Peers
+from zhumq.replication.replicated_partition import ReplicatedPartition
+
+logger = logging.getLogger(__name__)
+
+HAND_BACK: Final = PeerApi(HandBackRequest, HandBackResponse)
+TIMEOUT_MS: Final = 10_000
+# At the same time: each of them takes nothing new for a moment.
+HAND_OVERS_AT_ONCE_MAX: Final = 16
+# In one round that begins by itself; the rest waits for the next one.
+HAND_OVERS_PER_ROUND_MAX: Final = 200
+
+Outcomes = dict[TopicPartition, BrokerError | None]
+
+
+class HandBack:
+    """Asks leaders to step back for the replicas that are first in order."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        peers: Peers,
+        image: Callable[[], ClusterImage | None],
+        led: Mapping[TopicPartition, ReplicatedPartition],
+    ) -> None:
+        self._broker_id = broker_id
+        self._peers = peers
+        self._image = image
+        self._partitions = led
+
+    async def elect(self, partitions: Iterable[TopicPartition]) -> Outcomes:
+        """Let the first replica lead each of these raft partitions, wherever their leaders are. None:
+        it was asked to, and has everything; who leads in the end the votes say."""
+        image = self._image()
+        outcomes: Outcomes = {}
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            state = image.partition(topic_partition) if image is not None else None
+            if image is None or state is None:
+                outcomes[topic_partition] = UnknownTopicOrPartition(
+                    f"no partition {topic_partition}"
+                )
+                continue
+            leader, preferred = image.leader_of(state), state.replicas[0]
+            if state.mode is not Mode.RAFT or leader == preferred:
+                outcomes[topic_partition] = ElectionNotNeeded(
+                    f"{topic_partition} has its first leader"
+                )
+            elif preferred not in image.brokers or leader == NO_BROKER:
+                outcomes[topic_partition] = _not_available(topic_partition)
+            else:
+                by_leader.setdefault(leader, []).append(topic_partition)
+        asked = await asyncio.gather(*(self._ask(*each) for each in by_leader.items()))
+        for each in asked:
+            outcomes.update(each)
+        return outcomes
+
+    async def _ask(self, leader: BrokerId, partitions: Sequence[TopicPartition]) -> Outcomes:
+        if leader == self._broker_id:
+            return await self.hand_back(partitions)
+        request = HandBackRequest(
+            partitions=[LogEndsPartition(topic=each[0], partition=each[1]) for each in partitions]
+        )
+        try:
+            response = await self._peers.request(leader, HAND_BACK, request, timeout_ms=TIMEOUT_MS)
+        except BrokerError as reason:
+            return dict.fromkeys(partitions, reason)
+        answers = {
+            TopicPartition(each.topic, each.partition): each.error_code for each in response.answers
+        }
+        return {
+            each: None if answers.get(each) == ErrorCode.NONE else _not_available(each)
+            for each in partitions
+        }
+
+    async def hand_back(self, partitions: Sequence[TopicPartition]) -> Outcomes:
+        """For what this broker leads."""
+        gate = asyncio.Semaphore(HAND_OVERS_AT_ONCE_MAX)
+
+        async def hand_over(topic_partition: TopicPartition) -> BrokerError | None:
+            partition = self._partitions.get(topic_partition)
+            image = self._image()
+            state = image.partition(topic_partition) if image is not None else None
+            if partition is None or state is None:
+                return _not_available(topic_partition)
+            async with gate:
+                done = await partition.hand_over(state.replicas[0])
+            return None if done else _not_available(topic_partition)
+
+        results = await asyncio.gather(*map(hand_over, partitions))
+        return dict(zip(partitions, results, strict=True))
+
+    async def answer(self, _: PeerConnection, request: HandBackRequest) -> HandBackResponse:
+        """Another broker asks."""
+        asked = [TopicPartition(each.topic, each.partition) for each in request.partitions]
+        outcomes = await self.hand_back(asked)
+        return HandBackResponse(
+            answers=[
+                HandBackAnswer(
+                    topic=each.topic,
+                    partition=each.partition,
+                    error_code=ErrorCode.NONE if reason is None else reason.code,
+                )
+                for each, reason in outcomes.items()
+            ]
+        )
+
+    async def balance(self) -> None:
+        """All that this broker leads in the place of a live first replica that has everything."""
+        image = self._image()
+        if image is None:
+            return
+        misplaced: list[TopicPartition] = []
+        for topic_partition, partition in self._partitions.items():
+            state = image.partition(topic_partition)
+            if state is None or state.mode is not Mode.RAFT or not partition.leads:
+                continue
+            preferred = state.replicas[0]
+            if preferred != self._broker_id and preferred in image.brokers:
+                misplaced.append(topic_partition)
+        if misplaced:
+            outcomes = await self.hand_back(misplaced[:HAND_OVERS_PER_ROUND_MAX])
+            done = sum(1 for reason in outcomes.values() if reason is None)
+            logger.info("stepped back for the first replicas of %d partitions", done)
+
+
+def _not_available(topic_partition: TopicPartition) -> PreferredLeaderNotAvailable:
+    return PreferredLeaderNotAvailable(
+        f"the first replica of {topic_partition} is not alive, or does not have everything"
+    )

@@ -1,0 +1,79 @@
+"""How far the logs of other brokers go: what the controller asks before it names a leader."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from zhumq.metadata.image import ClusterImage
+from zhumq.metadata.leadership import LogEnd, LogEnds
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from zhumq.protocol.messages.replicas import (
+    LogEndAnswer,
+    LogEndsPartition,
+    LogEndsRequest,
+    LogEndsResponse,
+)
+from zhumq.protocol.peer_api import PeerApi
+from zhumq.replication.peers import Peers
+
+logger = logging.getLogger(__name__)
+
+LOG_ENDS: Final = PeerApi(LogEndsRequest, LogEndsResponse)
+TIMEOUT_MS: Final = 1_000
+
+# How far a log of this broker goes; None if there is none that could be led.
+OwnLogEnd = Callable[[TopicPartition], LogEnd | None]
+
+
+def answer_log_ends(request: LogEndsRequest, own_log_end: OwnLogEnd) -> LogEndsResponse:
+    """What this broker has of these partitions."""
+    found = []
+    for each in request.partitions:
+        end = own_log_end(TopicPartition(each.topic, each.partition))
+        if end is not None:
+            found.append(
+                LogEndAnswer(
+                    topic=each.topic,
+                    partition=each.partition,
+                    last_epoch=end.last_epoch,
+                    end_offset=end.end_offset,
+                )
+            )
+    return LogEndsResponse(log_ends=found)
+
+
+async def ask_log_ends(
+    partitions: Sequence[TopicPartition],
+    image: ClusterImage,
+    peers: Peers,
+    own_log_end: OwnLogEnd,
+) -> LogEnds:
+    """What the live replicas of these partitions have. Who does not answer is left out."""
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for topic_partition in partitions:
+        state = image.partition(topic_partition)
+        for broker_id in () if state is None else state.replicas:
+            if broker_id in image.brokers:
+                by_broker.setdefault(broker_id, []).append(topic_partition)
+    ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+
+    async def ask(broker_id: BrokerId, asked: Iterable[TopicPartition]) -> None:
+        request = LogEndsRequest(
+            partitions=[LogEndsPartition(topic=each[0], partition=each[1]) for each in asked]
+        )
+        if broker_id == peers.broker_id:
+            response = answer_log_ends(request, own_log_end)
+        else:
+            try:
+                response = await peers.request(broker_id, LOG_ENDS, request, timeout_ms=TIMEOUT_MS)
+            except BrokerError as reason:
+                logger.info("broker %d did not say how far its logs go: %s", broker_id, reason)
+                return
+        for each in response.log_ends:
+            end = LogEnd(LeaderEpoch(each.last_epoch), Offset(each.end_offset))
+            ends.setdefault(TopicPartition(each.topic, each.partition), {})[broker_id] = end
+
+    await asyncio.gather(*(ask(broker_id, asked) for broker_id, asked in by_broker.items()))
+    return ends

@@ -1,0 +1,123 @@
+"""Opens a replica: what it remembers, what it has lost, and the core that fits its partition's mode."""
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.contract import (
+    LeaderAssigned,
+    Mode,
+    QuorumState,
+    ReplicaSettings,
+    state_of_a_wiped_replica,
+)
+from zhumq.consensus.handover import state_for_fetch, state_for_raft
+from zhumq.consensus.raft import RaftReplica
+from zhumq.consensus.voters import Voters
+from zhumq.metadata.image import NO_BROKER, PartitionState
+from zhumq.model.ids import BrokerId
+from zhumq.replication.driver import Core, ReplicaDriver
+from zhumq.replication.replication import Replication
+from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.quorum_journal import QuorumJournal
+
+logger = logging.getLogger(__name__)
+
+# A core that is built anew in one registration of the broker counts its fetches from higher up.
+CORES_PER_LIFE_MAX: Final = 2**16
+FIRST_PARTITION_EPOCH: Final = 0
+
+
+def remember(
+    journal: QuorumJournal,
+    topic_id: uuid.UUID,
+    partition: PartitionState,
+    log: PartitionLog,
+    broker_id: BrokerId,
+    *,
+    had_log: bool,
+) -> QuorumState:
+    """What a replica begins with: what it has promised, and whether it has lost something."""
+    promised = journal.find((topic_id, log.topic_partition.partition))
+    if promised is not None:
+        # Who has voted had a log.
+        return promised if had_log else replace(promised, healing=True)
+    fresh = QuorumState(mode=partition.mode)
+    if partition.replicas == (broker_id,):
+        return fresh
+    if had_log and not journal.is_whole:
+        logger.error("%s does not know what it has voted for", log.topic_partition)
+        return state_of_a_wiped_replica(partition.mode)
+    # A log in which there is nothing, and that has promised nothing, is as good as none.
+    if log.log_end_offset or partition.partition_epoch == FIRST_PARTITION_EPOCH:
+        return fresh
+    logger.warning("%s is empty here though it is not new: fetching all of it", log.topic_partition)
+    begun = state_of_a_wiped_replica(partition.mode)
+    if broker_id in partition.adding:
+        # It comes with a move, which ends in an epoch above all in which it may ever have voted.
+        begun = replace(begun, votes_unknown=False)
+    return begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreMaker:
+    """Makes cores for the replicas of one broker in one of its lives."""
+
+    broker_id: BrokerId
+    life: int
+    replication: Replication
+
+    def make(
+        self,
+        partition: PartitionState,
+        state: QuorumState,
+        settings: ReplicaSettings,
+        *,
+        high_watermark: int,
+        rebuilds: int,
+    ) -> Callable[[ReplicaDriver], Core]:
+        """The core for the mode that the partition is in, going on from what is remembered."""
+        if partition.mode is Mode.RAFT:
+            kind: type[RaftReplica | AssignedReplica] = RaftReplica
+            begun = state_for_raft(state, partition.leader_epoch)
+        else:
+            kind = AssignedReplica
+            begun = state_for_fetch(state)
+        incarnation = self.life * CORES_PER_LIFE_MAX + min(rebuilds, CORES_PER_LIFE_MAX - 1)
+        replication = self.replication
+
+        def make(driver: ReplicaDriver) -> Core:
+            return kind(
+                self.broker_id,
+                Voters(partition.replicas),
+                driver.log,
+                settings,
+                begun,
+                high_watermark=high_watermark,
+                incarnation=incarnation,
+                draw=replication.draw,
+                now_ms=replication.clock.monotonic_ms(),
+                heard_ms=driver.heard_ms,
+            )
+
+        return make
+
+
+def assigned_word(
+    state: PartitionState, broker_id: BrokerId, *, own_epoch: int | None
+) -> LeaderAssigned:
+    """The coordinator's word on a partition. Who was named in an earlier life does not lead."""
+    was_before = state.leader == broker_id and state.leader_broker_epoch != own_epoch
+    leader_id = None if was_before or state.leader == NO_BROKER else state.leader
+    return LeaderAssigned(
+        version=state.partition_epoch,
+        epoch=state.leader_epoch,
+        leader_id=leader_id,
+        in_sync=frozenset(state.in_sync),
+        handover=state.handover,
+        unclean_epoch=state.unclean_epoch,
+        replicas=tuple(state.replicas),
+    )

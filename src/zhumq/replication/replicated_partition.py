@@ -1,0 +1,264 @@
+"""One partition of several replicas as this broker serves it, while it leads and while it does not."""
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from zhumq.consensus.contract import Role, RoleChange
+from zhumq.model.errors import (
+    BrokerError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+)
+from zhumq.model.ids import LeaderEpoch, TopicPartition
+from zhumq.replication.driver import Core, ReplicaDriver
+from zhumq.replication.driver_seam import DriverHost
+from zhumq.replication.partition import Partition
+from zhumq.replication.pending import DurableCallback
+from zhumq.replication.refused_batches import RefusedBatches
+from zhumq.storage.flusher import Flusher
+from zhumq.storage.log_slice import Appended, LogSlice
+from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.validator import WalkBudget
+
+# How long a leader takes nothing new while its successor catches up.
+HAND_OVER_LOOKS_MAX: Final = 40
+HAND_OVER_LOOK_SECONDS: Final = 0.005
+
+# (the partition, whether this broker leads and serves it from now on, in which epoch)
+LeadershipCallback = Callable[[TopicPartition, bool, int], None]
+
+
+class ReplicatedPartition(Partition):
+    """A partition whose replicas agree on what is committed.
+
+    Only a serving leader lets anybody in: one that has committed an entry of its own epoch, and so
+    knows everything that was committed before it. Consumers see what is committed, whatever acks
+    the producer asked for.
+    """
+
+    __slots__ = (
+        "_is_handing_over",
+        "_on_leadership",
+        "_refused",
+        "_serving_epoch",
+        "_unseen",
+        "damaged_from",
+        "driver",
+        "rebuilds",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        log: PartitionLog,
+        flusher: Flusher,
+        host: DriverHost,
+        make_core: Callable[[ReplicaDriver], Core],
+        on_leadership: LeadershipCallback,
+        *,
+        min_in_sync_replicas: int,
+        damaged_from: int | None = None,
+    ) -> None:
+        super().__init__(
+            topic_partition,
+            topic_id,
+            LeaderEpoch(0),
+            log,
+            flusher,
+            in_sync_replicas=1,
+            min_in_sync_replicas=min_in_sync_replicas,
+        )
+        self.rebuilds = 0
+        self._is_handing_over = False
+        # Found when the log was opened.
+        self.damaged_from = damaged_from
+        self._serving_epoch: int | None = None
+        self._on_leadership = on_leadership
+        # Appends that consumers do not see yet: (next offset, bytes).
+        self._unseen: deque[tuple[int, int]] = deque()
+        self._refused = RefusedBatches()
+        self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
+        self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
+
+    # Who leads
+
+    @property
+    def leads(self) -> bool:
+        driver = self.driver
+        return driver.core.serving and not driver.is_out
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads, as far as this replica knows."""
+        return self.driver.core.leader_id
+
+    def check_leads(self) -> None:
+        if not self.leads:
+            raise self._not_leader()
+
+    def _not_leader(self) -> BrokerError:
+        if self.driver.failure is not None:
+            return NotLeaderOrFollower(f"{self.topic_partition}: {self.driver.failure}")
+        leader_id = self.leader_id
+        known = "nobody leads it yet" if leader_id is None else f"its leader is broker {leader_id}"
+        return NotLeaderOrFollower(f"this broker does not serve {self.topic_partition}: {known}")
+
+    @property
+    def high_watermark(self) -> int:
+        return self.driver.core.high_watermark
+
+    # What clients ask for
+
+    def append(
+        self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
+    ) -> Appended:
+        self._check_appends()
+        refused = self._refused
+        if (
+            refused
+            and refused.any_left(now_ms)
+            and refused.holds_back(batches, self.log.producer_state.producers)
+        ):
+            raise NotLeaderOrFollower(
+                f"{self.topic_partition}: an earlier batch of this producer was refused, and has"
+                " not come again yet"
+            )
+        appended = self.log.append(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
+        )
+        if not appended.duplicate:
+            self._written(len(batches))
+        return appended
+
+    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
+        if not self.leads or self._is_handing_over:
+            return None
+        if self._refused and self._refused.any_left(now_ms):
+            return None
+        offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if offsets is not None:
+            self._written(sum(map(len, batches)))
+        return offsets
+
+    def refused(self, batches: bytes | memoryview, reason: BrokerError, now_ms: int) -> None:
+        if reason.retriable:
+            self._refused.note(batches, now_ms)
+
+    def _check_appends(self) -> None:
+        self.check_leads()
+        if self._is_handing_over:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is about to have another leader")
+
+    async def hand_over(self, replica_id: int) -> bool:
+        """Let another replica lead: take nothing new until it has everything, then step back.
+
+        False, and all goes on as before, if that takes too long.
+        """
+        if not self.leads or self._is_handing_over:
+            return False
+        self._is_handing_over = True
+        try:
+            for _ in range(HAND_OVER_LOOKS_MAX):
+                if self.driver.resign_for(replica_id):
+                    return True
+                await asyncio.sleep(HAND_OVER_LOOK_SECONDS)
+        finally:
+            self._is_handing_over = False
+        return False
+
+    def _written(self, size: int) -> None:
+        self._unseen.append((self.log.log_end_offset, size))
+        self.driver.appended()
+
+    def check_enough_replicas(self) -> None:
+        self.check_leads()
+        if not self.driver.core.accepts_all_acks:
+            raise NotEnoughReplicas(
+                f"{self.topic_partition}: fewer replicas are in sync than min.insync.replicas,"
+                f" which is {self.min_in_sync_replicas}"
+            )
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> LogSlice:
+        self.check_leads()
+        return super().read(offset, max_bytes, at_least_one=at_least_one)
+
+    def delete_records_before(self, offset: int) -> int:
+        self.check_leads()
+        if offset >= self.log_end_offset:
+            # The last batch tells how far this log is, which decides elections.
+            self.driver.append_marker()
+        start_offset = super().delete_records_before(offset)
+        self.driver.news()
+        return start_offset
+
+    def check_leader_epoch(self, known_epoch: int) -> None:
+        self.check_leads()
+        super().check_leader_epoch(known_epoch)
+
+    def is_durable(self, next_offset: int) -> bool:
+        return self.driver.core.high_watermark >= next_offset and self.leads
+
+    def call_when_durable(self, next_offset: int, callback: DurableCallback) -> None:
+        """Call back once everything below the offset is committed; refused when leadership ends
+        before that, for then nobody knows."""
+        if not self.leads:
+            callback(self._not_leader())
+        elif self.high_watermark >= next_offset:
+            callback(None)
+        else:
+            self._durable.add(next_offset, callback)
+
+    def give_up_waiting(self, next_offset: int) -> None:
+        """What was not committed for so long is answered: the client asks again."""
+        self._durable.failed_up_to(
+            next_offset,
+            RequestTimedOut(f"{self.topic_partition}: not enough replicas answered in time"),
+        )
+
+    def retire(self, reason: BrokerError) -> None:
+        self.driver.close()
+        super().retire(reason)
+        self._tell_leadership(leads=False)
+
+    # What the replica decides
+
+    def high_watermark_raised(self, high_watermark: int) -> None:
+        if not self.driver.core.serving:
+            return
+        self._durable.reached(high_watermark)
+        unseen = self._unseen
+        size = 0
+        while unseen and unseen[0][0] <= high_watermark:
+            size += unseen.popleft()[1]
+        if self.parked_fetches and size:
+            self._tell_fetches(size)
+
+    def role_taken(self, change: RoleChange) -> None:
+        self.leader_epoch = LeaderEpoch(change.epoch)
+        if change.role is Role.LEADER:
+            if change.serving:
+                self._tell_leadership(leads=True)
+            return
+        self._lose()
+
+    def went_offline(self, reason: BrokerError) -> None:
+        self._durable.failed(reason)
+        self._lose()
+
+    def _lose(self) -> None:
+        self._unseen.clear()
+        self._durable.failed(self._not_leader())
+        for parked in tuple(self.parked_fetches):
+            parked.wake()
+        self._tell_leadership(leads=False)
+
+    def _tell_leadership(self, *, leads: bool) -> None:
+        epoch = self.leader_epoch if leads else None
+        if epoch != self._serving_epoch:
+            self._serving_epoch = epoch
+            self._on_leadership(self.topic_partition, leads, self.leader_epoch)

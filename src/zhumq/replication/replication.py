@@ -1,0 +1,24 @@
+"""What a broker needs to be one of several: its peers, its wishes, time and chance."""
+
+from dataclasses import dataclass, field
+
+from zhumq.consensus.contract import Draw, ReplicaSettings
+from zhumq.host.clock import Clock
+from zhumq.replication.peer_service import PeerService
+from zhumq.replication.peers import Peers
+from zhumq.replication.wishes import ClusterWishes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """Handed to the ReplicaManager of a broker in a cluster."""
+
+    peers: Peers
+    service: PeerService
+    wishes: ClusterWishes
+    clock: Clock
+    draw: Draw
+    # Times for all partitions; min_in_sync_replicas comes from each topic's settings.
+    settings: ReplicaSettings = field(default_factory=ReplicaSettings)
+    # How often leadership of raft partitions goes back to their first replicas; None: never by itself.
+    balance_seconds: float | None = None

@@ -1,0 +1,69 @@
+"""What opening a log yields, and a log that begins: nothing on the disk before it is written to."""
+
+import uuid
+from dataclasses import dataclass
+
+from zhumq.host.disk import Disk
+from zhumq.storage.checkpoints import PARTITION_FILE, write_topic_id
+from zhumq.storage.index_cache import IndexCache
+from zhumq.storage.leader_epochs import LeaderEpochs
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.producer_state import ProducerState
+from zhumq.storage.segment import Segment
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """A log as it was found and, after a crash, repaired."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producer_state: ProducerState
+    snapshot_offset: int  # of the newest snapshot on disk; -1 if there is none
+    topic_id: uuid.UUID | None
+    is_new: bool
+    has_folder: bool = True  # not yet, where a new log was opened lazily
+
+
+def new_log(
+    directory: str,
+    config: LogConfig,
+    disk: Disk,
+    cache: IndexCache,
+    topic_id: uuid.UUID | None,
+    *,
+    lazily: bool,
+) -> LoadedLog:
+    """A log of which there is nothing on the disk before it is written to, or (unless lazily) only
+    its folder with its identity: making files is what takes the time where many logs are made."""
+
+    def make_folder() -> None:
+        disk.make_directory(directory)
+        if topic_id is not None:
+            write_topic_id(disk, f"{directory}/{PARTITION_FILE}", topic_id)
+
+    if not lazily:
+        make_folder()
+    segment = Segment.create(
+        directory,
+        0,
+        disk=disk,
+        cache=cache,
+        index_interval_bytes=config.index_interval_bytes,
+        make_folder=make_folder if lazily else lambda: None,
+    )
+    return LoadedLog(
+        segments=[segment],
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        leader_epochs=LeaderEpochs(),
+        producer_state=ProducerState(),
+        snapshot_offset=-1,
+        topic_id=topic_id,
+        is_new=True,
+        has_folder=not lazily,
+    )

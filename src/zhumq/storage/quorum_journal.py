@@ -1,0 +1,165 @@
+"""What the replicas of this broker have promised: epochs, votes, modes. One file, one sync for many."""
+
+import logging
+import struct
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from zhumq.consensus.contract import Mode, QuorumState
+from zhumq.host.disk import Disk, DiskFile
+from zhumq.model.errors import DiskFull, StorageFailed
+from zhumq.records.codecs import crc32c
+
+logger = logging.getLogger(__name__)
+
+QUORUM_FILE: Final = "quorum-journal"
+# | crc u32 | topic id 16s | partition i32 | epoch i64 | voted for i32 | leader id i32 | flags u8 |
+_ENTRY = struct.Struct(">I16siqiiB")
+_CRC_BYTES: Final = 4
+_NOBODY: Final = -1
+_FETCH_FLAG: Final = 1
+_HEALING_FLAG: Final = 2
+_VOTES_UNKNOWN_FLAG: Final = 4
+_FORGOTTEN_FLAG: Final = 8
+# The file is written anew once it holds so many entries for each that still counts.
+_ENTRIES_PER_LIVE_MAX: Final = 4
+_ENTRIES_MIN: Final = 10_000
+
+ReplicaKey = tuple[uuid.UUID, int]
+
+
+class QuorumJournal:
+    """Appended to by one thread at a time; looked up on the event loop.
+
+    The newest entry of a replica counts. A torn end was never told to anybody and is cut; damage
+    before the end means that promises may be missing, so none can be relied upon.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._states: dict[ReplicaKey, QuorumState] = {}
+        self._failure: StorageFailed | None = None
+        data = disk.read_file(path)
+        # Whether all that was ever promised is here. Whoever finds a log, but not the journal that
+        # belongs to it, does not know.
+        self.is_whole = data is not None
+        self._entries_count = 0
+        end = self._load(data or b"")
+        self._file = self._open_at(end)
+
+    @property
+    def states(self) -> Mapping[ReplicaKey, QuorumState]:
+        return self._states
+
+    def find(self, key: ReplicaKey) -> QuorumState | None:
+        return self._states.get(key)
+
+    def write(self, promises: Iterable[tuple[ReplicaKey, QuorumState | None]]) -> None:
+        """Return once they are on the disk; None: the replica is gone. May be called in a thread.
+
+        StorageFailed is final; after DiskFull the same may be tried again.
+        """
+        if self._failure is not None:
+            raise self._failure
+        entries = list(promises)
+        data = b"".join(_encode(key, state) for key, state in entries)
+        try:
+            self._file.append((data,))
+            self._file.sync()
+        except StorageFailed as error:
+            # Hazard 6: after a failed sync nobody knows what is on the disk.
+            self._failure = error
+            raise
+        for key, state in entries:
+            if state is None:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = state
+        self._entries_count += len(entries)
+        if self._entries_count > max(_ENTRIES_MIN, _ENTRIES_PER_LIVE_MAX * len(self._states)):
+            self._write_anew()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write_anew(self) -> None:
+        data = b"".join(_encode(key, state) for key, state in self._states.items())
+        try:
+            self._disk.write_file(self._path, data, sync=True)
+        except DiskFull as error:
+            logger.warning("the journal of promises stays as long as it is: %s", error)
+            return
+        except StorageFailed as error:
+            self._failure = error
+            raise
+        self._file.close()
+        self._file = self._disk.open_file(self._path)
+        self._entries_count = len(self._states)
+
+    def _load(self, data: bytes) -> int:
+        """Where the last good entry ends."""
+        end = 0
+        for position in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):
+            if not self._take(memoryview(data)[position : position + _ENTRY.size]):
+                continue
+            if position != end:
+                logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
+                self.is_whole = False
+            end = position + _ENTRY.size
+            self._entries_count += 1
+        if end < len(data):
+            logger.warning("%s had a torn end of %d bytes", self._path, len(data) - end)
+        return end
+
+    def _take(self, entry: memoryview) -> bool:
+        crc, topic_id, partition, epoch, voted_for, leader_id, flags = _ENTRY.unpack(entry)
+        if crc32c(entry[_CRC_BYTES:]) != crc:
+            return False
+        key = (uuid.UUID(bytes=topic_id), partition)
+        if flags & _FORGOTTEN_FLAG:
+            self._states.pop(key, None)
+            return True
+        self._states[key] = QuorumState(
+            epoch=epoch,
+            voted_for=None if voted_for == _NOBODY else voted_for,
+            leader_id=None if leader_id == _NOBODY else leader_id,
+            mode=Mode.FETCH if flags & _FETCH_FLAG else Mode.RAFT,
+            healing=bool(flags & _HEALING_FLAG),
+            votes_unknown=bool(flags & _VOTES_UNKNOWN_FLAG),
+        )
+        return True
+
+    def _open_at(self, end: int) -> DiskFile:
+        file = self._disk.open_file(self._path, create=True)
+        if file.size != end:
+            file.truncate(end)
+        file.sync()
+        self._disk.sync_directory(self._path.rpartition("/")[0])
+        return file
+
+
+def _encode(key: ReplicaKey, state: QuorumState | None) -> bytes:
+    flags = _FORGOTTEN_FLAG
+    epoch, voted_for, leader_id = 0, None, None
+    if state is not None:
+        epoch, voted_for, leader_id = state.epoch, state.voted_for, state.leader_id
+        flags = (
+            (_FETCH_FLAG if state.mode is Mode.FETCH else 0)
+            | (_HEALING_FLAG if state.healing else 0)
+            | (_VOTES_UNKNOWN_FLAG if state.votes_unknown else 0)
+        )
+    entry = bytearray(
+        _ENTRY.pack(
+            0,
+            key[0].bytes,
+            key[1],
+            epoch,
+            _NOBODY if voted_for is None else voted_for,
+            _NOBODY if leader_id is None else leader_id,
+            flags,
+        )
+    )
+    entry[:_CRC_BYTES] = crc32c(memoryview(entry)[_CRC_BYTES:]).to_bytes(_CRC_BYTES, "big")
+    return bytes(entry)

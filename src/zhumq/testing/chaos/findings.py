@@ -1,0 +1,85 @@
+"""What a check of a history can find, each with what it means."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+EXAMPLES_MAX: Final = 3
+
+
+class Kind(StrEnum):
+    """The kinds of findings. Every one of them is a broken promise."""
+
+    LOST_WRITE = "lost-write"
+    UNSEEN = "unseen"
+    DUPLICATE = "duplicate"
+    INCONSISTENT_OFFSETS = "inconsistent-offsets"
+    ABORTED_READ = "aborted-read"
+    PHANTOM = "phantom"
+    POLL_SKIP = "poll-skip"
+    NONMONOTONIC_POLL = "nonmonotonic-poll"
+    NONMONOTONIC_SEND = "nonmonotonic-send"
+    COMMIT_REGRESSED = "commit-regressed"
+    REPLICAS_DIFFER = "replicas-differ"
+    REPLICA_SHORT = "replica-short"
+    REPLICA_DAMAGED = "replica-damaged"
+    EPOCH_WENT_BACK = "epoch-went-back"
+    NOT_HEALED = "not-healed"
+    BROKER_FELL = "broker-fell"
+    CLIENT_FATAL = "client-fatal"
+
+
+MEANINGS: Final = {
+    Kind.LOST_WRITE: "a value acknowledged or read, below the highest offset, is gone at the end",
+    Kind.UNSEEN: "a value acknowledged or read, at the end of its log, is gone at the end",
+    Kind.DUPLICATE: "one value at two offsets",
+    Kind.INCONSISTENT_OFFSETS: "two values at one offset",
+    Kind.ABORTED_READ: "a value was read whose send had certainly failed (G1a)",
+    Kind.PHANTOM: "a value was read that nobody sent to this partition",
+    Kind.POLL_SKIP: "a reader went past an offset that holds a value",
+    Kind.NONMONOTONIC_POLL: "a reader was given an offset at or below the one before",
+    Kind.NONMONOTONIC_SEND: "one producer's values are not in the order in which it sent them",
+    Kind.COMMIT_REGRESSED: "a group's committed offset went back",
+    Kind.REPLICAS_DIFFER: "two replicas hold different bytes below the high watermark",
+    Kind.REPLICA_SHORT: "a replica never caught up with the high watermark",
+    Kind.REPLICA_DAMAGED: "a replica's files are not a row of record batches",
+    Kind.EPOCH_WENT_BACK: "a leader epoch in a log is lower than one before it",
+    Kind.NOT_HEALED: "all faults are over, and yet writes or reads do not go on",
+    Kind.BROKER_FELL: "a broker ended, or did not start, though nobody had killed it",
+    Kind.CLIENT_FATAL: "a client met an error that it cannot go on after",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One kind of fault at one place, however often it was seen there."""
+
+    kind: Kind
+    place: str
+    count: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = "" if self.count <= len(self.examples) else f" (and {self.count} in all)"
+        return f"{self.kind} at {self.place}: {'; '.join(self.examples)}{more}"
+
+
+class Findings:
+    """Gathers faults by kind and place, and keeps the first few of each as examples."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Kind, str], int] = {}
+        self._examples: dict[tuple[Kind, str], list[str]] = {}
+
+    def add(self, kind: Kind, place: str, example: str) -> None:
+        key = (kind, place)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        examples = self._examples.setdefault(key, [])
+        if len(examples) < EXAMPLES_MAX:
+            examples.append(example)
+
+    def __iter__(self) -> Iterator[Finding]:
+        for (kind, place), count in self._counts.items():
+            examples = tuple(self._examples[kind, place])
+            yield Finding(kind=kind, place=place, count=count, examples=examples)

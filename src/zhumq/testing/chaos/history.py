@@ -1,0 +1,160 @@
+"""What clients did and saw, in order: the history that is checked after a chaos run."""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple, Self, TextIO
+
+BUFFER_BYTES: Final = 1 << 16
+
+
+class Phase(StrEnum):
+    """How far an operation is. A client that cannot know the outcome says INFO, never FAIL."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"  # certainly without effect
+    INFO = "info"  # may have had an effect, or may still have one
+
+
+class Action(StrEnum):
+    """What a client does."""
+
+    SEND = "send"
+    POLL = "poll"  # only its OK is written down, with what was read
+    LAST_POLL = "last-poll"  # the same, by those who read everything when all is healed
+    ASSIGN = "assign"  # reading these partitions begins anew, at the offset or at the commit
+    REVOKE = "revoke"  # these partitions are read no more
+    SUBSCRIBE = "subscribe"
+    COMMIT = "commit"
+    COMMITTED = "committed"  # asks what is committed
+
+
+class Entry(NamedTuple):
+    """One partition's share of an operation. What is unknown or does not apply is None."""
+
+    partition: str
+    offset: int | None = None
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One line of the history. Lines are in real time: what stands later happened later."""
+
+    process: int  # one client; a client that is replaced gets a new number
+    phase: Phase
+    action: Action
+    entries: tuple[Entry, ...] = ()
+    time_ms: int = 0
+    group: str = ""
+    note: str = ""
+
+
+class HistoryDamaged(Exception):
+    """A line of a history file cannot be read."""
+
+
+class Recorder:
+    """Writes the history to a file. Any thread may write; the order of the lines is theirs."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._next_process = 0
+        self._next_value = 0
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        return cls(open(path, "w", buffering=BUFFER_BYTES))
+
+    def now_ms(self) -> int:
+        """The time of the history: milliseconds since it began."""
+        return int((time.monotonic() - self._started) * 1_000)
+
+    def new_process(self) -> int:
+        with self._lock:
+            self._next_process += 1
+            return self._next_process
+
+    def new_value(self) -> int:
+        """A value that nobody else sends."""
+        with self._lock:
+            self._next_value += 1
+            return self._next_value
+
+    def write(
+        self,
+        process: int,
+        phase: Phase,
+        action: Action,
+        entries: Iterable[Entry] = (),
+        *,
+        group: str = "",
+        note: str = "",
+    ) -> int:
+        """Append a line and give its time."""
+        parts = tuple(entries)
+        with self._lock:
+            # The clock is read under the lock, so that times never go back from line to line.
+            time_ms = self.now_ms()
+            operation = Operation(
+                process=process,
+                phase=phase,
+                action=action,
+                entries=parts,
+                time_ms=time_ms,
+                group=group,
+                note=note,
+            )
+            self._file.write(encode(operation))
+        return time_ms
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+def encode(operation: Operation) -> str:
+    """One JSON line."""
+    line: dict[str, object] = {
+        "process": operation.process,
+        "phase": operation.phase,
+        "action": operation.action,
+        "time": operation.time_ms,
+        "entries": operation.entries,
+    }
+    if operation.group:
+        line["group"] = operation.group
+    if operation.note:
+        line["note"] = operation.note
+    return json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def decode(line: str) -> Operation:
+    """The operation in a line. Raises HistoryDamaged."""
+    try:
+        fields = json.loads(line)
+        return Operation(
+            process=fields["process"],
+            phase=Phase(fields["phase"]),
+            action=Action(fields["action"]),
+            entries=tuple(Entry(*each) for each in fields["entries"]),
+            time_ms=fields["time"],
+            group=fields.get("group", ""),
+            note=fields.get("note", ""),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise HistoryDamaged(f"not a line of a history ({error!r}): {line[:120]!r}") from error
+
+
+def read_history(path: Path) -> Iterator[Operation]:
+    """The operations in a file, one at a time. Raises HistoryDamaged."""
+    with open(path) as file:
+        for line in file:
+            yield decode(line)

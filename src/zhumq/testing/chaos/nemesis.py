@@ -1,0 +1,310 @@
+"""Carries out a schedule of faults on a real cluster, writes down what it did, and heals it."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from zhumq.cluster.dev_zookeeper import DevZookeeperFailed
+from zhumq.testing.chaos.battlefield import Battlefield, broker_name, zookeeper_name
+from zhumq.testing.chaos.findings import Findings, Kind
+from zhumq.testing.chaos.history import Recorder
+from zhumq.testing.chaos.network import CUT, REFUSED, Link
+from zhumq.testing.chaos.schedule import Fault, FaultKind, Step
+from zhumq.testing.chaos.write_gaps import Interruption
+
+SLOW_MS: Final = 150
+INTERNAL_PREFIX: Final = "__"
+STARTS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """One fault that was done."""
+
+    kind: FaultKind
+    time_ms: int
+    target: str
+    is_alone: bool = True  # no other fault came with it
+    leaders_hit: frozenset[str] = frozenset()  # partitions whose leader was killed
+    groups_hit: frozenset[str] = frozenset()  # groups whose coordinator was killed
+
+
+@dataclass(slots=True, kw_only=True)
+class Wounds:
+    """What has to be healed."""
+
+    dead: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)
+
+
+class Nemesis:
+    """Does harm to a cluster, one step after the other. Used by one thread."""
+
+    def __init__(
+        self,
+        field: Battlefield,
+        recorder: Recorder,
+        findings: Findings,
+        *,
+        groups: Sequence[str] = (),
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.deeds: list[Deed] = []
+        self._field = field
+        self._recorder = recorder
+        self._findings = findings
+        self._groups = groups
+        self._tell = tell
+        self._wounds = Wounds()
+        self._stop = threading.Event()
+
+    def run(self, schedule: Iterable[Step], *, seconds: float) -> None:
+        """Go through the schedule for so long. Whatever happens, the cluster is healed after it."""
+        deadline = time.monotonic() + seconds
+        try:
+            for step in schedule:
+                left = deadline - time.monotonic() - step.calm_ms / 1_000
+                if left <= 0:
+                    break
+                self._wait(step.calm_ms / 1_000)
+                self.look_for_the_fallen()
+                for fault in step.faults:
+                    self.do(fault, is_alone=len(step.faults) == 1)
+                self._wait(min(step.lasts_ms / 1_000, left))
+                self.heal()
+        finally:
+            self.heal()
+
+    def do(self, fault: Fault, *, is_alone: bool = True) -> Deed | None:
+        """Do one fault to whom its number says; None if there is nobody left for it."""
+        deed = self._do(fault)
+        if deed is not None:
+            deed = dataclasses.replace(deed, is_alone=is_alone)
+            self._note(deed, deed.target)
+        return deed
+
+    def damage(self, broker_id: int, harm: Callable[[Path], str]) -> Deed:
+        """Kill a broker and do something to its data folder."""
+        deed = self.kill(FaultKind.DAMAGE_BROKER, [broker_id], {})
+        words = harm(self._field.cluster.brokers[broker_id].data_dir)
+        self._note(deed, f"{deed.target}, {words}")
+        return deed
+
+    def heal(self) -> None:
+        """Undo everything: links first, so that those who start find each other."""
+        self._field.network.heal()
+        for broker_id in sorted(self._wounds.paused):
+            broker = self._field.cluster.brokers[broker_id]
+            if broker.running:
+                broker.resume()
+        self._wounds.paused.clear()
+        for node in self._field.cluster.zookeeper.nodes:
+            if not node.running:
+                self._restart_zookeeper(node.number)
+        self._start(sorted(self._wounds.dead))
+        self._wounds.dead.clear()
+
+    def look_for_the_fallen(self) -> None:
+        """A broker that nobody killed must run."""
+        fallen = [
+            broker_id
+            for broker_id, broker in self._field.cluster.brokers.items()
+            if not broker.running and broker_id not in self._wounds.dead
+        ]
+        for broker_id in fallen:
+            words = self._field.last_words(broker_id)
+            self._findings.add(Kind.BROKER_FELL, f"broker-{broker_id}", f"it ended:\n{words}")
+            self._tell(f"broker {broker_id} has fallen, though nobody killed it")
+            self._wounds.dead.add(broker_id)
+
+    def interruptions(self) -> list[Interruption]:
+        """The kills of leaders and nobody else, for the measure of write gaps."""
+        return [
+            Interruption(time_ms=deed.time_ms, places=deed.leaders_hit)
+            for deed in self.deeds
+            if deed.leaders_hit and deed.is_alone
+        ]
+
+    def group_interruptions(self) -> list[Interruption]:
+        """The kills of groups' coordinators, for the measure of commit gaps."""
+        return [
+            Interruption(time_ms=deed.time_ms, places=deed.groups_hit)
+            for deed in self.deeds
+            if deed.groups_hit and deed.is_alone
+        ]
+
+    def kill(self, kind: FaultKind, broker_ids: Sequence[int], leaders: dict[str, int]) -> Deed:
+        """SIGKILL to these brokers, all at once."""
+        groups = {
+            group: self._field.group_coordinator(group)
+            for group in (self._groups if kind is FaultKind.KILL_GROUP_COORDINATOR else ())
+        }
+        time_ms = self._recorder.now_ms()
+        # Marked first: a broker that is down must always be known as one that was killed.
+        self._wounds.dead.update(broker_ids)
+        for broker_id in broker_ids:
+            self._field.network.shut(broker_name(broker_id))
+            self._field.cluster.kill(broker_id)
+        hit = {name for name in _written(leaders) if leaders[name] in broker_ids}
+        return Deed(
+            kind=kind,
+            time_ms=time_ms,
+            target=_names(broker_ids),
+            leaders_hit=frozenset(hit),
+            groups_hit=frozenset(name for name, each in groups.items() if each in broker_ids),
+        )
+
+    def _do(self, fault: Fault) -> Deed | None:
+        field = self._field
+        standing = [each for each in field.broker_ids if each not in self._wounds.dead]
+        moving = [each for each in standing if each not in self._wounds.paused]
+        if not moving:
+            return None
+        leaders = field.leaders() if "leader" in fault.kind or "kill" in fault.kind else {}
+        chosen = moving[fault.target % len(moving)]
+        match fault.kind:
+            case FaultKind.KILL_BROKER:
+                return self.kill(fault.kind, [chosen], leaders)
+            case FaultKind.STOP_BROKER:
+                return self._stop_cleanly(fault, chosen)
+            case FaultKind.KILL_LEADER:
+                leader = self._some_leader(fault, leaders, moving)
+                return None if leader is None else self.kill(fault.kind, [leader], leaders)
+            case FaultKind.KILL_CONTROLLER:
+                controller = field.controller()
+                if controller not in moving or controller is None:
+                    return None
+                return self.kill(fault.kind, [controller], leaders)
+            case FaultKind.KILL_GROUP_COORDINATOR:
+                return self._kill_group_coordinator(fault, moving, leaders)
+            case FaultKind.KILL_ALL:
+                return self.kill(fault.kind, standing, {})
+            case FaultKind.KILL_ZOOKEEPER_LEADER:
+                return self._kill_zookeeper_leader(fault)
+            case FaultKind.PAUSE_BROKER:
+                return self._pause(fault, chosen)
+            case FaultKind.PAUSE_LEADER:
+                leader = self._some_leader(fault, leaders, moving)
+                return None if leader is None else self._pause(fault, leader)
+            case _:
+                return self._do_to_links(fault, chosen)
+
+    def _note(self, deed: Deed, words: str) -> None:
+        self.deeds.append(deed)
+        self._tell(f"{deed.time_ms / 1_000:8.1f} s  {deed.kind}: {words}")
+
+    def _do_to_links(self, fault: Fault, chosen: int) -> Deed:
+        field = self._field
+        others = [each for each in field.broker_ids if each != chosen]
+        other = others[fault.target // len(field.broker_ids) % len(others)]
+        target = _names([chosen])
+        match fault.kind:
+            case FaultKind.CUT_BROKER:
+                field.set_links(chosen, others, CUT)
+            case FaultKind.REFUSE_BROKER:
+                field.set_links(chosen, others, REFUSED)
+            case FaultKind.SLOW_BROKER:
+                field.set_links(chosen, others, Link(delay_ms=SLOW_MS))
+            case FaultKind.CUT_PAIR:
+                field.set_links(chosen, [other], CUT)
+                target = _names([chosen, other])
+            case FaultKind.CUT_ONE_WAY:
+                field.set_link(chosen, other, CUT)
+                target = f"from {chosen} to {other}"
+            case FaultKind.CUT_FROM_ZOOKEEPER:
+                field.set_zookeeper_links(chosen, CUT)
+            case FaultKind.CUT_FROM_ZOOKEEPER_ONE_WAY:
+                field.set_zookeeper_links(chosen, CUT, both_ways=False)
+            case _:
+                raise AssertionError(f"{fault.kind} is not done to links")
+        return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=target)
+
+    def _some_leader(self, fault: Fault, leaders: dict[str, int], moving: list[int]) -> int | None:
+        """The leader of one of the partitions that clients write to."""
+        led = sorted(name for name in _written(leaders) if leaders[name] in moving)
+        return leaders[led[fault.target % len(led)]] if led else None
+
+    def _kill_group_coordinator(
+        self, fault: Fault, moving: list[int], leaders: dict[str, int]
+    ) -> Deed | None:
+        if not self._groups:
+            return None
+        group = self._groups[fault.target % len(self._groups)]
+        coordinator = self._field.group_coordinator(group)
+        if coordinator is None or coordinator not in moving:
+            return None
+        return self.kill(fault.kind, [coordinator], leaders)
+
+    def _kill_zookeeper_leader(self, fault: Fault) -> Deed | None:
+        try:
+            node = self._field.cluster.zookeeper.leader()
+        except DevZookeeperFailed:
+            return None
+        name = zookeeper_name(node.number)
+        self._field.network.shut(name)
+        node.kill()
+        return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=name)
+
+    def _stop_cleanly(self, fault: Fault, broker_id: int) -> Deed:
+        """SIGTERM, as an operator does before an upgrade."""
+        deed = Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id]))
+        self._wounds.dead.add(broker_id)
+        self._field.network.shut(broker_name(broker_id))
+        code = self._field.cluster.brokers[broker_id].stop()
+        if code:
+            words = self._field.last_words(broker_id)
+            self._findings.add(
+                Kind.BROKER_FELL, f"broker-{broker_id}", f"it stopped with code {code}:\n{words}"
+            )
+        return deed
+
+    def _pause(self, fault: Fault, broker_id: int) -> Deed:
+        self._wounds.paused.add(broker_id)
+        self._field.cluster.brokers[broker_id].pause()
+        return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id]))
+
+    def _restart_zookeeper(self, number: int) -> None:
+        ensemble = self._field.cluster.zookeeper
+        for node in ensemble.nodes:
+            if node.number == number:
+                self._field.network.reopen(zookeeper_name(number))
+                ensemble.restart(node)
+
+    def _start(self, broker_ids: list[int]) -> None:
+        """Start brokers side by side; what does not start is written down, and tried again."""
+        left = broker_ids
+        for _ in range(STARTS_MAX):
+            for broker_id in left:
+                self._field.network.reopen(broker_name(broker_id))
+                self._field.cluster.brokers[broker_id].launch()
+            left = [broker_id for broker_id in left if not self._is_ready(broker_id)]
+            if not left:
+                return
+
+    def _is_ready(self, broker_id: int) -> bool:
+        try:
+            self._field.cluster.brokers[broker_id].wait_until_ready()
+        except RuntimeError:
+            words = self._field.last_words(broker_id)
+            self._findings.add(
+                Kind.BROKER_FELL, f"broker-{broker_id}", f"it did not start:\n{words}"
+            )
+            return False
+        return True
+
+    def _wait(self, seconds: float) -> None:
+        self._stop.wait(max(0.0, seconds))
+
+
+def _written(partitions: Iterable[str]) -> list[str]:
+    """Those that clients write to, not those that the brokers keep for themselves."""
+    return [name for name in partitions if not name.startswith(INTERNAL_PREFIX)]
+
+
+def _names(broker_ids: Sequence[int]) -> str:
+    words = "broker" if len(broker_ids) == 1 else "brokers"
+    return f"{words} {', '.join(map(str, broker_ids))}"

@@ -1,0 +1,114 @@
+"""What a run came to, in words and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from zhumq.testing.chaos.checker import Verdict
+from zhumq.testing.chaos.findings import MEANINGS, Finding
+from zhumq.testing.chaos.nemesis import Deed
+from zhumq.testing.chaos.schedule import KILLS, PARTITIONS, PAUSES
+from zhumq.testing.chaos.write_gaps import Gaps
+
+TROUBLES_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A run with everything that is to be said about it."""
+
+    title: str
+    seed: int
+    seconds: float
+    verdict: Verdict
+    findings: tuple[Finding, ...]  # of the history and of everything else
+    deeds: Sequence[Deed]
+    switches: int
+    troubles: Counter[str]
+    epoch_bumps: int  # how often a producer took another epoch, which risks duplicates
+    write_gaps: Mapping[str, Gaps]  # of each topic
+    commit_gaps: Gaps
+    switch_gaps: Gaps
+    bytes_compared: int
+    partitions_compared: int
+    folder: Path
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings
+
+    def lines(self) -> list[str]:
+        verdict = self.verdict
+        kinds = Counter(deed.kind for deed in self.deeds)
+        kills = sum(count for kind, count in kinds.items() if kind in KILLS)
+        pauses = sum(count for kind, count in kinds.items() if kind in PAUSES)
+        cuts = sum(count for kind, count in kinds.items() if kind in PARTITIONS)
+        troubles = ", ".join(
+            f"{name} {count}" for name, count in self.troubles.most_common(TROUBLES_SHOWN)
+        )
+        lines = [
+            f"{self.title}, seed {self.seed}, {self.seconds:.0f} s",
+            (
+                f"  faults          {len(self.deeds)}: {kills} kills, {pauses} pauses, {cuts} partitions"
+                f", {len(self.deeds) - kills - pauses - cuts} others; {self.switches} mode switches"
+            ),
+            *(f"    {count:4d}  {kind}" for kind, count in sorted(kinds.items())),
+            (
+                f"  sends           {verdict.sends_acknowledged} acknowledged, {verdict.sends_failed}"
+                f" failed, {verdict.sends_unknown} unknown"
+            ),
+            (
+                f"  reads           {verdict.values_read} values, {verdict.operations} operations in"
+                " the history"
+            ),
+            f"  commits         {verdict.commits}",
+            (
+                f"  replicas        {self.bytes_compared} bytes of {self.partitions_compared}"
+                " partitions compared"
+            ),
+            "  write gaps      from the kill of a leader alone to the next acknowledged send",
+            *(f"    {topic:12}  {gaps}" for topic, gaps in self.write_gaps.items()),
+            f"  commit gaps     {self.commit_gaps} (kill of a group's coordinator)",
+            f"  switch gaps     {self.switch_gaps} (longest silence after a change of mode)",
+            f"  client errors   {troubles or 'none'}",
+            f"  epoch bumps     {self.epoch_bumps} (a producer began anew after an error)",
+        ]
+        if self.is_clean:
+            return [*lines, "  findings        none"]
+        lines.append(f"  findings        {len(self.findings)}")
+        for finding in self.findings:
+            lines += [f"    {finding}", f"      that is: {MEANINGS[finding.kind]}"]
+        return [*lines, f"  what was kept   {self.folder}"]
+
+    def to_json(self) -> str:
+        """The same for programs."""
+        verdict = self.verdict
+        return json.dumps(
+            {
+                "title": self.title,
+                "seed": self.seed,
+                "seconds": round(self.seconds, 1),
+                "faults": Counter(str(deed.kind) for deed in self.deeds),
+                "switches": self.switches,
+                "sends": {
+                    "acknowledged": verdict.sends_acknowledged,
+                    "failed": verdict.sends_failed,
+                    "unknown": verdict.sends_unknown,
+                },
+                "values_read": verdict.values_read,
+                "commits": verdict.commits,
+                "write_gaps_ms": {
+                    topic: sorted(gaps.gaps_ms) for topic, gaps in self.write_gaps.items()
+                },
+                "commit_gaps_ms": sorted(self.commit_gaps.gaps_ms),
+                "switch_gaps_ms": sorted(self.switch_gaps.gaps_ms),
+                "client_errors": self.troubles,
+                "epoch_bumps": self.epoch_bumps,
+                "bytes_compared": self.bytes_compared,
+                "findings": [str(finding) for finding in self.findings],
+            },
+            indent=1,
+        )

@@ -1,0 +1,63 @@
+"""Switches a topic between raft and fetch again and again while it is written and read."""
+
+import contextlib
+import threading
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from zhumq.testing.chaos.clients import HURRIED
+from zhumq.testing.chaos.history import Recorder
+
+MODES: Final = ("fetch", "raft")
+ASK_SECONDS_MAX: Final = 5.0
+
+
+class Switcher:
+    """A thread that changes `replication.mode` of one topic."""
+
+    def __init__(
+        self, bootstrap: str, recorder: Recorder, topic: str, every_seconds: float
+    ) -> None:
+        self.times_ms: list[int] = []  # when a switch was asked for and granted
+        self.refused = 0
+        self._admin = AdminClient({**HURRIED, "bootstrap.servers": bootstrap})
+        self._recorder = recorder
+        self.topic = topic
+        self._every_seconds = every_seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos-switcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def switch(self, mode: str) -> bool:
+        """Ask for a mode; whether it was granted."""
+        entry = ConfigEntry("replication.mode", mode, incremental_operation=AlterConfigOpType.SET)
+        wish = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
+        asked_ms = self._recorder.now_ms()
+        with contextlib.suppress(KafkaException, TimeoutError):
+            asked = self._admin.incremental_alter_configs([wish], request_timeout=ASK_SECONDS_MAX)
+            for answer in asked.values():
+                answer.result(2 * ASK_SECONDS_MAX)
+            self.times_ms.append(asked_ms)
+            return True
+        self.refused += 1
+        return False
+
+    def _run(self) -> None:
+        turn = 0
+        while not self._stopping.wait(self._every_seconds):
+            # While the cluster is ill the same mode is asked for again.
+            turn += self.switch(MODES[turn % len(MODES)])

@@ -1,0 +1,178 @@
+"""Everything that uses the cluster during a run: producers, readers, groups, and a switcher."""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, partition_name
+from zhumq.testing.chaos.consumers import Asker, GroupReader, LoneReader, Reader
+from zhumq.testing.chaos.history import Recorder
+from zhumq.testing.chaos.producers import ChaosProducer, ProducerPlan
+from zhumq.testing.chaos.switcher import Switcher
+
+CREATE_SECONDS_MAX: Final = 60.0
+ASK_SECONDS_MAX: Final = 10.0
+MEMBERS_PER_GROUP: Final = 2
+# Small, so that faults also come while a segment is rolled, and recovery meets many of them.
+SEGMENT_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """A topic of the workload."""
+
+    name: str
+    partitions: int
+    mode: str  # raft or fetch, or nothing for the default
+    is_switched: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPlan:
+    """Who uses the cluster, and how much."""
+
+    topics: Sequence[TopicPlan]
+    replicas: int = 3
+    producers: int = 2
+    per_second: int = 300  # of each producer
+    groups: Sequence[tuple[str, str]] = (("chaos-classic", "classic"), ("chaos-new", "consumer"))
+    switch_seconds: float = 7.0
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return [(each.name, number) for each in self.topics for number in range(each.partitions)]
+
+
+class Workload:
+    """The running clients."""
+
+    def __init__(
+        self, plan: WorkloadPlan, bootstrap: str, recorder: Recorder, *, seed: int, log: Path
+    ) -> None:
+        self.plan = plan
+        self.troubles = Troubles()
+        self.progress = Progress()
+        self._bootstrap = bootstrap
+        self._recorder = recorder
+        names = [topic.name for topic in plan.topics]
+        logger = _logger(log)
+        self.producers = [
+            ChaosProducer(
+                ProducerPlan(
+                    bootstrap=bootstrap,
+                    partitions=plan.partitions,
+                    per_second=plan.per_second,
+                    seed=seed + number,
+                    logger=logger,
+                ),
+                recorder,
+                self.troubles,
+                self.progress,
+            )
+            for number in range(plan.producers)
+        ]
+        self.readers: list[Reader] = [
+            LoneReader(bootstrap, recorder, self.troubles, plan.partitions)
+        ]
+        for group, protocol in plan.groups:
+            self.readers += [
+                GroupReader(
+                    bootstrap,
+                    recorder,
+                    self.troubles,
+                    group=group,
+                    topics=names,
+                    protocol=protocol,
+                    progress=self.progress,
+                )
+                for _ in range(MEMBERS_PER_GROUP)
+            ]
+        self.askers = [
+            Asker(
+                bootstrap, recorder, self.troubles, group=group, partitions=lambda: plan.partitions
+            )
+            for group, _ in plan.groups
+        ]
+        self.switchers = [
+            Switcher(bootstrap, recorder, topic.name, plan.switch_seconds)
+            for topic in plan.topics
+            if topic.is_switched
+        ]
+
+    def create_topics(self) -> None:
+        """Make the topics and wait until each partition has a leader. Raises AssertionError."""
+        admin = AdminClient({**HURRIED, "bootstrap.servers": self._bootstrap})
+        deadline = time.monotonic() + CREATE_SECONDS_MAX
+        for topic in self.plan.topics:
+            settings = {
+                "min.insync.replicas": str(min(2, self.plan.replicas)),
+                "segment.bytes": str(SEGMENT_BYTES),
+            }
+            if topic.mode:
+                settings["replication.mode"] = topic.mode
+            new = NewTopic(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=self.plan.replicas,
+                config=settings,
+            )
+            while True:
+                try:
+                    admin.create_topics([new])[topic.name].result(ASK_SECONDS_MAX)
+                    break
+                except KafkaException as exception:
+                    error: KafkaError = exception.args[0]
+                    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                        break
+                    assert time.monotonic() < deadline, f"cannot create {topic.name}: {error}"
+                except TimeoutError:
+                    assert time.monotonic() < deadline, f"cannot create {topic.name}"
+
+    def start(self) -> None:
+        for producer in self.producers:
+            producer.start()
+        for reader in self._reading:
+            reader.start()
+        for switcher in self.switchers:
+            switcher.start()
+
+    def stop_writing(self, flush_seconds: float) -> int:
+        """End the producers; how many sends are still without an answer after so long."""
+        for switcher in self.switchers:
+            switcher.stop()
+        for producer in self.producers:
+            producer.ask_to_stop(flush_seconds)
+        for producer in self.producers:
+            producer.join()
+        return sum(producer.never_answered for producer in self.producers)
+
+    def stop_reading(self) -> int:
+        """End the readers; how many did not end."""
+        for each in self._reading:
+            each.ask_to_stop()
+        return sum(not each.join() for each in self._reading)
+
+    @property
+    def _reading(self) -> list[Reader | Asker]:
+        return [*self.readers, *self.askers]
+
+    @property
+    def partition_names(self) -> list[str]:
+        return [partition_name(*each) for each in self.plan.partitions]
+
+
+def _logger(path: Path) -> logging.Logger:
+    """What the library of the producers has to say, in a file of its own."""
+    logger = logging.getLogger(f"chaos-clients-{path}")
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    return logger

@@ -1,0 +1,198 @@
+"""A real cluster for tests: a ZooKeeper ensemble and brokers, each a process of its own."""
+
+import contextlib
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from zhumq.cluster.dev_zookeeper import DevZookeeper
+from zhumq.testing.process import BrokerProcess
+
+WAIT_SECONDS_MAX: Final = 45.0
+LOOK_AGAIN_SECONDS: Final = 0.1
+ASK_SECONDS_MAX: Final = 5.0
+HOST: Final = "127.0.0.1"
+Fact = TypeVar("Fact")
+# Small numbers, so that a cluster of a test starts and moves quickly.
+SETTINGS: Final = {
+    "offsets.topic.num.partitions": "8",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "zookeeper.connection.timeout.ms": "30000",
+}
+
+
+class ClusterProcesses:
+    """Brokers 1 to `nodes` and their ensemble. Every broker keeps its ports when it is started again.
+
+    To put a proxy between brokers, or between one and ZooKeeper: `inter_broker[id]` is where a broker
+    listens for the others, `settings_of(id)` may set `inter.broker.advertised`, and `connect_of(id)`
+    is the ensemble as that broker is told.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int = 3,
+        zookeeper_nodes: int = 1,
+        settings: Mapping[str, str] | None = None,
+        settings_of: Callable[[int], Mapping[str, str]] = lambda _: {},
+        connect_of: Callable[[int, str], str] = lambda _, connect: connect,
+    ) -> None:
+        self.folder = folder
+        self.nodes = nodes
+        self.brokers: dict[int, BrokerProcess] = {}
+        ports = _free_ports(nodes)
+        self.inter_broker = {index + 1: f"{HOST}:{port}" for index, port in enumerate(ports)}
+        self._zookeeper_nodes = zookeeper_nodes
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._settings_of = settings_of
+        self._connect_of = connect_of
+        self._zookeeper: DevZookeeper | None = None
+
+    @property
+    def zookeeper(self) -> DevZookeeper:
+        assert self._zookeeper is not None, "start it first"
+        return self._zookeeper
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, also of those that are down."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def start_zookeeper(self) -> DevZookeeper:
+        self._zookeeper = DevZookeeper.start(self.folder / "zookeeper", nodes=self._zookeeper_nodes)
+        return self._zookeeper
+
+    def start(self) -> None:
+        """Start the ensemble and all brokers side by side, and wait until they serve."""
+        if self._zookeeper is None:
+            self.start_zookeeper()
+        for broker_id in range(1, self.nodes + 1):
+            self.add(broker_id).launch()
+        for broker in self.brokers.values():
+            broker.wait_until_ready()
+        self.wait_for_brokers(self.brokers)
+
+    def add(self, broker_id: int) -> BrokerProcess:
+        """One more broker, not started yet."""
+        if broker_id not in self.inter_broker:
+            (port,) = _free_ports(1)
+            self.inter_broker[broker_id] = f"{HOST}:{port}"
+        settings = {
+            **self._settings,
+            "inter.broker.listener": self.inter_broker[broker_id],
+            **self._settings_of(broker_id),
+        }
+        broker = BrokerProcess(
+            self.folder / f"broker-{broker_id}",
+            settings=settings,
+            broker_id=broker_id,
+            zookeeper=self._connect_of(broker_id, self.zookeeper.connect),
+        )
+        self.brokers[broker_id] = broker
+        return broker
+
+    def kill(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            self.brokers[broker_id].kill()
+
+    def restart(self, *broker_ids: int) -> None:
+        """Start killed brokers again, side by side, and wait until they serve."""
+        for broker_id in broker_ids:
+            self.brokers[broker_id].launch()
+        for broker_id in broker_ids:
+            self.brokers[broker_id].wait_until_ready()
+
+    def stop(self) -> None:
+        """End everything that runs; nothing is removed."""
+        for broker in self.brokers.values():
+            broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+
+    # What the cluster says of itself
+
+    def admin(self, bootstrap: str | None = None) -> AdminClient:
+        return AdminClient({"bootstrap.servers": bootstrap or self.bootstrap, "log_level": 0})
+
+    def leader_of(
+        self, topic: str, partition: int = 0, *, bootstrap: str | None = None
+    ) -> int | None:
+        """The number of the leader as the brokers tell it now; None if there is none."""
+        with contextlib.suppress(KafkaException):
+            metadata = self.admin(bootstrap).list_topics(topic, timeout=ASK_SECONDS_MAX)
+            found = metadata.topics[topic].partitions.get(partition)
+            if found is not None and found.leader in self.brokers:
+                return int(found.leader)
+        return None
+
+    def wait_for_leader(
+        self, topic: str, partition: int = 0, *, other_than: int | None = None
+    ) -> int:
+        """The leader, once there is one, and another one than that."""
+
+        def leader() -> int | None:
+            found = self.leader_of(topic, partition)
+            return None if found == other_than else found
+
+        return wait_for(leader, f"a leader of {topic}-{partition} other than {other_than}")
+
+    def wait_for_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Return when exactly these brokers are known to be alive."""
+        expected = set(broker_ids)
+
+        def agreed() -> bool | None:
+            with contextlib.suppress(KafkaException):
+                metadata = self.admin().list_topics(timeout=ASK_SECONDS_MAX)
+                return set(metadata.brokers) == expected or None
+            return None
+
+        wait_for(agreed, f"brokers {sorted(expected)}")
+
+
+@contextlib.contextmanager
+def cluster_processes(
+    *,
+    nodes: int = 3,
+    zookeeper_nodes: int = 1,
+    folder: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[ClusterProcesses]:
+    """A running cluster, killed at the end of the block."""
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zhumq-cluster-")))
+        cluster = ClusterProcesses(
+            folder, nodes=nodes, zookeeper_nodes=zookeeper_nodes, settings=settings
+        )
+        stack.callback(cluster.stop)
+        cluster.start()
+        yield cluster
+
+
+def wait_for(look: Callable[[], Fact | None], what: str, seconds: float = WAIT_SECONDS_MAX) -> Fact:
+    """What `look` finds, as soon as it finds something. Raises AssertionError at the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found is not None:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"no {what} within {seconds:g} s")
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]

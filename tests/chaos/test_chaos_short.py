@@ -1,0 +1,45 @@
+"""A short chaos run on a real cluster: kills, pauses and cuts under load leave nothing to be found."""
+
+from pathlib import Path
+
+import pytest
+
+from zhumq.testing.chaos.campaign import Campaign, run
+from zhumq.testing.chaos.modes import mixed_faults
+from zhumq.testing.chaos.schedule import Durations, FaultKind
+
+SEED = 20261115
+SECONDS = 40.0
+KINDS = (
+    FaultKind.KILL_LEADER,
+    FaultKind.KILL_GROUP_COORDINATOR,
+    FaultKind.KILL_ALL,
+    FaultKind.PAUSE_LEADER,
+    FaultKind.CUT_PAIR,
+    FaultKind.CUT_FROM_ZOOKEEPER,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_cluster_that_is_broken_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    report = run(
+        Campaign(
+            title="short",
+            seed=SEED,
+            harm=mixed_faults(
+                SECONDS,
+                kinds=KINDS,
+                durations=Durations(kill=(200, 2_000), pause=(3_000, 5_000), cut=(1_000, 5_000)),
+            ),
+            zookeeper_nodes=1,
+            per_second=150,
+            switch_seconds=5.0,
+            folder=tmp_path,
+        )
+    )
+    assert report.is_clean, "\n".join(report.lines())
+    assert report.verdict.sends_acknowledged > 0
+    assert report.verdict.values_read == report.verdict.sends_acknowledged
+    assert report.deeds
+    assert report.bytes_compared > 0

@@ -1,0 +1,165 @@
+"""The workload and the end phase on one broker that is killed, and on one that loses data."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from zhumq.testing.chaos.checker import Verdict, check
+from zhumq.testing.chaos.findings import Findings, Kind
+from zhumq.testing.chaos.history import Action, Phase, Recorder, read_history
+from zhumq.testing.chaos.last_reads import LastReads, read_everything
+from zhumq.testing.chaos.producers import count_epoch_bumps
+from zhumq.testing.chaos.replicas import NotBatches, StoredBatch, compare_replicas, stored_batches
+from zhumq.testing.chaos.workload import TopicPlan, Workload, WorkloadPlan
+from zhumq.testing.chaos.write_gaps import GapMeter, Interruption
+from zhumq.testing.process import BrokerProcess
+
+SECONDS_MAX = 60.0
+PLAN = WorkloadPlan(
+    topics=(TopicPlan(name="t", partitions=2, mode=""),),
+    replicas=1,
+    producers=2,
+    per_second=200,
+)
+
+pytestmark = pytest.mark.slow
+
+
+class OneBroker:
+    """A broker with the workload on it, and what became of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.history = folder / "history.jsonl"
+        self.recorder = Recorder.create(self.history)
+        self.broker = BrokerProcess(
+            folder / "broker", settings={"offsets.topic.num.partitions": "2"}
+        )
+        self.broker.start()
+        self.workload = Workload(
+            PLAN, self.broker.bootstrap, self.recorder, seed=1, log=folder / "producers.log"
+        )
+        self.workload.create_topics()
+        self.workload.start()
+
+    def wait_for_writes(self, since_ms: int) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        names = self.workload.partition_names
+        while not self.workload.progress.has_passed(names, since_ms):
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+
+    def finish(self) -> tuple[Verdict, LastReads]:
+        assert self.workload.stop_writing(SECONDS_MAX) == 0
+        last = self.read_last()
+        assert self.workload.stop_reading() == 0
+        assert self.broker.stop() == 0
+        self.recorder.close()
+        return check(read_history(self.history)), last
+
+    def read_last(self) -> LastReads:
+        return read_everything(
+            self.broker.bootstrap,
+            PLAN.partitions,
+            self.recorder,
+            self.workload.troubles,
+            only_ends=[("__consumer_offsets", 0)],
+            seconds_max=SECONDS_MAX,
+        )
+
+
+def test_a_broker_killed_again_and_again_gives_a_clean_history(tmp_path: Path) -> None:
+    one = OneBroker(tmp_path)
+    try:
+        kills = []
+        for _ in range(3):
+            one.wait_for_writes(one.recorder.now_ms())
+            kills.append(one.recorder.now_ms())
+            one.broker.kill()
+            one.broker.start()
+            one.wait_for_writes(kills[-1])
+        verdict, last = one.finish()
+    finally:
+        one.broker.kill()
+    assert verdict.findings == ()
+    assert count_epoch_bumps(tmp_path / "producers.log") == 0
+    assert "Acquired PID" in (tmp_path / "producers.log").read_text()
+    assert verdict.sends_acknowledged > 0
+    assert verdict.sends_acknowledged + verdict.sends_failed + verdict.sends_unknown > 100
+    assert verdict.values_read == verdict.sends_acknowledged
+    assert last.unread == ()
+    assert set(last.high_watermarks) == {"t-0", "t-1", "__consumer_offsets-0"}
+    everybody = frozenset(one.workload.partition_names)
+    meter = GapMeter([Interruption(time_ms=each, places=everybody) for each in kills])
+    assert check(read_history(one.history), [meter]) == verdict
+    assert len(meter.gaps.gaps_ms) == 6
+    assert meter.gaps.never == 0
+    findings = Findings()
+    folder = one.broker.data_dir / "t-0"
+    assert compare_replicas("t-0", {"a": folder}, last.high_watermarks["t-0"], findings) > 0
+    assert list(findings) == []
+
+
+def test_everybody_of_the_workload_leaves_traces_in_the_history(tmp_path: Path) -> None:
+    one = OneBroker(tmp_path)
+    try:
+        one.wait_for_writes(one.recorder.now_ms())
+        deadline = time.monotonic() + SECONDS_MAX
+        groups = [group for group, _ in PLAN.groups]
+        while not one.workload.progress.has_passed(groups, 0):
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+        for asker in one.workload.askers:
+            assert asker.ask()
+        verdict, _ = one.finish()
+    finally:
+        one.broker.kill()
+    assert verdict.findings == ()
+    assert verdict.commits > 0
+    seen = Counter(
+        (each.action, each.phase) for each in read_history(one.history) if each.phase is Phase.OK
+    )
+    wanted = set(Action) - {Action.REVOKE}
+    assert {action for action, _ in seen} >= wanted
+
+
+def written(folder: Path) -> list[StoredBatch]:
+    """What is in the log of a broker that may be writing."""
+    try:
+        return list(stored_batches(folder))
+    except NotBatches:
+        return []
+
+
+def test_a_broker_that_loses_acknowledged_data_is_found_out(tmp_path: Path) -> None:
+    one = OneBroker(tmp_path)
+    folder = one.broker.data_dir / "t-0"
+    try:
+        deadline = time.monotonic() + SECONDS_MAX
+        while max([batch.last_offset for batch in written(folder)], default=0) < 50:
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+        # What is sent later is acknowledged, so all of this is.
+        one.wait_for_writes(one.recorder.now_ms())
+        one.broker.kill()
+        batches = written(folder)
+        (log,) = folder.glob("*.log")
+        kept = sum(len(batch.data) for batch in batches[: len(batches) // 2])
+        with open(log, "r+b") as file:
+            file.truncate(kept)
+        one.broker.start()
+        # The client notices as well.
+        while not one.workload.troubles.fatal:
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+        one.workload.stop_writing(1.0)
+        one.read_last()
+        assert one.workload.stop_reading() == 0
+        one.recorder.close()
+    finally:
+        one.broker.kill()
+    kinds = {finding.kind for finding in check(read_history(one.history)).findings}
+    assert kinds & {Kind.LOST_WRITE, Kind.UNSEEN, Kind.INCONSISTENT_OFFSETS}
+    assert any("OUT_OF_ORDER" in what for what in one.workload.troubles.fatal)

@@ -1,0 +1,184 @@
+"""Traffic of a third-party client, and what it finds in the end."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from zhumq.testing.cluster import ClusterProcesses, wait_for
+
+SETTLE_SECONDS_MAX: Final = 60.0
+READ_SECONDS_MAX: Final = 60.0
+ASK_SECONDS_MAX: Final = 5.0
+REQUEST_MS_MAX: Final = 3_000
+PAUSE_SECONDS: Final = 0.002  # between two messages: traffic, not a benchmark
+
+
+def create_topic(
+    cluster: ClusterProcesses,
+    name: str,
+    partitions: int = 1,
+    replicas: int = 3,
+    **settings: str,
+) -> None:
+    """Create it and wait until every partition has a leader. Settings with _ for each dot."""
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    topic = NewTopic(name, partitions, replicas, config=config)
+    admin = cluster.admin()
+    admin.create_topics([topic])[name].result(SETTLE_SECONDS_MAX)
+    for index in range(partitions):
+        cluster.wait_for_leader(name, index)
+
+
+def set_mode(cluster: ClusterProcesses, topic: str, mode: str) -> None:
+    admin = cluster.admin()
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource.add_incremental_config(
+        ConfigEntry("replication.mode", mode, incremental_operation=AlterConfigOpType.SET)
+    )
+    admin.incremental_alter_configs([resource])[resource].result(SETTLE_SECONDS_MAX)
+
+
+class Traffic:
+    """An idempotent producer with acks=-1 that writes numbers for as long as it is told to."""
+
+    def __init__(self, cluster: ClusterProcesses, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "delivery.timeout.ms": int(SETTLE_SECONDS_MAX * 1000),
+                # A paused broker holds its connections: the client must not wait for it for long.
+                "request.timeout.ms": REQUEST_MS_MAX,
+                "socket.timeout.ms": REQUEST_MS_MAX,
+                "log_level": 0,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self.acknowledged: list[int] = []
+        self.failed: list[KafkaError] = []
+        self.longest_gap_seconds = 0.0
+        self._last_answer = time.monotonic()
+
+    def start(self) -> None:
+        self._last_answer = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more, and wait until everything is answered."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(SETTLE_SECONDS_MAX) == 0
+
+    def wait_for_more(self, count: int = 50) -> None:
+        """Return when so many more messages have been acknowledged."""
+        enough = len(self.acknowledged) + count
+        wait_for(lambda: len(self.acknowledged) >= enough or None, f"{count} more messages")
+
+    def _write(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            self._producer.produce(self._topic, str(number).encode(), on_delivery=self._answered)
+            number += 1
+            self._producer.poll(PAUSE_SECONDS)
+
+    def _answered(self, error: KafkaError | None, message: Message) -> None:
+        now = time.monotonic()
+        self.longest_gap_seconds = max(self.longest_gap_seconds, now - self._last_answer)
+        self._last_answer = now
+        if error is not None:
+            self.failed.append(error)
+            return
+        value = message.value()
+        assert value is not None
+        self.acknowledged.append(int(value))
+
+
+@contextlib.contextmanager
+def traffic(cluster: ClusterProcesses, topic: str) -> Iterator[Traffic]:
+    """Traffic for the length of the block; everything it was told is checked at the end."""
+    running = Traffic(cluster, topic)
+    running.start()
+    try:
+        running.wait_for_more()
+        yield running
+        running.wait_for_more()
+    finally:
+        running.stop()
+    assert running.failed == []
+    found = read_numbers(cluster, topic)
+    assert sorted(found) == sorted(set(found)), "a message is there twice"
+    assert set(found) == set(running.acknowledged), "what was acknowledged is not what is there"
+
+
+def read_numbers(cluster: ClusterProcesses, topic: str) -> list[int]:
+    """All there is, from the beginning to the end as a new consumer sees it."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, SETTLE_SECONDS_MAX).topics[topic].partitions
+        left: dict[int, int] = {}
+        for index in partitions:
+            low, high = wait_for(
+                partial(_watermarks, consumer, TopicPartition(topic, index)),
+                f"a leader of {topic}-{index} that knows where it ends",
+            )
+            if high > low:
+                left[index] = high
+        consumer.assign([TopicPartition(topic, index, 0) for index in left])
+        numbers: list[int] = []
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        while left:
+            assert time.monotonic() < deadline, f"cannot read {topic} to its end: {left}"
+            for index, offset in _positions(consumer, topic, left):
+                if offset >= left[index]:
+                    del left[index]
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                value = message.value()
+                assert value is not None
+                numbers.append(int(value))
+        return numbers
+    finally:
+        consumer.close()
+
+
+def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+    try:
+        return consumer.get_watermark_offsets(place, ASK_SECONDS_MAX)
+    except KafkaException:
+        return None  # It has no leader at this moment.
+
+
+def _positions(consumer: Consumer, topic: str, left: dict[int, int]) -> list[tuple[int, int]]:
+    """Where the consumer is: beyond the last message there may be a marker of a leader's epoch."""
+    places = consumer.position([TopicPartition(topic, index) for index in left])
+    return [(place.partition, place.offset) for place in places]

@@ -1,0 +1,169 @@
+"""A fourth broker takes its share under load; replicas move by wish; leadership goes back."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from cluster_support import create_topic, traffic
+
+from zhumq.model.errors import ErrorCode
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from zhumq.testing.cluster import ClusterProcesses, wait_for
+from zhumq.testing.raw_client import RawClient
+
+pytestmark = pytest.mark.slow
+
+MOVE_SECONDS_MAX = 90.0
+MODES = ("raft", "fetch")
+
+
+def replicas_of(cluster: ClusterProcesses, topic: str) -> dict[int, set[int]]:
+    metadata = cluster.admin().list_topics(topic, timeout=30)
+    return {index: set(each.replicas) for index, each in metadata.topics[topic].partitions.items()}
+
+
+def zhumq(*words: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", "zhumq", *words],
+        capture_output=True,
+        text=True,
+        timeout=MOVE_SECONDS_MAX,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def move(cluster: ClusterProcesses, topic: str, partition: int, *replicas: int) -> ErrorCode:
+    """Ask any broker to have the partition there; -1 for a move that is to be given up."""
+    asked = ReassignablePartition(
+        partition_index=partition, replicas=None if replicas == (-1,) else list(replicas)
+    )
+    with RawClient(cluster.brokers[1].bootstrap) as client:
+        answer = client.ask(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            AlterPartitionReassignmentsRequest(
+                topics=[ReassignableTopic(name=topic, partitions=[asked])]
+            ),
+        )
+    return ErrorCode(answer.responses[0].partitions[0].error_code)
+
+
+def moving(cluster: ClusterProcesses) -> int:
+    with RawClient(cluster.brokers[1].bootstrap) as client:
+        answer = client.ask(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest(topics=None)
+        )
+    return sum(len(topic.partitions) for topic in answer.topics)
+
+
+@pytest.fixture
+def four(cluster: ClusterProcesses) -> ClusterProcesses:
+    """The cluster with one broker more, which has nothing yet."""
+    if 4 not in cluster.brokers:
+        cluster.add(4).start()
+    cluster.wait_for_brokers({1, 2, 3, 4})
+    return cluster
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_partition_moves_to_other_brokers_under_load(four: ClusterProcesses, mode: str) -> None:
+    topic = f"moved-{mode}"
+    create_topic(four, topic, replication_mode=mode)
+    with traffic(four, topic) as running:
+        (before,) = replicas_of(four, topic).values()
+        (left_out,) = {1, 2, 3, 4} - before
+        target = [*sorted(before)[1:], left_out]
+        assert move(four, topic, 0, *target) is ErrorCode.NONE
+        wait_for(
+            lambda: replicas_of(four, topic)[0] == set(target) or None,
+            f"{topic} on {target}",
+            MOVE_SECONDS_MAX,
+        )
+        four.wait_for_leader(topic)
+        running.wait_for_more()
+        # Who took it over leads it as well as anybody.
+        leader = four.wait_for_leader(topic)
+        four.kill(leader)
+        four.wait_for_leader(topic, other_than=leader)
+        running.wait_for_more()
+        four.restart(leader)
+
+
+def test_a_move_that_makes_no_sense_is_refused(four: ClusterProcesses) -> None:
+    create_topic(four, "refused")
+    assert move(four, "refused", 0, 1, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(four, "refused", 0, 1, 99) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(four, "refused", 0) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(four, "refused", 7, 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(four, "refused", 0, -1) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_leadership_goes_back_to_the_first_replica_by_wish(
+    four: ClusterProcesses, mode: str
+) -> None:
+    topic = f"preferred-{mode}"
+    create_topic(four, topic, replication_mode=mode)
+    first = four.wait_for_leader(topic)
+    four.kill(first)
+    four.wait_for_leader(topic, other_than=first)
+    four.restart(first)
+    request = ElectLeadersRequest(
+        election_type=0, topic_partitions=[TopicPartitions(topic=topic, partitions=[0])]
+    )
+
+    def elected() -> bool | None:
+        with RawClient(four.brokers[first].bootstrap) as client:
+            answer = client.ask(ApiKey.ELECT_LEADERS, request)
+        code = answer.replica_election_results[0].partition_result[0].error_code
+        # Until it is in sync again it may not lead.
+        if code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+            return None
+        assert code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        return True
+
+    wait_for(elected, "the first replica in sync")
+    with traffic(four, topic):
+        wait_for(lambda: four.leader_of(topic) == first or None, "leadership back")
+
+
+def test_rebalancing_gives_a_new_broker_its_share(four: ClusterProcesses) -> None:
+    create_topic(four, "spread", partitions=12)
+    bootstrap = four.brokers[2].bootstrap
+    without = json.loads(
+        zhumq(
+            "cluster",
+            "rebalance",
+            "--preview",
+            "--json",
+            "--without",
+            "4",
+            "--bootstrap",
+            bootstrap,
+        )
+    )
+    assert all(4 not in row["after"] for row in without)
+    with traffic(four, "spread"):
+        zhumq("cluster", "rebalance", "--without", "4", "--yes", "--bootstrap", bootstrap)
+        assert all(4 not in each for each in replicas_of(four, "spread").values())
+        zhumq("cluster", "rebalance", "--yes", "--bootstrap", bootstrap)
+        held = sum(4 in each for each in replicas_of(four, "spread").values())
+        # A quarter of 36 replicas is 9.
+        assert 5 <= held <= 12
+        assert moving(four) == 0
+    assert (
+        json.loads(zhumq("cluster", "rebalance", "--preview", "--json", "--bootstrap", bootstrap))
+        == []
+    )
+    status = json.loads(zhumq("cluster", "status", "--json", "--bootstrap", bootstrap))
+    assert [each["broker"] for each in status["brokers"]] == [1, 2, 3, 4]

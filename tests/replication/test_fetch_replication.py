@@ -1,0 +1,217 @@
+"""Three brokers' replicas whose leaders the controller names."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from replication_support import (
+    T0,
+    Node,
+    Nodes,
+    batch,
+    bytes_of,
+    nodes,
+    produce,
+    run,
+    until,
+    values_of,
+)
+
+from zhumq.metadata.image import PartitionState
+from zhumq.metadata.moves import begin_move
+from zhumq.model.errors import NotEnoughReplicas, NotLeaderOrFollower
+from zhumq.model.ids import BrokerId
+from zhumq.model.replication_mode import Mode
+
+NOW_MS = 1_700_000_000_000
+
+
+def _state(up: Nodes) -> PartitionState:
+    state = up.store.image.partition(T0)
+    assert state is not None
+    return state
+
+
+async def _until_in_sync(up: Nodes, *broker_ids: int) -> None:
+    await until(lambda: set(_state(up).in_sync) == set(broker_ids), f"{broker_ids} are in sync")
+
+
+def test_what_is_acknowledged_is_on_all_replicas_in_sync(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            assert (await up.wait_leader()).broker_id == _state(up).replicas[0]
+            for number in range(10):
+                await produce(up, f"v{number}")
+                assert all(f"v{number}" in values_of(node) for node in up)
+            await up.wait_equal()
+            assert len({bytes_of(node) for node in up}) == 1
+
+    run(body())
+
+
+def test_a_dead_follower_leaves_the_in_sync_set_and_comes_back(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            await up.stop(3, clean=False)
+            await _until_in_sync(up, 1, 2)
+            await produce(up, "b")
+            await up.start(3)
+            await _until_in_sync(up, 1, 2, 3)
+            await up.wait_equal()
+            assert values_of(up[3]) == ["a", "b"]
+
+    run(body())
+
+
+def test_a_follower_that_does_not_fetch_is_proposed_out_by_the_leader(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            # The store believes it alive; only the leader misses it.
+            await up.stop(3, clean=False, declare=False)
+            await produce(up, "b")
+            assert 3 not in _state(up).in_sync
+
+    run(body())
+
+
+def test_too_few_in_sync_means_no_acknowledgement_by_all(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.min_in_sync = 2
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            await up.stop(2, clean=False)
+            await up.stop(3, clean=False)
+            partition = up[1].partition()
+            await until(lambda: not partition.driver.core.accepts_all_acks, "too few are in sync")
+            with pytest.raises(NotEnoughReplicas):
+                partition.check_enough_replicas()
+            # acks=1 is taken, and not shown: it is on one disk only.
+            partition.append(batch("b"), NOW_MS)
+            await until(lambda: partition.log.flushed_offset == partition.log_end_offset, "flushed")
+            assert partition.high_watermark < partition.log_end_offset
+
+    run(body())
+
+
+def test_the_controller_names_another_leader_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            for number in range(5):
+                await produce(up, f"v{number}")
+            await up.stop(1, clean=False)
+            await produce(up, "after")
+            await up.start(1)
+            await _until_in_sync(up, 1, 2, 3)
+            await up.wait_equal()
+            expected = (*(f"v{number}" for number in range(5)), "after")
+            assert {tuple(values_of(node)) for node in up} == {expected}
+
+    run(body())
+
+
+def _cut_from_store(node: Node) -> None:
+    node.own_store.is_cut = True
+    node.own_store.broker_epoch = None
+
+
+def test_a_leader_of_an_earlier_life_does_not_lead(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            old = up[1]
+            _cut_from_store(old)
+            up.store.declare_gone(1)
+            old.replicas.end_life()
+            assert not old.partition().leads
+            with pytest.raises(NotLeaderOrFollower):
+                old.partition().append(batch("b"), NOW_MS)
+            await produce(up, "c")
+            old.register()
+            await _until_in_sync(up, 1, 2, 3)
+            await up.wait_equal()
+            assert {tuple(values_of(node)) for node in up} == {("a", "c")}
+
+    run(body())
+
+
+def test_a_leader_cut_off_from_the_store_only_acknowledges_nothing_new(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            old = up[1]
+            _cut_from_store(old)
+            up.store.declare_gone(1)
+            # It does not even know that its session is over, and takes what clients send.
+            partition = old.partition()
+            assert partition.leads
+            partition.append(batch("lost"), NOW_MS)
+            waiting = partition.when_durable(partition.log_end_offset)
+            await produce(up, "b")
+            assert not waiting.done()
+            old.replicas.end_life()
+            with pytest.raises(NotLeaderOrFollower):
+                await asyncio.wait_for(waiting, 20)
+            old.register()
+            await up.wait_equal()
+            assert {tuple(values_of(node)) for node in up} == {("a", "b")}
+
+    run(body())
+
+
+def test_a_broker_that_registers_again_is_led_by_the_next_naming(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            epoch = up[1].partition().leader_epoch
+            up[1].register()
+            assert not up[1].partition().leads
+            up.store.repair()
+            await produce(up, "b")
+            leader = await up.wait_leader()
+            assert leader.partition().leader_epoch > epoch
+            await up.wait_equal()
+
+    run(body())
+
+
+def test_a_partition_moves_to_a_broker_that_had_nothing_of_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2, 3, 4) as up:
+            up.store.create(mode=Mode.FETCH)
+            for number in range(5):
+                await produce(up, f"v{number}")
+            target = [BrokerId(each) for each in (4, 2, 3)]
+            up.store.write(begin_move(up.store.image, T0, target))
+            await until(lambda: set(_state(up).replicas) == {2, 3, 4}, "the move is over")
+            await produce(up, "after")
+            assert up[1].replicas.find(*T0) is None
+            await up.wait_equal(nodes=(2, 3, 4))
+            assert values_of(up[4]) == [*(f"v{number}" for number in range(5)), "after"]
+
+    run(body())
+
+
+def test_the_ends_of_logs_are_told_to_the_controller(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            end = await up.wait_equal()
+            ends = await up[2].replicas.ask_log_ends([T0])
+            assert set(ends[T0]) == {1, 2, 3}
+            assert {each.end_offset for each in ends[T0].values()} == {end}
+            await up.stop(3, clean=False, declare=False)
+            ends = await up[2].replicas.ask_log_ends([T0])
+            assert set(ends[T0]) == {1, 2}
+
+    run(body())

@@ -1,0 +1,297 @@
+"""The leader's side of a fetch session: bounded answers, fair turns, held until there is news."""
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from replication_support import batch, run
+
+from zhumq.consensus.contract import FetchAnswered, FetchArrived, Role
+from zhumq.host.clock import SystemClock
+from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.messages.replicas import (
+    ForgottenReplica,
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from zhumq.replication import follower_session
+from zhumq.replication.driver_seam import Standing
+from zhumq.replication.follower_session import FollowerSession, PartitionKey
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.partition_log import PartitionLog
+from zhumq.testing.disk import MemoryDisk
+
+TOPIC = uuid.UUID(int=1)
+NOW_MS = 1_700_000_000_000
+
+
+@dataclass
+class _Core:
+    role: Role = Role.LEADER
+
+
+@dataclass(eq=False)
+class Leader:
+    """A driver that leads, as far as a session looks at it."""
+
+    index: int
+    log: PartitionLog
+    high_watermark: int = 0
+    is_closed: bool = False
+    is_busy: bool = False
+    core: _Core = field(default_factory=_Core)
+    standing: Standing | None = None
+    error: ErrorCode = ErrorCode.NONE
+    forgotten: int = 0
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition("t", self.index)
+
+    def write(self, size: int) -> None:
+        self.log.append(batch("x" * size), leader_epoch=1, now_ms=NOW_MS)
+
+    def fetch_arrived(self, standing: Standing, fetch: FetchArrived) -> None:
+        standing.fetch = fetch
+        self.standing = standing
+        if fetch.fetch_offset < self.log.log_end_offset or self.error is not ErrorCode.NONE:
+            standing.session.mark(self)  # type: ignore[arg-type]
+
+    def forget_follower(self, _: FollowerSession) -> None:
+        self.forgotten += 1
+
+    def answer(self, standing: Standing) -> FetchAnswered | None:
+        fetch = standing.fetch
+        if fetch is None or self.is_busy:
+            return None
+        return FetchAnswered(
+            responder_id=1,
+            epoch=1,
+            leader_id=1,
+            error=self.error,
+            fetch_offset=fetch.fetch_offset,
+            last_fetched_epoch=fetch.last_fetched_epoch,
+            sequence=fetch.sequence,
+            high_watermark=self.high_watermark,
+            serving=True,
+        )
+
+
+class Host:
+    def __init__(self, count: int) -> None:
+        self.clock = SystemClock()
+        self.leaders = {(TOPIC, index): Leader(index, _log(index)) for index in range(count)}
+
+    def driver(self, key: PartitionKey) -> Any:
+        return self.leaders.get(key)
+
+    def __getitem__(self, index: int) -> Leader:
+        return self.leaders[TOPIC, index]
+
+
+def _log(index: int) -> PartitionLog:
+    return PartitionLog.open(
+        f"/data/t-{index}",
+        TopicPartition("t", index),
+        LogConfig(max_message_bytes=10 << 20),
+        disk=MemoryDisk(),
+        clock=SystemClock(),
+    )
+
+
+def said(index: int, offset: int = 0, sequence: int = 1) -> ReplicaFetchPartition:
+    return ReplicaFetchPartition(
+        topic_id=TOPIC, partition=index, epoch=1, fetch_offset=offset, sequence=sequence
+    )
+
+
+def fetch(*partitions: ReplicaFetchPartition, max_bytes: int = 1 << 20) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(max_bytes=max_bytes, partitions=list(partitions))
+
+
+def indexes(response: ReplicaFetchResponse) -> list[int]:
+    return [each.partition for each in response.answers]
+
+
+def test_a_fetch_is_held_until_there_is_news() -> None:
+    async def body() -> None:
+        host = Host(2)
+        session = FollowerSession(2, host)
+        answer = session.fetch(fetch(said(0), said(1)))
+        await asyncio.sleep(0.01)
+        assert not answer.done()
+        host[1].write(10)
+        session.mark(host[1])  # type: ignore[arg-type]
+        response = await answer
+        assert indexes(response) == [1]
+        assert len(response.answers[0].records or b"") > 0
+        assert not response.answers[0].stands
+
+    run(body())
+
+
+def test_without_news_it_is_answered_with_nothing_after_a_while() -> None:
+    async def body() -> None:
+        session = FollowerSession(2, Host(1))
+        assert (await session.fetch(fetch(said(0)))).answers == []
+        # What was said stands: the next fetch need not say it again.
+        assert (await session.fetch(fetch())).answers == []
+
+    run(body())
+
+
+def test_a_newer_fetch_releases_the_one_that_is_held() -> None:
+    async def body() -> None:
+        host = Host(1)
+        session = FollowerSession(2, host)
+        first = session.fetch(fetch(said(0)))
+        second = session.fetch(fetch())
+        assert first.done()
+        assert not second.done()
+        host[0].write(10)
+        session.mark(host[0])  # type: ignore[arg-type]
+        assert indexes(await second) == [0]
+
+    run(body())
+
+
+def test_news_of_the_high_watermark_leaves_the_fetch_standing() -> None:
+    async def body() -> None:
+        host = Host(1)
+        host[0].write(10)
+        session = FollowerSession(2, host)
+        answer = session.fetch(fetch(said(0, offset=1)))
+        host[0].high_watermark = 1
+        session.mark(host[0])  # type: ignore[arg-type]
+        [told] = (await answer).answers
+        assert (told.high_watermark, told.stands) == (1, True)
+        # It is not told twice, and records go to the same fetch.
+        answer = session.fetch(fetch())
+        session.mark(host[0])  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        assert not answer.done()
+        host[0].write(10)
+        session.mark(host[0])  # type: ignore[arg-type]
+        [told] = (await answer).answers
+        assert (told.fetch_offset, told.stands) == (1, False)
+
+    run(body())
+
+
+def test_an_answer_is_bounded_and_partitions_take_turns() -> None:
+    async def body() -> None:
+        host = Host(4)
+        for index in range(4):
+            for _ in range(3):
+                host[index].write(400)
+        session = FollowerSession(2, host)
+        seen: list[list[int]] = []
+        offsets = dict.fromkeys(range(4), 0)
+        request = fetch(*(said(index) for index in range(4)), max_bytes=1_000)
+        while any(offset < 3 for offset in offsets.values()):
+            response = await session.fetch(request)
+            seen.append(indexes(response))
+            size = sum(len(each.records or b"") for each in response.answers)
+            assert 0 < size <= 1_000
+            news = []
+            for each in response.answers:
+                host_log = host[each.partition].log
+                part = host_log.read(
+                    each.fetch_offset, max_bytes=len(each.records or b""), up_to_offset=3
+                )
+                offsets[each.partition] = part.next_offset
+                news.append(said(each.partition, part.next_offset))
+            request = fetch(*news, max_bytes=1_000)
+        # Nobody comes twice before everybody came once.
+        flat = [index for each in seen for index in each]
+        assert set(flat[:4]) == set(range(4))
+
+    run(body())
+
+
+def test_a_batch_larger_than_the_bound_goes_out_alone() -> None:
+    async def body() -> None:
+        host = Host(2)
+        host[0].write(100)
+        host[1].write(5_000)
+        session = FollowerSession(2, host)
+        first = await session.fetch(fetch(said(0), said(1), max_bytes=1_000))
+        assert indexes(first) == [0]
+        second = await session.fetch(fetch(max_bytes=1_000))
+        assert indexes(second) == [1]
+        assert len(second.answers[0].records or b"") > 5_000
+
+    run(body())
+
+
+def test_unknown_and_closed_partitions_are_said_to_be_so() -> None:
+    async def body() -> None:
+        host = Host(1)
+        session = FollowerSession(2, host)
+        response = await session.fetch(fetch(said(7)))
+        assert [each.error_code for each in response.answers] == [3]
+        answer = session.fetch(fetch(said(0)))
+        host[0].is_closed = True
+        session.mark(host[0])  # type: ignore[arg-type]
+        assert [each.error_code for each in (await answer).answers] == [3]
+
+    run(body())
+
+
+def test_an_error_is_answered_at_once_and_does_not_stand() -> None:
+    async def body() -> None:
+        host = Host(1)
+        host[0].error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        session = FollowerSession(2, host)
+        [told] = (await session.fetch(fetch(said(0)))).answers
+        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not told.stands
+        standing = host[0].standing
+        assert standing is not None
+        assert standing.fetch is None
+
+    run(body())
+
+
+def test_nothing_is_told_of_a_replica_that_has_not_carried_out_its_decision() -> None:
+    async def body() -> None:
+        host = Host(1)
+        host[0].write(10)
+        host[0].is_busy = True
+        session = FollowerSession(2, host)
+        answer = session.fetch(fetch(said(0)))
+        await asyncio.sleep(0.01)
+        assert not answer.done()
+        host[0].is_busy = False
+        session.mark(host[0])  # type: ignore[arg-type]
+        assert indexes(await answer) == [0]
+
+    run(body())
+
+
+def test_what_is_forgotten_is_told_nothing_more() -> None:
+    async def body() -> None:
+        host = Host(1)
+        session = FollowerSession(2, host)
+        session.fetch(fetch(said(0)))
+        forgotten = ForgottenReplica(topic_id=TOPIC, partition=0)
+        answer = session.fetch(ReplicaFetchRequest(max_bytes=1_000, forgotten=[forgotten]))
+        assert host[0].forgotten == 1
+        host[0].write(10)
+        session.mark(host[0])  # type: ignore[arg-type]
+        assert (await answer).answers == []
+        session.fetch(fetch(said(0)))
+        session.close()
+        assert host[0].forgotten == 2
+        session.mark(host[0])  # type: ignore[arg-type]
+
+    run(body())
+
+
+def test_a_beat_is_shorter_than_an_election_timeout() -> None:
+    from zhumq.consensus.contract import ReplicaSettings
+
+    assert ReplicaSettings().election_timeout_ms > 2 * follower_session.BEAT_MS

@@ -1,0 +1,51 @@
+"""What many partitions cost while nobody writes to them, and when their leader dies."""
+
+import asyncio
+from pathlib import Path
+
+from replication_support import T0, Nodes, nodes, run, until
+
+from zhumq.consensus.contract import ReplicaSettings
+
+PARTITIONS = 1_000
+SECONDS_MAX = 90.0
+QUIET_SECONDS = 2.0
+
+
+def _is_led(up: Nodes) -> bool:
+    return all(up.leader(T0._replace(partition=index)) for index in range(PARTITIONS))
+
+
+def _requests(up: Nodes) -> int:
+    return sum(node.service.requests_count for node in up)
+
+
+def _votes(up: Nodes) -> int:
+    clusters = [node.replicas.cluster for node in up]
+    return sum(each.requests_count for one in clusters if one for each in one.hub.outboxes)
+
+
+def test_a_thousand_idle_partitions_cost_a_few_requests_and_an_election_a_few_more(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        # Three brokers in one process on a busy machine: nobody is missed for being slow.
+        async with nodes(tmp_path, settings=ReplicaSettings(election_timeout_ms=20_000)) as up:
+            up.store.create(partitions=PARTITIONS)
+            await until(lambda: _is_led(up), "every partition has a leader", SECONDS_MAX)
+            # All of them are known to all: nothing is left to be said.
+            for index in range(PARTITIONS):
+                await up.wait_equal(T0._replace(partition=index))
+            votes, requests = _votes(up), _requests(up)
+            await asyncio.sleep(QUIET_SECONDS)
+            # Six pairs of brokers, each with one fetch in 400 ms: not one for each partition.
+            assert _requests(up) - requests < 6 * (QUIET_SECONDS / 0.4 + 2)
+            assert _votes(up) == votes
+            writes = up.store.writes
+            await up.stop(1, clean=False, declare=False)
+            await until(lambda: _is_led(up), "every partition has a leader again", SECONDS_MAX)
+            # A third of the partitions, three or four messages each way for every election.
+            assert _votes(up) - votes < PARTITIONS // 3
+            assert up.store.writes - writes < PARTITIONS // 10
+
+    run(body())

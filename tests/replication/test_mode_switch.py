@@ -1,0 +1,102 @@
+"""A topic that changes between raft and fetch while it is written to."""
+
+import asyncio
+from pathlib import Path
+
+from replication_support import T0, Nodes, bytes_of, nodes, produce, run, until, values_of
+
+from zhumq.metadata.moves import begin_move
+from zhumq.model.ids import BrokerId
+from zhumq.model.replication_mode import Mode
+
+
+async def _switch(up: Nodes, mode: Mode) -> None:
+    up.store.mode = mode
+
+    def is_there() -> bool:
+        up.store.step_modes()
+        state = up.store.image.partition(T0)
+        assert state is not None
+        return state.mode is mode and not state.handover and up.leader() is not None
+
+    await until(is_there, f"the topic is in {mode} mode")
+
+
+async def _produce_until(up: Nodes, done: asyncio.Event, name: str) -> list[str]:
+    acknowledged: list[str] = []
+    while not done.is_set():
+        value = f"{name}-{len(acknowledged)}"
+        await produce(up, value)
+        acknowledged.append(value)
+    return acknowledged
+
+
+def test_nothing_is_lost_from_raft_to_fetch_and_back_under_load(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            await up.wait_leader()
+            done = asyncio.Event()
+            producers = [asyncio.create_task(_produce_until(up, done, name)) for name in ("x", "y")]
+            for mode in (Mode.FETCH, Mode.RAFT, Mode.FETCH, Mode.RAFT):
+                before = up[1].partition().log_end_offset
+                await _switch(up, mode)
+                await until(
+                    lambda before=before: up[1].partition().log_end_offset > before + 10,
+                    "writes go on",
+                )
+            done.set()
+            acknowledged = [value for each in await asyncio.gather(*producers) for value in each]
+            await up.wait_equal()
+            assert len({bytes_of(node) for node in up}) == 1
+            found = values_of(up[1])
+            assert set(acknowledged) <= set(found)
+            # A retry after a lost leadership may write twice: no producer id was used.
+            assert len(found) - len(set(found)) < 20
+
+    run(body())
+
+
+def test_a_raft_partition_moves_through_fetch_mode(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2, 3, 4, 5, 6) as up:
+            up.store.create()
+            await produce(up, "before")
+            target = tuple(BrokerId(each) for each in (4, 5, 6))
+            up.store.write(begin_move(up.store.image, T0, target))
+
+            def is_moved() -> bool:
+                up.store.step_modes()
+                state = up.store.image.partition(T0)
+                assert state is not None
+                moved = state.replicas == target and state.mode is Mode.RAFT
+                return moved and up.leader() is not None
+
+            await until(is_moved, "the partition is on brokers 4, 5 and 6, in raft mode")
+            await produce(up, "after")
+            await up.wait_equal(nodes=(4, 5, 6))
+            assert values_of(up[5]) == ["before", "after"]
+            # New voters: one of them may die.
+            leader = await up.wait_leader()
+            await up.stop(leader.broker_id, clean=False, declare=False)
+            await produce(up, "later")
+
+    run(body())
+
+
+def test_a_leader_that_dies_in_the_handover_does_not_stop_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            await produce(up, "a")
+            leader = await up.wait_leader()
+            up.store.mode = Mode.FETCH
+            up.store.step_modes()
+            await up.stop(leader.broker_id, clean=False)
+            await _switch(up, Mode.FETCH)
+            await produce(up, "b")
+            await up.start(leader.broker_id)
+            await up.wait_equal()
+            assert {tuple(values_of(node)) for node in up} == {("a", "b")}
+
+    run(body())

@@ -1,0 +1,314 @@
+"""Who may speak on the brokers' listener: forged peers, garbage, clients that took the wrong door."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from replication_support import CLUSTER_ID, SECRET, T0, batch, nodes, produce, run, until
+
+from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest
+from zhumq.net.channel import PeerRefused, PeerUnavailable
+from zhumq.net.listener import Listener
+from zhumq.protocol.messages.replicas import (
+    HelloRequest,
+    LogEndsRequest,
+    LogEndsResponse,
+    ProofRequest,
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+)
+from zhumq.protocol.peer_api import PeerApi, decode_peer_answer, encode_peer_request
+from zhumq.replication.fetcher import REPLICA_FETCH
+from zhumq.replication.handshake import HELLO, PROOF, Identity, Peer
+from zhumq.replication.log_ends import LOG_ENDS
+from zhumq.replication.peer_service import PeerConnection, PeerService
+from zhumq.replication.peers import Peers
+
+
+def _identity(broker_id: int, *, secret: bytes = SECRET, cluster: str = CLUSTER_ID) -> Identity:
+    return Identity(cluster_id=cluster, broker_id=broker_id, secret=secret)
+
+
+def _answer(_: PeerConnection, request: LogEndsRequest) -> LogEndsResponse:
+    if not request.partitions:
+        raise InvalidRequest("nothing was asked")
+    return LogEndsResponse()
+
+
+@contextlib.asynccontextmanager
+async def _door(service: PeerService) -> AsyncIterator[tuple[str, int]]:
+    async with await Listener.open("127.0.0.1", 0, service=service) as listener:
+        yield listener.address
+
+
+async def _closed(address: tuple[str, int], data: bytes) -> bytes:
+    """Send bytes and read until the other side hangs up."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_brokers_that_know_the_secret_ask_each_other(tmp_path: Path) -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1))
+        seen: list[Peer] = []
+
+        def answer(connection: PeerConnection, _: LogEndsRequest) -> LogEndsResponse:
+            seen.append(connection.peer)
+            return LogEndsResponse()
+
+        service.register(LOG_ENDS, answer)
+        async with _door(service) as address:
+            peers = Peers(_identity(2), lambda _: address)
+            peers.broker_epoch = 77
+            await peers.request(1, LOG_ENDS, LogEndsRequest())
+            peers.close()
+        assert seen == [Peer(broker_id=2, broker_epoch=77)]
+        assert service.refused_count == 0
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("identity", "asks_for"),
+    [
+        (_identity(2, secret=b"guessed, and wrong"), 1),
+        (_identity(2, cluster="another"), 1),
+        (_identity(2), 3),  # another broker lived at this address
+        (_identity(1), 1),  # two brokers with one id
+    ],
+)
+def test_a_broker_that_does_not_belong_is_turned_away(identity: Identity, asks_for: int) -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1))
+        service.register(LOG_ENDS, _answer)
+        async with _door(service) as address:
+            peers = Peers(identity, lambda _: address)
+            with pytest.raises(PeerUnavailable):
+                await peers.request(asks_for, LOG_ENDS, LogEndsRequest())
+            peers.close()
+        # Either side may find out first; the one who connects checks the other one as well.
+        assert service.requests_count == 0
+
+    run(body())
+
+
+def test_a_secret_that_can_be_guessed_is_none() -> None:
+    with pytest.raises(ValueError, match="guessed"):
+        _identity(1, secret=b"short")
+
+
+def test_a_broker_of_an_earlier_life_is_turned_away() -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1), is_known=lambda peer: peer.broker_epoch >= 5)
+        service.register(LOG_ENDS, _answer)
+        async with _door(service) as address:
+            peers = Peers(_identity(2), lambda _: address)
+            peers.broker_epoch = 4
+            with pytest.raises(PeerUnavailable):
+                await peers.request(1, LOG_ENDS, LogEndsRequest())
+            assert service.refused_count == 1
+            peers.close()
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack(">i", 0),
+        struct.pack(">i", -1),
+        struct.pack(">i", 3) + b"abc",
+        # A client's ApiVersions request.
+        struct.pack(">ihhih", 10, 18, 0, 1, -1),
+        # A replica fetch without a greeting: hazard 9.
+        encode_peer_request(
+            REPLICA_FETCH, 1, ReplicaFetchRequest(partitions=[ReplicaFetchPartition()])
+        ),
+        # A proof of nothing.
+        encode_peer_request(PROOF, 1, ProofRequest(proof=b"x" * 32)),
+        # A greeting that is cut off, and one with a nonce of no bytes.
+        struct.pack(">ihi", 6, HELLO.key, 1),
+        encode_peer_request(HELLO, 1, HelloRequest(cluster_id=CLUSTER_ID, broker_id=2)),
+        # More than anybody has to say before it is known.
+        struct.pack(">i", 5000) + struct.pack(">hi", HELLO.key, 1) + bytes(4994),
+    ],
+)
+def test_garbage_closes_the_connection_and_nothing_else(data: bytes) -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1))
+        service.register(LOG_ENDS, _answer)
+        async with _door(service) as address:
+            peers = Peers(_identity(2), lambda _: address)
+            with pytest.raises(PeerRefused):
+                await peers.request(1, LOG_ENDS, LogEndsRequest())
+            await _closed(address, data)
+            # The good connection goes on.
+            with pytest.raises(PeerRefused) as refused:
+                await peers.request(1, LOG_ENDS, LogEndsRequest())
+            assert refused.value.error is ErrorCode.INVALID_REQUEST
+            peers.close()
+
+    run(body())
+
+
+def test_a_recorded_proof_is_of_no_use_on_another_connection() -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1))
+        async with _door(service) as address:
+            recorded: list[bytes] = []
+
+            async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                there, back = await asyncio.open_connection(*address)
+
+                async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+                    while data := await source.read(4096):
+                        sink.write(data)
+
+                answers = asyncio.create_task(pump(there, writer))
+                while data := await reader.read(4096):
+                    recorded.append(data)
+                    back.write(data)
+                back.close()
+                await answers
+                writer.close()
+
+            server = await asyncio.start_server(relay, "127.0.0.1", 0)
+            peers = Peers(_identity(2), lambda _: server.sockets[0].getsockname())
+            with pytest.raises(PeerRefused):
+                await peers.request(1, LOG_ENDS, LogEndsRequest())
+            peers.close()
+            server.close()
+            assert len(recorded) >= 2
+            refused = service.refused_count
+            await _closed(address, b"".join(recorded))
+            assert service.refused_count == refused + 1
+
+    run(body())
+
+
+def test_a_question_nobody_answers_is_refused_and_the_connection_stays() -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1))
+        async with _door(service) as address:
+            peers = Peers(_identity(2), lambda _: address)
+            for _ in range(2):
+                with pytest.raises(PeerRefused) as refused:
+                    await peers.request(1, LOG_ENDS, LogEndsRequest())
+                assert refused.value.error is ErrorCode.UNSUPPORTED_VERSION
+            peers.close()
+            assert service.refused_count == 0
+
+    run(body())
+
+
+def test_an_answer_may_take_its_time_and_fail() -> None:
+    async def body() -> None:
+        service = PeerService(_identity(1))
+
+        async def answer(_: PeerConnection, request: LogEndsRequest) -> LogEndsResponse:
+            await asyncio.sleep(0)
+            if request.partitions:
+                raise RuntimeError("a bug")
+            raise InvalidRequest("not now")
+
+        service.register(LOG_ENDS, answer)
+        with pytest.raises(ValueError, match="answered already"):
+            service.register(LOG_ENDS, answer)
+        async with _door(service) as address:
+            peers = Peers(_identity(2), lambda _: address)
+            with pytest.raises(PeerRefused) as refused:
+                await peers.request(1, LOG_ENDS, LogEndsRequest())
+            assert refused.value.error is ErrorCode.INVALID_REQUEST
+            assert str(refused.value) == "not now"
+            peers.close()
+
+    run(body())
+
+
+def test_a_peer_with_the_right_secret_cannot_speak_for_another_replica(tmp_path: Path) -> None:
+    """Whose position a fetch tells is known from the greeting: broker 4 is no replica, so what it
+    claims to have does not count."""
+
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            topic = up.store.create()
+            leader = await up.wait_leader()
+            await produce(up, "a")
+            for node in tuple(up):
+                if node is not leader:
+                    await up.stop(node.broker_id, clean=False, declare=False)
+            partition = leader.partition()
+            high_watermark = partition.high_watermark
+            partition.append(batch("b"), 1_700_000_000_000)
+            end = partition.log_end_offset
+            peers = Peers(_identity(4), lambda _: leader.listener.address)
+            channel = peers.new_channel(leader.broker_id, "forged")
+            await channel.connect()
+            forged = ReplicaFetchPartition(
+                topic_id=topic.topic_id,
+                partition=0,
+                epoch=partition.leader_epoch,
+                fetch_offset=end,
+                last_fetched_epoch=partition.leader_epoch,
+                flushed_offset=end,
+                sequence=10,
+            )
+            with contextlib.suppress(BrokerError):
+                await channel.start(
+                    REPLICA_FETCH, ReplicaFetchRequest(max_bytes=1000, partitions=[forged])
+                )
+            assert partition.high_watermark == high_watermark
+            channel.close()
+
+    run(body())
+
+
+def test_a_follower_that_does_not_read_holds_up_nobody_else(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2) as up:
+            await up.start(3)
+            up.store.create()
+            await produce(up, "a")
+            leader = await up.wait_leader()
+            slow = next(node for node in up if node is not leader)
+            # Everything it sends to the leader goes into a hole from now on.
+            hole = socket.create_server(("127.0.0.1", 0))
+            slow.detours[leader.broker_id] = hole.getsockname()
+            hub = slow.replicas.cluster
+            assert hub is not None
+            for fetcher in hub.hub.fetchers:
+                fetcher._channel.reset("for the test")
+            for number in range(20):
+                await produce(up, f"b{number}" * 1000)
+            assert slow.partition().log_end_offset < leader.partition().log_end_offset
+            slow.detours.clear()
+            hole.close()
+            await until(
+                lambda: slow.partition().log_end_offset == leader.partition().log_end_offset,
+                "the slow one has caught up",
+            )
+            assert up.leader() is not None
+
+    run(body())
+
+
+def test_frames_of_the_brokers_protocol_say_what_is_wrong_with_them() -> None:
+    from zhumq.model.errors import MalformedFrame
+
+    with pytest.raises(MalformedFrame, match="too few"):
+        decode_peer_answer(b"abc")
+    with pytest.raises(MalformedFrame, match="error code"):
+        decode_peer_answer(struct.pack(">ih", 1, 32000))
+    assert PeerApi(HelloRequest, LogEndsResponse).key == HELLO.key
+    assert T0.partition == 0

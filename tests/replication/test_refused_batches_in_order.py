@@ -1,0 +1,56 @@
+"""A leader that begins to serve between two batches of a producer does not call the second a gap."""
+
+from pathlib import Path
+
+import pytest
+from replication_support import T0, batch, nodes, produce, run
+
+from zhumq.model.errors import NotLeaderOrFollower, OutOfOrderSequenceNumber
+
+NOW_MS = 1_700_000_000_000
+
+
+def test_a_batch_sent_behind_a_refused_one_is_refused_until_that_one_has_come_again(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            first, second, third = (batch("v", producer_id=7, sequence=each) for each in range(3))
+            old = await up.wait_leader()
+            old.partition().append(first, NOW_MS)
+            await old.partition().when_durable(old.partition().log.log_end_offset)
+            await up.wait_equal()
+            others = [node for node in up if node is not old]
+            for node in others:
+                with pytest.raises(NotLeaderOrFollower) as refusal:
+                    node.partition().append(second, NOW_MS)
+                node.partition().refused(second, refusal.value, NOW_MS)
+            await up.stop(old.broker_id)
+            new = await up.wait_leader()
+            partition = new.partition()
+            with pytest.raises(NotLeaderOrFollower):
+                partition.append(third, NOW_MS)
+            assert partition.append_each([memoryview(third)], NOW_MS) is None
+            partition.append(second, NOW_MS)
+            partition.append(third, NOW_MS)
+
+    run(body())
+
+
+def test_a_gap_that_no_refusal_explains_is_still_called_one(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            await produce(up, "a", topic_partition=T0)
+            partition = (await up.wait_leader()).partition()
+            partition.append(batch("v", producer_id=7, sequence=0), NOW_MS)
+            gap = batch("v", producer_id=7, sequence=5)
+            with pytest.raises(OutOfOrderSequenceNumber) as refusal:
+                partition.append(gap, NOW_MS)
+            # This is not an error after which the same is sent again, so nothing waits for it.
+            partition.refused(gap, refusal.value, NOW_MS)
+            with pytest.raises(OutOfOrderSequenceNumber):
+                partition.append(batch("v", producer_id=7, sequence=6), NOW_MS)
+
+    run(body())

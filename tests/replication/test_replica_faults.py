@@ -1,0 +1,302 @@
+"""Disks that are wiped, damaged, full or failing under one of three replicas."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from replication_support import (
+    T0,
+    Node,
+    Nodes,
+    batch,
+    bytes_of,
+    nodes,
+    produce,
+    run,
+    until,
+    values_of,
+)
+
+from zhumq.consensus.contract import Role
+from zhumq.host.disk import Buffer, DiskFile, SystemDisk, SystemFile
+from zhumq.model.errors import BrokerError, DiskFull, NotLeaderOrFollower, StorageFailed
+from zhumq.model.replication_mode import Mode
+from zhumq.storage.quorum_journal import QUORUM_FILE
+
+NOW_MS = 1_700_000_000_000
+MODES = (Mode.RAFT, Mode.FETCH)
+
+
+class FaultyDisk(SystemDisk):
+    """The real disk, with no room or no syncs for the files the test names."""
+
+    def __init__(self) -> None:
+        self.is_full: Callable[[str], bool] = lambda _: False
+        self.cannot_sync: Callable[[str], bool] = lambda _: False
+
+    def open_file(self, path: str, *, create: bool = False) -> DiskFile:
+        return FaultyFile(self, path, create=create)
+
+
+class FaultyFile(SystemFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: FaultyDisk, path: str, *, create: bool) -> None:
+        super().__init__(path, create=create)
+        self._disk = disk
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        if self._disk.is_full(self.path):
+            raise DiskFull(f"cannot write to {self.path}: No space left on device")
+        return super().append(parts)
+
+    def sync(self) -> None:
+        if self._disk.cannot_sync(self.path):
+            raise StorageFailed(f"cannot sync {self.path}: Input/output error")
+        super().sync()
+
+
+def _folder(up: Nodes, broker_id: int) -> Path:
+    return up.root / f"broker-{broker_id}" / str(T0)
+
+
+def _flip_a_bit(up: Nodes, broker_id: int, value: str) -> None:
+    """In the stored bytes of this value."""
+    [path] = _folder(up, broker_id).glob("*.log")
+    data = bytearray(path.read_bytes())
+    place = data.index(value.encode())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+async def _all_equal(up: Nodes, *values: str) -> None:
+    await up.wait_equal()
+    assert {tuple(values_of(node)) for node in up} == {values}
+    assert len({bytes_of(node) for node in up}) == 1
+
+
+def _is_healed(node: Node) -> bool:
+    return not node.partition().driver.core.quorum_state.healing
+
+
+async def _follower(up: Nodes) -> Node:
+    leader = await up.wait_leader()
+    return next(node for node in up if node is not leader)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_wiped_broker_fetches_everything_again(tmp_path: Path, mode: Mode) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=mode)
+            for number in range(5):
+                await produce(up, f"v{number}")
+            await up.wait_equal()
+            wiped = (await _follower(up)).broker_id
+            await up.stop(wiped, clean=False)
+            shutil.rmtree(tmp_path / f"broker-{wiped}")
+            await produce(up, "meanwhile")
+            await up.start(wiped)
+            state = up[wiped].partition().driver.core.quorum_state
+            # Until it has everything, and knows that nobody counts on its votes, it has none.
+            assert state.healing
+            assert state.votes_unknown
+            await until(lambda: _is_healed(up[wiped]), "the wiped replica is whole again")
+            await _all_equal(up, *(f"v{number}" for number in range(5)), "meanwhile")
+
+    run(body())
+
+
+def test_a_wiped_replica_does_not_help_to_elect_one_without_the_data(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            await up.wait_leader()
+            await produce(up, "a")
+            await up.wait_equal()
+            stale = (await _follower(up)).broker_id
+            await up.stop(stale, clean=False, declare=False)
+            await produce(up, "b")
+            # Now the two that have it: one is wiped, one is down. The stale one comes back.
+            keeper, wiped = (node.broker_id for node in up)
+            await up.stop(keeper, clean=False, declare=False)
+            await up.stop(wiped, clean=False, declare=False)
+            shutil.rmtree(tmp_path / f"broker-{wiped}")
+            await up.start(stale, wiped)
+            campaigns = up[stale].partition().driver.core
+            await until(
+                lambda: campaigns.role is Role.PROSPECTIVE or campaigns.role is Role.CANDIDATE,
+                "the stale replica asks for votes",
+            )
+            await until(lambda: up[stale].partition().leader_id is None, "nobody leads")
+            assert up.leader() is None
+            await up.start(keeper)
+            await produce(up, "c")
+            await _all_equal(up, "a", "b", "c")
+
+    run(body())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_replica_damaged_in_the_middle_heals(tmp_path: Path, mode: Mode) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=mode)
+            for number in range(5):
+                await produce(up, f"value-{number}")
+            await up.wait_equal()
+            damaged = (await _follower(up)).broker_id
+            await up.stop(damaged, clean=False)
+            _flip_a_bit(up, damaged, "value-2")
+            await up.start(damaged)
+            assert not _is_healed(up[damaged])
+            await until(lambda: _is_healed(up[damaged]), "the damaged replica is whole again")
+            await produce(up, "after")
+            await _all_equal(up, *(f"value-{number}" for number in range(5)), "after")
+            assert not up[damaged].partition().log.corrupt_ranges
+
+    run(body())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_leader_whose_log_is_found_damaged_steps_down_and_heals(
+    tmp_path: Path, mode: Mode
+) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=mode)
+            await produce(up, "value-0")
+            await up.wait_equal()
+            late = (await _follower(up)).broker_id
+            await up.stop(late, clean=False)
+            for number in range(1, 5):
+                await produce(up, f"value-{number}")
+            leader = await up.wait_leader()
+            epoch = leader.partition().leader_epoch
+            _flip_a_bit(up, leader.broker_id, "value-2")
+            # A follower that has to fetch it finds that it does not match its checksum.
+            await up.start(late)
+            await until(
+                lambda: up.leader() and up.leader().partition().leader_epoch > epoch,
+                "the damaged leader leads no more",
+            )
+            await until(lambda: all(_is_healed(node) for node in up), "all replicas are whole")
+            await produce(up, "after")
+            await _all_equal(up, *(f"value-{number}" for number in range(5)), "after")
+
+    run(body())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_leader_that_cannot_sync_is_out_and_others_go_on(tmp_path: Path, mode: Mode) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 2, 3) as up:
+            disk = FaultyDisk()
+            await up.start(1, disk=disk)
+            up.store.create(mode=mode)
+            leader = await up.wait_leader()
+            while leader.broker_id != 1:
+                # It has to be the one with the bad disk.
+                await up.stop(leader.broker_id, clean=False)
+                await up.wait_leader()
+                await up.start(leader.broker_id)
+                leader = await up.wait_leader()
+            await produce(up, "a")
+            await up.wait_equal()
+            disk.cannot_sync = lambda path: path.endswith(".log")
+            partition = leader.partition()
+            partition.append(batch("not acknowledged"), NOW_MS)
+            with pytest.raises(BrokerError):
+                await partition.when_durable(partition.log_end_offset)
+            assert not partition.leads
+            with pytest.raises(NotLeaderOrFollower):
+                partition.append(batch("c"), NOW_MS)
+            await produce(up, "b")
+            # A restart with a good disk: what was not synced is not relied upon.
+            await up.stop(1, clean=False)
+            await up.start(1)
+            await until(lambda: _is_healed(up[1]), "the failed replica is whole again")
+            await up.wait_equal()
+            found = {tuple(values_of(node)) for node in up}
+            assert len(found) == 1
+            assert {"a", "b"} <= set(found.pop())
+
+    run(body())
+
+
+def test_a_follower_with_a_full_disk_catches_up_once_there_is_room(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2) as up:
+            disk = FaultyDisk()
+            await up.start(3, disk=disk)
+            up.store.create()
+            leader = await up.wait_leader()
+            if leader.broker_id == 3:
+                await up.stop(3, clean=False)
+                await up.wait_leader()
+                await up.start(3, disk=disk)
+            await produce(up, "a")
+            disk.is_full = lambda path: path.endswith(".log")
+            for number in range(3):
+                await produce(up, f"b{number}")
+            await until(lambda: up[3].partition().driver.counters.disk_full, "it was full")
+            assert up[3].partition().log_end_offset < up[1].partition().log_end_offset
+            disk.is_full = lambda _: False
+            await _all_equal(up, "a", "b0", "b1", "b2")
+
+    run(body())
+
+
+def test_promises_wait_for_room_and_nobody_is_told_before(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2) as up:
+            disk = FaultyDisk()
+            disk.is_full = lambda path: path.endswith(QUORUM_FILE)
+            await up.start(3, disk=disk)
+            up.store.create()
+            await produce(up, "a")
+            assert up[3].partition().driver.is_busy
+            assert up[3].partition().log_end_offset == 0
+            disk.is_full = lambda _: False
+            await _all_equal(up, "a")
+
+    run(body())
+
+
+def test_a_replica_that_lost_its_promises_does_not_vote_until_it_has_heard_all(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            await produce(up, "a")
+            await up.wait_equal()
+            forgetful = (await _follower(up)).broker_id
+            await up.stop(forgetful, clean=True, declare=False)
+            (tmp_path / f"broker-{forgetful}" / QUORUM_FILE).unlink()
+            await up.start(forgetful)
+            assert up[forgetful].partition().driver.core.quorum_state.votes_unknown
+            await until(lambda: _is_healed(up[forgetful]), "it knows where it stands again")
+            await _all_equal(up, "a")
+
+    run(body())
+
+
+def test_a_log_shorter_than_what_was_committed_is_damage(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            for number in range(4):
+                await produce(up, f"value-{number}")
+            await up.wait_equal()
+            cut = (await _follower(up)).broker_id
+            await up.stop(cut, clean=True, declare=False)
+            [path] = _folder(up, cut).glob("*.log")
+            path.write_bytes(path.read_bytes()[:-40])
+            await up.start(cut)
+            assert not _is_healed(up[cut])
+            await until(lambda: _is_healed(up[cut]), "it has fetched what was missing")
+            await _all_equal(up, *(f"value-{number}" for number in range(4)))
+
+    run(body())

@@ -1,0 +1,210 @@
+"""Partitions between raft and fetch mode, and moves of raft partitions."""
+
+from dataclasses import replace
+
+import pytest
+from leadership_support import NOBODY, T0, cluster, ids, partition, wish
+
+from zhumq.metadata.changes import apply_changes, change_from_json, change_to_json
+from zhumq.metadata.image import ClusterImage, PartitionState
+from zhumq.metadata.leadership import (
+    LeaderPolicy,
+    Vote,
+    elect_preferred,
+    name_leader,
+    plan_membership,
+    plan_preferred_leaders,
+    plan_votes,
+)
+from zhumq.metadata.modes import plan_steps
+from zhumq.metadata.moves import begin_move, cancel_move, change_in_sync
+from zhumq.model.cluster_errors import NoReassignmentInProgress
+from zhumq.model.errors import InvalidRequest
+from zhumq.model.ids import LeaderEpoch
+from zhumq.model.replication_mode import Mode
+
+RAFT = LeaderPolicy(mode=Mode.RAFT)
+FETCH = LeaderPolicy(mode=Mode.FETCH)
+
+
+def step(image: ClusterImage, policy: LeaderPolicy) -> ClusterImage:
+    """The picture after the controller has made the steps that it may make."""
+    return apply_changes(image, list(plan_steps(image, image.topics["t"], policy)))
+
+
+def first(image: ClusterImage) -> PartitionState:
+    return image.topics["t"].partitions[0]
+
+
+def test_a_partition_in_its_mode_is_left_alone() -> None:
+    for mode, policy in ((Mode.RAFT, RAFT), (Mode.FETCH, FETCH)):
+        image = cluster(partition([1, 2, 3], mode=mode))
+        assert list(plan_steps(image, image.topics["t"], policy)) == []
+
+
+def test_to_fetch_the_leader_is_named_and_has_to_win_the_votes() -> None:
+    image = cluster(partition([1, 2, 3], leader=2, mode=Mode.RAFT))
+    state = first(step(image, FETCH))
+    assert (state.mode, state.leader, state.leader_epoch) == (Mode.FETCH, 2, 6)
+    assert (state.handover, state.in_sync, state.partition_epoch) == (True, ids(2), 21)
+    again = step(step(image, FETCH), FETCH)
+    assert first(again) == state
+
+
+def test_to_fetch_another_replica_is_named_where_the_leader_is_gone() -> None:
+    image = cluster(partition([9, 2, 3], leader=9, mode=Mode.RAFT))
+    assert first(step(image, FETCH)).leader == 2
+    nobody = cluster(partition([8, 9], leader=9, mode=Mode.RAFT))
+    assert first(step(nobody, FETCH)).mode is Mode.RAFT
+
+
+def test_the_handover_is_over_once_a_majority_is_in_sync() -> None:
+    image = step(cluster(partition([1, 2, 3], mode=Mode.RAFT)), FETCH)
+    state = first(image)
+    image = apply_changes(image, [change_in_sync(image, T0, wish(state, 1, 3))])
+    assert (first(image).handover, first(image).in_sync) == (False, ids(1, 3))
+
+
+def test_during_a_handover_any_live_replica_may_be_named() -> None:
+    image = step(cluster(partition([1, 2, 3], mode=Mode.RAFT)), FETCH)
+    changes = list(plan_membership(image, ids(2, 3), lambda _: FETCH))
+    state = first(apply_changes(image, changes))
+    assert (state.leader, state.in_sync, state.handover) == (2, ids(2), True)
+
+
+def test_a_partition_with_one_replica_needs_no_handover() -> None:
+    state = first(step(cluster(partition([1], mode=Mode.RAFT)), FETCH))
+    assert (state.mode, state.handover, state.leader) == (Mode.FETCH, False, 1)
+
+
+def test_to_raft_only_while_a_majority_is_in_sync() -> None:
+    minority = cluster(partition([1, 2, 3], in_sync=[1]))
+    assert first(step(minority, RAFT)).mode is Mode.FETCH
+    state = first(step(cluster(partition([1, 2, 3], in_sync=[1, 2])), RAFT))
+    assert (state.mode, state.leader, state.leader_epoch) == (Mode.RAFT, NOBODY, 6)
+    assert state.in_sync == ids(1, 2, 3)
+
+
+def test_to_raft_after_an_unclean_leader_only_when_everybody_is_in_sync() -> None:
+    behind = replace(partition([1, 2, 3], in_sync=[1, 2]), unclean_epoch=4)
+    assert first(step(cluster(behind), RAFT)).mode is Mode.FETCH
+    together = replace(partition([1, 2, 3]), unclean_epoch=4)
+    state = first(step(cluster(together), RAFT))
+    assert (state.mode, state.unclean_epoch) == (Mode.RAFT, -1)
+
+
+def test_to_raft_waits_for_a_handover_and_for_a_move() -> None:
+    for state in (
+        partition([1, 2, 3], in_sync=[1], handover=True),
+        partition([2, 3, 1], adding=[2], removing=[1], leader=1),
+    ):
+        assert first(step(cluster(state), RAFT)).mode is Mode.FETCH
+
+
+def test_a_raft_partition_moves_through_fetch_mode() -> None:
+    """Every step by itself, as the controller, the leader and the voters make them."""
+    image = cluster(partition([1, 2], mode=Mode.RAFT), epochs={1: 1, 2: 1, 3: 1, 4: 1})
+    image = apply_changes(image, [begin_move(image, T0, ids(3, 4))])
+    noted = first(image)
+    assert (noted.mode, noted.replicas, noted.wanted_replicas) == (Mode.RAFT, ids(1, 2), ids(3, 4))
+    image = step(image, RAFT)
+    assert (first(image).mode, first(image).handover) == (Mode.FETCH, True)
+    assert first(image).replicas == ids(1, 2)
+    assert first(step(image, RAFT)) == first(image)
+    image = apply_changes(image, [change_in_sync(image, T0, wish(first(image), 1, 2))])
+    image = step(image, RAFT)
+    moving = first(image)
+    assert (moving.adding, moving.removing) == (ids(3, 4), ids(1, 2))
+    assert moving.wanted_replicas == ()
+    assert first(step(image, RAFT)) == moving
+    image = apply_changes(image, [change_in_sync(image, T0, wish(moving, 1, 2, 3, 4))])
+    moved = first(image)
+    assert (moved.replicas, moved.adding, moved.removing) == (ids(3, 4), (), ())
+    assert moved.leader == 3
+    image = step(image, RAFT)
+    assert (first(image).mode, first(image).leader) == (Mode.RAFT, NOBODY)
+    vote = Vote(leader=ids(4)[0], leader_epoch=LeaderEpoch(first(image).leader_epoch + 1))
+    image = apply_changes(image, plan_votes(image, {T0: vote}))
+    assert image.leader_of(first(image)) == 4
+
+
+def test_a_move_that_only_changes_the_order_keeps_the_voters() -> None:
+    image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
+    state = first(apply_changes(image, [begin_move(image, T0, ids(3, 1, 2))]))
+    assert (state.mode, state.replicas, state.leader) == (Mode.RAFT, ids(3, 1, 2), 1)
+    assert (state.leader_epoch, state.wanted_replicas) == (5, ())
+
+
+def test_who_is_first_leads_at_the_end_of_fetch_mode() -> None:
+    image = step(cluster(partition([1, 2, 3], leader=2)), RAFT)
+    assert (first(image).mode, first(image).leader) == (Mode.FETCH, 1)
+    assert first(step(image, RAFT)).mode is Mode.RAFT
+    behind = cluster(partition([1, 2, 3], leader=2, in_sync=[2, 3]))
+    assert first(step(behind, RAFT)).mode is Mode.RAFT
+    gone = cluster(partition([9, 2, 3], leader=2, in_sync=[2, 3]))
+    assert first(step(gone, RAFT)).mode is Mode.RAFT
+
+
+def test_voters_are_not_told_whom_to_elect() -> None:
+    image = cluster(partition([1, 2, 3], leader=2, mode=Mode.RAFT))
+    assert list(plan_preferred_leaders(image)) == []
+    with pytest.raises(InvalidRequest):
+        elect_preferred(image, T0)
+
+
+def test_a_noted_move_can_be_cancelled_and_waits_for_dead_brokers() -> None:
+    image = cluster(partition([1, 2], mode=Mode.RAFT))
+    image = apply_changes(image, [begin_move(image, T0, ids(2, 3))])
+    image = step(image, RAFT)
+    image = apply_changes(image, [change_in_sync(image, T0, wish(first(image), 1, 2))])
+    without = replace(image, brokers={k: v for k, v in image.brokers.items() if k != 3})
+    assert first(step(without, RAFT)) == first(image)
+    back = apply_changes(image, [cancel_move(image, T0)])
+    assert first(back).wanted_replicas == ()
+    assert first(step(back, RAFT)).mode is Mode.RAFT
+    with pytest.raises(NoReassignmentInProgress):
+        cancel_move(back, T0)
+
+
+def test_who_left_a_set_that_became_too_small_is_as_good_as_its_members() -> None:
+    policy = LeaderPolicy(min_in_sync=2)
+    image = cluster(partition([1, 2, 3], in_sync=[1, 2]))
+    state = first(apply_changes(image, list(plan_membership(image, ids(1, 3), lambda _: policy))))
+    assert (state.in_sync, state.eligible) == (ids(1), ids(2))
+    led = name_leader(state, {k: v for k, v in image.brokers.items() if k != 1}, policy, {})
+    assert (led.leader, led.in_sync, led.unclean_epoch) == (2, ids(2), -1)
+    assert led.eligible == ids(1)
+    grown = change_in_sync(
+        apply_changes(image, list(plan_membership(image, ids(1, 3), lambda _: policy))),
+        T0,
+        wish(state, 1, 3),
+        min_in_sync=2,
+    ).state
+    assert (grown.in_sync, grown.eligible) == (ids(1, 3), ())
+
+
+def test_the_epoch_of_an_unclean_leader_is_remembered() -> None:
+    image = cluster(partition([1, 2, 3], in_sync=[1]))
+    policy = LeaderPolicy(unclean=True)
+    state = first(apply_changes(image, list(plan_membership(image, ids(2, 3), lambda _: policy))))
+    assert (state.leader, state.unclean_epoch) == (2, state.leader_epoch)
+
+
+def test_a_leader_is_named_above_an_epoch_that_the_controller_has_not_seen() -> None:
+    image = cluster(partition([1, 2, 3], in_sync=[1], handover=True))
+    named = name_leader(first(image), image.brokers, FETCH, {}, above_epoch=40, unfit=ids(1))
+    assert (named.leader, named.leader_epoch, named.partition_epoch) == (2, 41, 21)
+
+
+def test_everything_a_partition_can_be_is_kept_by_the_store() -> None:
+    state = replace(
+        partition([1, 2, 3], handover=True, eligible=[2]),
+        wanted_replicas=ids(2, 3),
+        unclean_epoch=4,
+    )
+    (change,) = plan_votes(
+        cluster(partition([1], mode=Mode.RAFT, epoch=1)),
+        {T0: Vote(leader=ids(1)[0], leader_epoch=LeaderEpoch(2))},
+    )
+    for kept in (replace(change, state=state), change):
+        assert change_from_json(change_to_json(kept)) == kept

@@ -1,0 +1,106 @@
+"""Promises survive crashes; where some may be missing, that is known."""
+
+import uuid
+
+import pytest
+
+from zhumq.consensus.contract import Mode, QuorumState
+from zhumq.model.errors import DiskFull, StorageFailed
+from zhumq.storage import quorum_journal
+from zhumq.storage.quorum_journal import QuorumJournal
+from zhumq.testing.disk import MemoryDisk
+
+PATH = "/data/quorum-journal"
+TOPIC = uuid.UUID(int=7)
+KEY = (TOPIC, 0)
+OTHER = (TOPIC, 1)
+STATE = QuorumState(epoch=3, voted_for=2)
+ENTRY_BYTES = 41
+
+
+def _disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    return disk
+
+
+def test_the_newest_promise_of_each_replica_is_found_after_a_crash() -> None:
+    disk = _disk()
+    journal = QuorumJournal(disk, PATH)
+    assert not journal.is_whole
+    journal.write([(KEY, STATE), (OTHER, QuorumState(mode=Mode.FETCH, leader_id=1, epoch=8))])
+    newest = QuorumState(epoch=4, leader_id=2, healing=True, votes_unknown=True)
+    journal.write([(KEY, newest)])
+    disk.crash()
+    again = QuorumJournal(disk, PATH)
+    assert again.is_whole
+    assert again.find(KEY) == newest
+    assert again.find(OTHER) == QuorumState(mode=Mode.FETCH, leader_id=1, epoch=8)
+    assert again.find((TOPIC, 2)) is None
+
+
+def test_what_was_forgotten_stays_forgotten() -> None:
+    disk = _disk()
+    journal = QuorumJournal(disk, PATH)
+    journal.write([(KEY, STATE)])
+    journal.write([(KEY, None)])
+    assert journal.find(KEY) is None
+    assert dict(QuorumJournal(disk, PATH).states) == {}
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1, ENTRY_BYTES - 1])
+def test_a_torn_end_was_never_told_to_anybody(kept_bytes: int) -> None:
+    disk = _disk()
+    journal = QuorumJournal(disk, PATH)
+    journal.write([(KEY, STATE)])
+    whole = disk.read_file(PATH) or b""
+    journal.write([(KEY, QuorumState(epoch=9))])
+    torn = (disk.read_file(PATH) or b"")[: len(whole) + kept_bytes]
+    disk.write_file(PATH, torn, sync=True)
+    again = QuorumJournal(disk, PATH)
+    assert again.is_whole
+    assert again.find(KEY) == STATE
+    again.write([(OTHER, STATE)])
+    assert QuorumJournal(disk, PATH).find(OTHER) == STATE
+
+
+def test_damage_before_the_end_means_that_no_promise_can_be_relied_upon() -> None:
+    disk = _disk()
+    journal = QuorumJournal(disk, PATH)
+    journal.write([(KEY, STATE), (OTHER, STATE)])
+    data = bytearray(disk.read_file(PATH) or b"")
+    data[10] ^= 1
+    disk.write_file(PATH, data, sync=True)
+    again = QuorumJournal(disk, PATH)
+    assert not again.is_whole
+    assert again.find(OTHER) == STATE
+
+
+def test_a_journal_that_grew_too_long_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_journal, "_ENTRIES_MIN", 10)
+    disk = _disk()
+    journal = QuorumJournal(disk, PATH)
+    for epoch in range(100):
+        journal.write([(KEY, QuorumState(epoch=epoch)), (OTHER, STATE)])
+    assert len(disk.read_file(PATH) or b"") <= 12 * ENTRY_BYTES
+    again = QuorumJournal(disk, PATH)
+    assert again.find(KEY) == QuorumState(epoch=99)
+    assert again.find(OTHER) == STATE
+
+
+def test_a_failed_sync_is_final_and_a_full_disk_is_not() -> None:
+    disk = _disk()
+    journal = QuorumJournal(disk, PATH)
+    disk.bytes_free = 10
+    with pytest.raises(DiskFull):
+        journal.write([(KEY, STATE)])
+    assert journal.find(KEY) is None
+    disk.bytes_free = None
+    journal.write([(KEY, STATE)])
+    disk.sync_fails = lambda _: True
+    with pytest.raises(StorageFailed):
+        journal.write([(OTHER, STATE)])
+    disk.sync_fails = lambda _: False
+    with pytest.raises(StorageFailed):
+        journal.write([(OTHER, STATE)])
+    assert journal.find(OTHER) is None
