@@ -14,7 +14,7 @@ from benchmarks.kafka_peer import prepare_kafka
 from benchmarks.server import REPOSITORY, Prepared
 from benchmarks.zhumq_server import prepare_zhumq
 
-SUITES = ("kafka-python", "librdkafka", "franz-go", "java", "kafkajs", "go-queue")
+SUITES = ("kafka-python", "librdkafka", "franz-go", "java", "kafkajs", "go-queue", "spark-kafka")
 # What the suites' own projects start their brokers with.
 SETTINGS = {
     "num.partitions": "4",

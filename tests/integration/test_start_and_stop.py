@@ -35,7 +35,7 @@ def test_a_broker_says_where_it_serves_and_stops_when_told(tmp_path: Path) -> No
     process = BrokerProcess(data)
     process.start()
     assert re.fullmatch(
-        r"zhumq ready kafka=127\.0\.0\.1:\d+ push=off http=127\.0\.0\.1:\d+"
+        r"zhumq ready kafka=127\.0\.0\.1:\d+ push=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+"
         rf" broker=0 data={re.escape(str(data))}\n",
         process.ready_line,
     )
@@ -69,6 +69,8 @@ def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
         assert_one_line(done, address, "address already in use", "--listen")
         done = start("--listen", "127.0.0.1:0", "--http", address, cwd=tmp_path)
         assert_one_line(done, address, "address already in use", "--http")
+        done = start(*ANY_PORTS, "--push", address, cwd=tmp_path)
+        assert_one_line(done, address, "address already in use", "--push")
 
 
 def test_a_data_folder_in_use_is_one_clear_line(tmp_path: Path) -> None:

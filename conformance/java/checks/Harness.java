@@ -42,6 +42,7 @@ final class Harness {
         ProducerChecks.register();
         ConsumerChecks.register();
         AdminChecks.register();
+        ShareChecks.register();
         String only = System.getenv().getOrDefault("ONLY", "");
         int failed = 0;
         for (Map.Entry<String, Body> each : CHECKS.entrySet()) {

@@ -10,12 +10,15 @@ import signal
 import sys
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Self
 
 import uvloop
 
+from zhumq.broker.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.config import Address, BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
+from zhumq.broker.delivery import DeliveryCoordinator
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.fetch_sessions import FetchSessions
 from zhumq.broker.group_coordinator import GroupCoordinator
@@ -27,19 +30,23 @@ from zhumq.broker.handlers.metadata import MetadataHandler
 from zhumq.broker.handlers.offsets import OffsetsHandler
 from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.handlers.producers import ProducersHandler
+from zhumq.broker.handlers.reassignments import ReassignmentsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
-from zhumq.broker.housekeeping import Chore, do_chores
+from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.metrics import broker_metrics
+from zhumq.broker.push_door import PushPart
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.host.clock import Clock, SystemClock
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.host.memory import keep_freed_memory
-from zhumq.metadata.controller import TopicLimits
+from zhumq.metadata.controller import MODE_SETTING, TopicLimits
 from zhumq.metadata.image import Broker
-from zhumq.model.errors import SettingInvalid, ZhumqError
+from zhumq.model.errors import BrokerError, SettingInvalid, ZhumqError
+from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
 from zhumq.protocol.api import ApiKey
@@ -65,11 +72,13 @@ class BrokerApp:
         config: BrokerConfig,
         kafka_address: Address,
         http_address: Address,
+        push_name: str,
         parts: contextlib.AsyncExitStack,
     ) -> None:
         self.config = config
         self.kafka_address = kafka_address
         self.http_address = http_address
+        self.push_name = push_name  # where push consumers connect, or `off`
         self._parts = parts
 
     @classmethod
@@ -81,44 +90,72 @@ class BrokerApp:
         clock = clock or SystemClock()
         disk = disk or SystemDisk()
         async with contextlib.AsyncExitStack() as parts:
-            logs = LogManager.take(
-                str(config.data_dir), disk=disk, clock=clock, broker_id=config.broker_id
-            )
-            parts.callback(logs.close)
-            store = LocalStore.open(
-                config.data_dir, disk=disk, cluster_id=logs.cluster_id, broker_id=config.broker_id
-            )
-            parts.push_async_callback(store.close)
+            logs, store, member = await _open_folder(config, disk, clock, parts)
             logs.load(lambda topic: config.partition_settings(_topic_settings(store, topic)).log)
             flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
             parts.callback(flusher.close)
-            replicas = ReplicaManager(config.broker_id, logs, flusher, config.partition_settings)
+            replicas = ReplicaManager(
+                config.broker_id,
+                logs,
+                flusher,
+                config.partition_settings,
+                None if member is None else member.replication,
+            )
+            parts.push_async_callback(replicas.close)
             controller = ControllerDriver(store, _topic_limits(config), uuid.uuid4)
             groups = GroupCoordinator(config.settings, store, controller, replicas, clock)
             parts.push_async_callback(groups.close)
-            for watcher in (replicas.apply, groups.apply):
+            delivery = DeliveryCoordinator(
+                config.settings,
+                store,
+                controller,
+                replicas,
+                groups,
+                clock,
+                broker_id=config.broker_id,
+                replication=None if member is None else member.replication,
+            )
+            parts.push_async_callback(delivery.close)
+            for watcher in (replicas.apply, groups.apply, delivery.apply):
                 watcher(store.image)
                 store.watch(watcher)
+            push = await _listen_push(config, store, delivery.service, groups, clock, member)
+            parts.push_async_callback(push.close)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
-                _handlers(config, produce, store, controller, replicas, groups, clock),
+                _handlers(
+                    config,
+                    push.bound,
+                    produce,
+                    store,
+                    controller,
+                    replicas,
+                    groups,
+                    delivery,
+                    clock,
+                ),
                 produce.answer_run,
             )
+            peer_address = await _prepare_to_join(member, replicas, logs, store, parts)
             listener = await _listen(config.listen, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
-            http = await _listen_http(config.http, listener, dispatcher, replicas)
+            dispatcher.watch_lost_connections(delivery.connection_lost)
+            http = await _listen_http(config.http, listener, dispatcher, replicas, delivery, member)
             parts.push_async_callback(http.close)
             kafka_address = Address(*listener.address)
-            await store.register(_as_clients_see_it(config, kafka_address))
-            chores = asyncio.create_task(do_chores(_chores(config, logs, flusher, clock)))
+            broker = _as_others_see_it(config, kafka_address, peer_address, push.advertised)
+            await (store.register(broker) if member is None else member.join(broker))
+            chores = asyncio.create_task(
+                do_chores(broker_chores(config.settings, logs, flusher, replicas, clock))
+            )
             parts.push_async_callback(_cancel, chores)
-            return cls(config, kafka_address, Address(*http.address), parts.pop_all())
+            return cls(config, kafka_address, Address(*http.address), push.name, parts.pop_all())
 
     @property
     def ready_line(self) -> str:
-        """What programs that start a broker wait for. The push door is not built yet."""
+        """What programs that start a broker wait for."""
         return (
-            f"zhumq ready kafka={self.kafka_address} push=off http={self.http_address}"
+            f"zhumq ready kafka={self.kafka_address} push={self.push_name} http={self.http_address}"
             f" broker={self.config.broker_id} data={self.config.data_dir}"
         )
 
@@ -181,10 +218,19 @@ async def _listen(address: Address, dispatcher: Dispatcher, limits: Limits) -> L
 
 
 async def _listen_http(
-    address: Address, listener: Listener, dispatcher: Dispatcher, replicas: ReplicaManager
+    address: Address,
+    listener: Listener,
+    dispatcher: Dispatcher,
+    replicas: ReplicaManager,
+    delivery: DeliveryCoordinator,
+    member: ClusterMember | None,
 ) -> HttpServer:
     def metrics() -> list[Metric]:
-        return list(broker_metrics(listener, dispatcher, replicas))
+        return [
+            *broker_metrics(listener, dispatcher, replicas),
+            *delivery.metrics(),
+            *(() if member is None else member.metrics()),
+        ]
 
     try:
         return await HttpServer.open(address.host, address.port, metrics)
@@ -192,10 +238,85 @@ async def _listen_http(
         raise _cannot_listen("--http", address, reason) from None
 
 
+async def _listen_push(
+    config: BrokerConfig,
+    store: MetadataStore,
+    deliveries: Deliveries,
+    groups: GroupCoordinator,
+    clock: Clock,
+    member: ClusterMember | None,
+) -> PushPart:
+    replication = None if member is None else member.replication
+    try:
+        return await PushPart.open(config, store, deliveries, groups, clock, replication)
+    except OSError as reason:
+        assert config.push is not None
+        raise _cannot_listen("--push", config.push, reason) from None
+
+
 def _cannot_listen(flag: str, address: Address, reason: OSError) -> SettingInvalid:
     # The system's own sentence ends in the address again; its last part says what is wrong.
     why = (reason.strerror or str(reason)).rpartition(": ")[2]
     return SettingInvalid(f"cannot listen on {flag} {address}: {why}; choose another with {flag}")
+
+
+async def _open_folder(
+    config: BrokerConfig, disk: Disk, clock: Clock, parts: contextlib.AsyncExitStack
+) -> tuple[LogManager, MetadataStore, ClusterMember | None]:
+    """The data folder and the store of the cluster it belongs to."""
+
+    def take(cluster_id: str | None) -> LogManager:
+        logs = LogManager.take(
+            str(config.data_dir),
+            disk=disk,
+            clock=clock,
+            broker_id=config.broker_id,
+            cluster_id=cluster_id,
+        )
+        parts.callback(logs.close)
+        return logs
+
+    if config.zookeeper is None:
+        logs = take(None)
+        local = LocalStore.open(
+            config.data_dir, disk=disk, cluster_id=logs.cluster_id, broker_id=config.broker_id
+        )
+        parts.push_async_callback(local.close)
+        return logs, local, None
+    store = await open_ensemble(config, disk)
+    parts.push_async_callback(store.close)
+    return take(store.image.cluster_id), store, ClusterMember(config, store, clock)
+
+
+async def _prepare_to_join(
+    member: ClusterMember | None,
+    replicas: ReplicaManager,
+    logs: LogManager,
+    store: MetadataStore,
+    parts: contextlib.AsyncExitStack,
+) -> Address | None:
+    """Where the other brokers reach this one, which waits for them now; None if it is alone."""
+    if member is None:
+        return None
+    member.attach(replicas)
+    parts.callback(_write_high_watermarks, logs, replicas)
+    try:
+        listener = await member.listen()
+    except OSError as reason:
+        address = member.address
+        raise _cannot_listen("inter.broker.listener", address, reason) from None
+    parts.push_async_callback(listener.close, DRAIN_SECONDS)
+    parts.push_async_callback(member.leave)
+    # At a stop the others hear of it as soon as clients have had their answers.
+    parts.push_async_callback(store.close)
+    return Address(*listener.address)
+
+
+def _write_high_watermarks(logs: LogManager, replicas: ReplicaManager) -> None:
+    try:
+        logs.checkpoint(replicas.high_watermarks())
+    except BrokerError as reason:
+        logger.warning("the next start begins with older high watermarks: %s", reason)
 
 
 def _topic_settings(store: MetadataStore, name: str) -> Mapping[str, str]:
@@ -210,6 +331,8 @@ def _topic_limits(config: BrokerConfig) -> TopicLimits:
         default_replication_factor=settings.integer("default.replication.factor"),
         partitions_per_topic_max=settings.integer("topic.partitions.max"),
         partitions_in_all_max=settings.integer("cluster.partitions.max"),
+        virtual_nodes=settings.integer("placement.virtual.nodes"),
+        default_mode=None if config.zookeeper is None else Mode(settings.text(MODE_SETTING)),
     )
 
 
@@ -224,30 +347,44 @@ def _limits(config: BrokerConfig) -> Limits:
     )
 
 
-def _as_clients_see_it(config: BrokerConfig, bound: Address) -> Broker:
+def _as_others_see_it(
+    config: BrokerConfig, bound: Address, peer_address: Address | None, push_address: str
+) -> Broker:
     advertised = config.settings.text("advertised.listeners")
     address = Address.parse(advertised, "advertised.listeners") if advertised else bound
-    return Broker(
-        broker_id=config.broker_id, host=address.host, port=address.port, rack=config.rack
+    broker = Broker(
+        broker_id=config.broker_id,
+        host=address.host,
+        port=address.port,
+        rack=config.rack,
+        push_address=push_address,
     )
+    if peer_address is None:
+        return broker
+    if advertised := config.settings.text("inter.broker.advertised"):
+        peer_address = Address.parse(advertised, "inter.broker.advertised")
+    return replace(broker, replica_host=peer_address.host, replica_port=peer_address.port)
 
 
 def _handlers(
     config: BrokerConfig,
+    bound: Mapping[str, str],
     produce: ProduceHandler,
     store: MetadataStore,
     controller: ControllerDriver,
     replicas: ReplicaManager,
     groups: GroupCoordinator,
+    delivery: DeliveryCoordinator,
     clock: Clock,
 ) -> dict[ApiKey, Handler]:
     settings = config.settings
-    entries = ConfigEntries(settings)
+    entries = ConfigEntries(settings, bound)
     draw = random.SystemRandom()
     sessions = FetchSessions(
         settings.integer("max.incremental.fetch.session.cache.slots"),
         lambda: draw.randint(1, FETCH_SESSION_ID_MAX),
     )
+    configs = ConfigsHandler(config.broker_id, store, controller, entries)
     handlers: dict[ApiKey, Handler] = {}
     families = (
         produce,
@@ -267,51 +404,16 @@ def _handlers(
             entries.of_topic,
             deletion_enabled=settings.boolean("delete.topic.enable"),
         ),
-        ConfigsHandler(config.broker_id, store, controller, entries),
+        configs,
         ProducersHandler(controller, replicas),
         LogDirsHandler(replicas, config.data_dir),
+        ReassignmentsHandler(store, controller, replicas.ask_log_ends, replicas.elect_preferred),
         GroupsHandler(groups.service, groups.topic, store),
     )
     for family in families:
         handlers.update(family.handlers())
+    handlers.update(delivery.handlers(configs))
     return handlers
-
-
-def _chores(config: BrokerConfig, logs: LogManager, flusher: Flusher, clock: Clock) -> list[Chore]:
-    settings = config.settings
-
-    async def checkpoint() -> None:
-        for log in logs.logs_to_checkpoint():
-            flusher.request(log)
-        if moved := logs.begin_checkpoint_if_moved():
-            await asyncio.to_thread(moved.run)
-
-    async def retention() -> None:
-        logs.retention_pass(clock.now_ms(), lambda log: log.log_end_offset)
-        await asyncio.to_thread(logs.empty_trash, logs.take_trash())
-
-    async def compaction() -> None:
-        # One log at a time: the heavy part runs in a thread, and disks are shared.
-        while work := logs.begin_compaction(clock.now_ms(), lambda log: log.log_end_offset):
-            await asyncio.to_thread(work.run)
-            logs.finish_compaction(work)
-
-    chores = [
-        Chore(
-            name="checkpoint",
-            interval_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
-            work=checkpoint,
-        ),
-        Chore(
-            name="retention",
-            interval_ms=settings.integer("log.retention.check.interval.ms"),
-            work=retention,
-        ),
-    ]
-    if settings.boolean("log.cleaner.enable"):
-        interval_ms = settings.integer("log.cleaner.backoff.ms")
-        chores.append(Chore(name="compaction", interval_ms=interval_ms, work=compaction))
-    return chores
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

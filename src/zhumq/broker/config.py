@@ -18,6 +18,8 @@ from zhumq.storage.log_config import CleanupPolicy, LogConfig
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:9080"
+DEFAULT_PUSH_PORT = 9094
+PUSH_OFF = "off"
 DEFAULT_DATA_DIR = Path("zhumq-data")
 PORT_MAX = 65_535
 _TIMESTAMP_TYPES = {
@@ -64,6 +66,12 @@ class BrokerConfig:
     broker_id: BrokerId
     rack: str | None
     settings: Settings
+    # The ensemble as HOST:PORT,.../CHROOT; None: a single node with a store of its own.
+    zookeeper: str | None = None
+    # Where the other brokers connect.
+    inter_broker: Address
+    # Where push consumers connect; None: nowhere.
+    push: Address | None
 
     @classmethod
     def load(
@@ -77,25 +85,39 @@ class BrokerConfig:
         broker_id: int = 0,
         rack: str | None = None,
         insecure: bool = False,
+        zookeeper: str | None = None,
+        push: str | None = None,
     ) -> Self:
         """Put the sources together; `--set` wins over the file. Raises SettingInvalid."""
         texts = _read_file(config_file) if config_file is not None else {}
         texts.update(settings or {})
         if broker_id < 0:
             raise SettingInvalid(f"--broker-id {broker_id} is negative")
+        finer = _with_finer_names(texts)
+        BROKER_SETTINGS.check(finer)
+        loaded = Settings(BROKER_SETTINGS, finer)
         kafka_address = Address.parse(listen, "--listen")
         http_address = Address.parse(http, "--http")
-        for flag, address in (("--listen", kafka_address), ("--http", http_address)):
-            if not address.is_loopback and not insecure:
+        push_address = _push_address(push, kafka_address)
+        inter_broker = Address(kafka_address.host, 0)
+        if inter_broker_listener := loaded.text("inter.broker.listener"):
+            inter_broker = Address.parse(inter_broker_listener, "inter.broker.listener")
+        for flag, address in (
+            ("--listen", kafka_address),
+            ("--http", http_address),
+            ("inter.broker.listener", inter_broker),
+            ("--push", push_address),
+        ):
+            if address is not None and not address.is_loopback and not insecure:
                 raise SettingInvalid(
                     f"{flag} {address} can be reached from other machines, without encryption or"
                     " passwords: say --insecure if that is what you want"
                 )
-        finer = _with_finer_names(texts)
-        BROKER_SETTINGS.check(finer)
-        loaded = Settings(BROKER_SETTINGS, finer)
-        if advertised := loaded.text("advertised.listeners"):
-            Address.parse(advertised, "advertised.listeners")
+        for name in ("advertised.listeners", "inter.broker.advertised", "advertised.push.listener"):
+            if advertised := loaded.text(name):
+                Address.parse(advertised, name)
+        if zookeeper is not None and not zookeeper.partition("/")[0].strip():
+            raise SettingInvalid(f"--zookeeper {zookeeper!r} is not HOST:PORT,...")
         return cls(
             listen=kafka_address,
             http=http_address,
@@ -103,6 +125,9 @@ class BrokerConfig:
             broker_id=BrokerId(broker_id),
             rack=rack,
             settings=loaded,
+            zookeeper=zookeeper,
+            inter_broker=inter_broker,
+            push=push_address,
         )
 
     def partition_settings(self, topic_overrides: Mapping[str, str]) -> PartitionSettings:
@@ -134,6 +159,16 @@ class BrokerConfig:
             file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
             producer_id_expiration_ms=self.settings.integer("producer.id.expiration.ms"),
         )
+
+
+def _push_address(text: str | None, listen: Address) -> Address | None:
+    """Where the push door is. Unsaid: its own well-known port beside Kafka's, else any free one."""
+    if text == PUSH_OFF:
+        return None
+    if text is not None:
+        return Address.parse(text, "--push")
+    default_listen = Address.parse(DEFAULT_LISTEN, "--listen")
+    return Address(listen.host, DEFAULT_PUSH_PORT if listen.port == default_listen.port else 0)
 
 
 def _read_file(path: Path) -> dict[str, str]:

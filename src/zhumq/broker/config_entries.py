@@ -1,6 +1,6 @@
 """Settings as clients see them: value, where it comes from, and what it would be otherwise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -47,8 +47,10 @@ class ConfigEntry:
 class ConfigEntries:
     """Describes topics and the broker from the settings the broker was started with."""
 
-    def __init__(self, broker: Settings) -> None:
+    def __init__(self, broker: Settings, bound: Mapping[str, str] | None = None) -> None:
         self._given = broker.given
+        # What became of settings that leave a choice to the broker: a free port.
+        self._bound = bound if bound is not None else {}
 
     def of_topic(self, topic: Topic, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """The topic's settings by name; with `names`, only those of them that exist."""
@@ -76,7 +78,7 @@ class ConfigEntries:
 
     def _broker_synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         default = ConfigSynonym(name, BROKER_SETTINGS.by_name[name].default, ConfigSource.DEFAULT)
-        given = self._given.get(name)
+        given = self._given.get(name) or self._bound.get(name)
         if given is None:
             return (default,)
         return (ConfigSynonym(name, given, ConfigSource.STATIC_BROKER), default)

@@ -58,6 +58,7 @@ class Dispatcher:
         # The short road of the hot path: answers from the bare frames, or None for the long one.
         self._answer_produces = answer_produces
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._lost_watchers: list[Callable[[int], None]] = []
         self.requests_handled = 0
 
     def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
@@ -96,7 +97,14 @@ class Dispatcher:
         return run
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """Nothing is kept per connection; its parked requests were cancelled with their answers."""
+        """Its parked requests were cancelled with their answers. Whoever keeps more per connection
+        is told."""
+        for watcher in self._lost_watchers:
+            watcher(connection.id)
+
+    def watch_lost_connections(self, watcher: Callable[[int], None]) -> None:
+        """Be told the id of each connection that ends."""
+        self._lost_watchers.append(watcher)
 
     def _answer_later(
         self, header: RequestHeader, result: Awaitable[Any]

@@ -76,8 +76,11 @@ class GroupCoordinator:
         self._forgetting: set[asyncio.Task[int]] = set()
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new picture, after the partitions are served."""
-        self.topic.apply(image)
+        """Called with every new picture."""
+        offsets_topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
+        if offsets_topic is not None:
+            # Another broker may have created it, set otherwise than this one.
+            self.service.partition_count = len(offsets_topic.partitions)
         gone = self._topics.difference(image.topics)
         self._topics = frozenset(image.topics)
         if gone:
@@ -107,4 +110,7 @@ def _group_settings(settings: Settings) -> GroupSettings:
         consumer_members_max=settings.integer("group.consumer.max.size"),
         consumer_assignors=settings.elements("group.consumer.assignors") or ("uniform",),
         consumer_migration_policy=MigrationPolicy(settings.text("group.consumer.migration.policy")),
+        share_session_timeout_ms=settings.integer("group.share.session.timeout.ms"),
+        share_heartbeat_interval_ms=settings.integer("group.share.heartbeat.interval.ms"),
+        share_members_max=settings.integer("group.share.max.size"),
     )

@@ -5,6 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from zhumq.host.clock import Clock
+from zhumq.model.settings import Settings
+from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.flusher import Flusher
+from zhumq.storage.log_manager import LogManager
+
 logger = logging.getLogger(__name__)
 
 
@@ -31,3 +37,42 @@ async def _repeat(chore: Chore) -> None:
             await chore.work()
         except Exception:
             logger.exception("%s failed; next try in %d ms", chore.name, chore.interval_ms)
+
+
+def broker_chores(
+    settings: Settings, logs: LogManager, flusher: Flusher, replicas: ReplicaManager, clock: Clock
+) -> list[Chore]:
+    """What the logs of a broker need from time to time."""
+
+    async def checkpoint() -> None:
+        for log in logs.logs_to_checkpoint():
+            flusher.request(log)
+        if moved := logs.begin_checkpoint_if_moved(replicas.high_watermarks()):
+            await asyncio.to_thread(moved.run)
+
+    async def retention() -> None:
+        logs.retention_pass(clock.now_ms(), replicas.high_watermark_of)
+        await asyncio.to_thread(logs.empty_trash, logs.take_trash())
+
+    async def compaction() -> None:
+        # One log at a time: the heavy part runs in a thread, and disks are shared.
+        while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of):
+            await asyncio.to_thread(work.run)
+            logs.finish_compaction(work)
+
+    chores = [
+        Chore(
+            name="checkpoint",
+            interval_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
+            work=checkpoint,
+        ),
+        Chore(
+            name="retention",
+            interval_ms=settings.integer("log.retention.check.interval.ms"),
+            work=retention,
+        ),
+    ]
+    if settings.boolean("log.cleaner.enable"):
+        interval_ms = settings.integer("log.cleaner.backoff.ms")
+        chores.append(Chore(name="compaction", interval_ms=interval_ms, work=compaction))
+    return chores

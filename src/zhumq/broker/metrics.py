@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.http import Metric
+from zhumq.cluster.store import SessionState
+from zhumq.metadata.image import NO_BROKER, ClusterImage
+from zhumq.model.ids import BrokerId
 from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
 
@@ -30,7 +33,9 @@ def broker_metrics(
     )
     yield _counter("zhumq_received_bytes_total", "Bytes of requests.", counters.bytes_received)
     yield _counter("zhumq_sent_bytes_total", "Bytes of answers.", counters.bytes_answered)
-    yield _gauge("zhumq_partitions", "Partitions served.", len(replicas))
+    yield _gauge("zhumq_partitions", "Partitions that this broker has a replica of.", len(replicas))
+    led = sum(partition.leads for partition in replicas)
+    yield _gauge("zhumq_partitions_led", "Partitions that this broker leads and serves.", led)
     sizes: list[tuple[str, float]] = []
     ends: list[tuple[str, float]] = []
     corrupt: list[tuple[str, float]] = []
@@ -53,6 +58,39 @@ def broker_metrics(
         help="Ranges of a partition that fail their checksum.",
         samples=corrupt,
     )
+
+
+def cluster_metrics(
+    broker_id: BrokerId, image: ClusterImage, session: SessionState
+) -> Iterable[Metric]:
+    """How this broker stands in its cluster, and what of the cluster is not well."""
+    leaderless = under_replicated = moving = 0
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            leaderless += image.leader_of(state) == NO_BROKER
+            alive = [each for each in state.in_sync if each in image.brokers]
+            under_replicated += len(alive) < len(state.target_replicas)
+            moving += bool(state.adding or state.removing or state.wanted_replicas)
+    yield _gauge(
+        "zhumq_session_connected",
+        "Whether the others take this broker for alive.",
+        session is SessionState.CONNECTED,
+    )
+    yield _gauge(
+        "zhumq_controller",
+        "Whether this broker decides for the cluster.",
+        image.controller_id == broker_id,
+    )
+    yield _gauge("zhumq_cluster_brokers", "Live brokers of the cluster.", len(image.brokers))
+    yield _gauge("zhumq_cluster_partitions", "Partitions of the cluster.", image.partition_count)
+    yield _gauge("zhumq_cluster_partitions_leaderless", "Partitions that nobody leads.", leaderless)
+    yield _gauge(
+        "zhumq_cluster_partitions_under_replicated",
+        "Partitions with replicas that are dead or not in sync.",
+        under_replicated,
+    )
+    yield _gauge("zhumq_cluster_partitions_moving", "Partitions on the move.", moving)
+    yield _counter("zhumq_cluster_changes_total", "Changes of the cluster.", image.version)
 
 
 def _counter(name: str, help_text: str, value: float) -> Metric:

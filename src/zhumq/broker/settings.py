@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
+from zhumq.metadata.placement import VIRTUAL_NODES
 from zhumq.model.settings import Setting, SettingsTable, SettingType
 from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
 
@@ -72,6 +74,110 @@ BROKER_SETTINGS: Final = SettingsTable(
     _integer(
         "cluster.partitions.max", 100_000, "The most partitions of all topics together.", minimum=1
     ),
+    # The cluster
+    Setting(
+        name="inter.broker.listener",
+        type=SettingType.STRING,
+        default="",
+        documentation="HOST:PORT where the other brokers connect; empty: the host of --listen, and"
+        " any free port.",
+    ),
+    Setting(
+        name="inter.broker.advertised",
+        type=SettingType.STRING,
+        default="",
+        documentation="HOST:PORT that the other brokers are told to connect to; empty: where it"
+        " listens for them.",
+    ),
+    _integer(
+        "zookeeper.session.timeout.ms",
+        2_000,
+        "After how long a silent broker is taken for dead. ZooKeeper takes no less than two of its"
+        " ticks (tickTime), and needs up to one more to notice.",
+        minimum=100,
+    ),
+    _integer(
+        "zookeeper.connection.timeout.ms",
+        10_000,
+        "How long a starting broker waits for an ensemble that does not answer.",
+        minimum=1,
+    ),
+    _boolean(
+        "zookeeper.chroot.create",
+        False,
+        "Whether a path at the end of --zookeeper that is not there is made, not refused.",
+    ),
+    _integer(
+        "placement.virtual.nodes",
+        VIRTUAL_NODES,
+        "At how many places of the hash ring each broker stands. The same on every broker.",
+        minimum=1,
+        maximum=10_000,
+    ),
+    _integer(
+        "replica.lag.time.max.ms",
+        3_000,
+        "In fetch mode: after how long a follower that has not caught up counts as out of sync.",
+        minimum=100,
+    ),
+    _integer(
+        "replica.election.timeout.ms",
+        1_500,
+        "In raft mode: a follower that hears nothing for this long, up to twice as long, campaigns.",
+        minimum=1_000,
+    ),
+    # The push door
+    Setting(
+        name="advertised.push.listener",
+        type=SettingType.STRING,
+        default="",
+        documentation="HOST:PORT that push consumers are told to connect to; empty: where it listens"
+        " (--push).",
+    ),
+    _integer("push.ping.interval.ms", 5_000, "How often push consumers are pinged.", minimum=10),
+    _integer(
+        "push.ping.timeout.ms",
+        15_000,
+        "After how long a push consumer that says nothing, not even to pings, is lost.",
+        minimum=20,
+    ),
+    _integer(
+        "push.ack.timeout.ms",
+        30_000,
+        "How long a push consumer that does not say may take to answer a delivery.",
+        minimum=10,
+    ),
+    _integer(
+        "push.retries.max",
+        5,
+        "How often a consumer that does not answer is tried again before its session is parked.",
+        minimum=1,
+    ),
+    _integer(
+        "push.retry.backoff.ms",
+        1_000,
+        "How long the first of these tries waits; each one after it twice as long.",
+        minimum=1,
+    ),
+    _integer("push.retry.backoff.max.ms", 60_000, "The longest wait between two tries.", minimum=1),
+    _integer("push.max.streams", 10_000, "The most push consumers connected at once.", minimum=1),
+    _boolean(
+        "auto.leader.rebalance.enable",
+        True,
+        "Whether leadership goes back by itself to the first replica of each partition.",
+    ),
+    _integer(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "How often that is looked at.",
+        minimum=1,
+    ),
+    _integer(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "How many of the partitions that a broker is first for may be led by others.",
+        maximum=100,
+    ),
     # The log
     _long(
         "log.retention.check.interval.ms",
@@ -100,7 +206,12 @@ BROKER_SETTINGS: Final = SettingsTable(
         "Partitions of __consumer_offsets, fixed when it is first created.",
         minimum=1,
     ),
-    _integer("offsets.topic.replication.factor", 1, "Replicas of __consumer_offsets.", minimum=1),
+    _integer(
+        "offsets.topic.replication.factor",
+        3,
+        "Replicas of __consumer_offsets; as many as brokers are alive if those are fewer.",
+        minimum=1,
+    ),
     _integer(
         "offsets.topic.segment.bytes",
         100 << 20,
@@ -167,6 +278,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         "consumer protocol.",
         allowed=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
+    *DELIVERY_SETTINGS,
     # Limits
     _integer(
         "socket.request.max.bytes", 100 << 20, "The largest request that is read.", minimum=1024

@@ -20,6 +20,7 @@ from zhumq.cli.messages import format_json_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
 from zhumq.cli.positions import EARLIEST, LATEST, Position, parse_position, resolve_offsets
+from zhumq.cli.subscription import Mode, Wanted, read
 
 POLL_SECONDS = 0.2  # how long a Ctrl-C or a deadline may go unnoticed
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
@@ -79,18 +80,45 @@ def consume(
         str | None, typer.Option(metavar="TEXT", help="Print the key and this before the value.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            help="Read as a subscription: ptp (the topic's one group, in order), ptp-shared (its"
+            " consumers compete), psb (this group gets everything)."
+        ),
+    ] = None,
+    push: Annotated[
+        bool, typer.Option("--push", help="Let the broker push, instead of asking it.")
+    ] = False,
+    credits_max: Annotated[
+        int,
+        typer.Option("--credits", metavar="N", help="With --push: messages held at a time."),
+    ] = 1_000,
+    consumer_name: Annotated[
+        str,
+        typer.Option(
+            "--consumer", metavar="NAME", help="With --push: a name that outlives the connection."
+        ),
+    ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="With --push: take up a session that was parked.")
+    ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print messages as they come."""
     position = parse_position(start, option="--from")
     if group == "":
         raise CommandFailed("--group cannot be empty")
-    if group is not None and position.edge is None:
+    if push and mode is None:
+        mode = Mode.PSB if group is None else Mode.PTP
+    if mode is not None and mode is not Mode.PSB and group is None:
+        raise CommandFailed(f"--mode {mode} wants --group NAME: the topic's one group")
+    if group is not None and mode is not Mode.PSB and position.edge is None:
         raise CommandFailed(
             "in a group --from takes earliest or latest: "
             f"`zhumq group reset {group} --topic {topic} --to PLACE` moves the group"
         )
-    if group is not None and partition is not None:
+    if group is not None and mode is not Mode.PSB and partition is not None:
         raise CommandFailed("--partition and --group exclude each other: a group shares partitions")
     admin = connect_admin(bootstrap)
     known = sorted(entry.id for entry in describe_topic(admin, topic).partitions)
@@ -100,9 +128,38 @@ def consume(
         idle_seconds=idle_seconds,
         end_offsets=resolve_offsets(admin, topic, known, Position(edge=LATEST)) if at_end else None,
     )
+    if at_end and mode is not None and mode is not Mode.PSB:
+        raise CommandFailed(
+            "--until-end is for one reader of everything: use --idle-exit in a group"
+        )
     if partition is not None and partition not in known:
         raise CommandFailed(f"{topic!r} has no partition {partition}, only 0 to {len(known) - 1}")
-
+    if mode is not None:
+        ends = rules.end_offsets
+        if ends is not None and partition is not None:
+            ends = {partition: ends[partition]}
+        printed = read(
+            Wanted(
+                topic=topic,
+                mode=mode,
+                push=push,
+                group=group,
+                partition=partition,
+                position=position,
+                credits=credits_max,
+                consumer=consumer_name,
+                resume=resume,
+                messages_max=messages_max,
+                timeout_seconds=timeout_seconds,
+                idle_seconds=idle_seconds,
+                end_offsets=ends,
+                as_json=as_json,
+                key_separator=key_separator.encode() if key_separator is not None else None,
+                bootstrap=bootstrap,
+            )
+        )
+        _report(printed, messages_max, topic)
+        return
     with kafka_errors(f"read {topic!r}"):
         watch = BrokerWatch(bootstrap)
         settings = _settings(bootstrap, group, position.edge or EARLIEST)
@@ -127,6 +184,10 @@ def consume(
             )
         finally:
             consumer.close()
+    _report(printed, messages_max, topic)
+
+
+def _report(printed: int, messages_max: int | None, topic: str) -> None:
     if messages_max is not None and printed < messages_max:
         raise CommandFailed(f"only {printed} of {messages_max} messages came")
     print_note(f"read {printed:,} messages from {topic}")

@@ -22,10 +22,14 @@ COMMANDS = {
     "produce": "zhumq.cli.produce",
     "consume": "zhumq.cli.consume",
     "group": "zhumq.cli.group",
+    "session": "zhumq.cli.session",
+    "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
+    "pipeline": "zhumq.cli.pipeline",
     "doctor": "zhumq.cli.doctor",
     "demo": "zhumq.cli.demo",
     "zookeeper": "zhumq.cli.zookeeper",
+    "cluster": "zhumq.cli.cluster",
 }
 
 

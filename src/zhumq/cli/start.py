@@ -27,6 +27,14 @@ def start(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect; port 0: any.")
     ] = DEFAULT_BOOTSTRAP,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where push consumers connect, or `off`; unsaid: port 9094, or any free one if"
+            " --listen is not on its default port.",
+        ),
+    ] = None,
     http: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where /healthz and /metrics are; port 0: any.")
     ] = DEFAULT_HTTP,
@@ -36,6 +44,13 @@ def start(
     broker_id: Annotated[int, typer.Option(metavar="N", help="This broker's number.")] = 0,
     rack: Annotated[
         str | None, typer.Option(metavar="NAME", help="Where this broker stands.")
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,.../PATH",
+            help="The ensemble that makes brokers a cluster; none: a single node.",
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Settings in a file.")
@@ -68,6 +83,8 @@ def start(
         broker_id=broker_id,
         rack=rack,
         insecure=insecure,
+        zookeeper=zookeeper,
+        push=push,
     )
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format=LOG_FORMAT)
     raise typer.Exit(serve(loaded))

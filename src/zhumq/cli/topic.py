@@ -34,6 +34,7 @@ from zhumq.cli.options import (
 )
 from zhumq.cli.output import print_facts, print_json, print_note, print_table
 from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
+from zhumq.model.replication_mode import Mode
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.")
 
@@ -57,6 +58,9 @@ def create(
         int | None,
         typer.Option(metavar="N", min=1, max=INT32_MAX, help="As the broker is set if not given."),
     ] = None,
+    mode: Annotated[
+        Mode | None, typer.Option(help="How replicas agree. As the broker is set if not given.")
+    ] = None,
     settings: SetOption = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
@@ -67,6 +71,8 @@ def create(
     admin = connect_admin(bootstrap)
 
     wanted = parse_settings(settings or [])
+    if mode is not None:
+        wanted["replication.mode"] = mode
     try:
         with kafka_errors(f"create {name!r}"):
             topic = NewTopic(

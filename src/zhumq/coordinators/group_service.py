@@ -40,6 +40,11 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from zhumq.protocol.messages.share import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+)
 
 # One bit for each operation anybody may do with a group: READ (3), DELETE (6), DESCRIBE (8).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
@@ -59,12 +64,13 @@ class GroupService:
         topics: TopicNames,
     ) -> None:
         self._runtime = runtime
-        self._partition_count = partition_count
+        # Groups are found by it, so it is that of the topic as it is, or as it will be created.
+        self.partition_count = partition_count
         self._topics = topics
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates this group."""
-        return partition_for(group_id, self._partition_count)
+        return partition_for(group_id, self.partition_count)
 
     async def handle(self, request: GroupRequest) -> GroupResponse:
         """Answer any group request."""
@@ -76,6 +82,7 @@ class GroupService:
                 | HeartbeatRequest()
                 | LeaveGroupRequest()
                 | ConsumerGroupHeartbeatRequest()
+                | ShareGroupHeartbeatRequest()
                 | OffsetDeleteRequest()
             ):
                 return await self.submit(message.group_id, request)
@@ -87,6 +94,8 @@ class GroupService:
                 return await self._describe(message, request)
             case ConsumerGroupDescribeRequest():
                 return await self._describe_consumers(message, request)
+            case ShareGroupDescribeRequest():
+                return await self._describe_shares(message, request)
             case ListGroupsRequest():
                 return await self._list(request)
             case DeleteGroupsRequest():
@@ -193,6 +202,23 @@ class GroupService:
                     group.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=[found[each] for each in message.group_ids])
 
+    async def _describe_shares(
+        self, message: ShareGroupDescribeRequest, request: GroupRequest
+    ) -> ShareGroupDescribeResponse:
+        responses = await self._ask_shards_of(
+            message.group_ids, request, lambda groups: ShareGroupDescribeRequest(group_ids=groups)
+        )
+        found = {
+            group.group_id: group
+            for response in responses
+            for group in _expect(ShareGroupDescribeResponse, response).groups
+        }
+        if message.include_authorized_operations:
+            for group in found.values():
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return ShareGroupDescribeResponse(groups=[found[each] for each in message.group_ids])
+
     async def _delete(
         self, message: DeleteGroupsRequest, request: GroupRequest
     ) -> DeleteGroupsResponse:
@@ -227,7 +253,11 @@ class GroupService:
         group_ids: Iterable[str],
         request: GroupRequest,
         ask: Callable[
-            [list[str]], DescribeGroupsRequest | ConsumerGroupDescribeRequest | DeleteGroupsRequest
+            [list[str]],
+            DescribeGroupsRequest
+            | ConsumerGroupDescribeRequest
+            | ShareGroupDescribeRequest
+            | DeleteGroupsRequest,
         ],
     ) -> list[GroupResponse]:
         by_shard: dict[int, list[str]] = {}

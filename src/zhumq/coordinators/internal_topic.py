@@ -1,21 +1,34 @@
 """A coordinator's topic: created on first use, its shards loaded where this broker leads them."""
 
 import asyncio
+import contextlib
 import logging
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.coordinators.runtime import CoordinatorRuntime, StatePartition
 from zhumq.metadata.controller import TopicWish
-from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import BrokerError, TopicAlreadyExists
-from zhumq.replication.partition import Partition
-from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.model.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 LOAD_RETRY_SECONDS: Final = 5.0
+LOAD_WAIT_SECONDS_MAX: Final = 1.0
+
+
+class LedPartitions(Protocol):
+    """The partitions of this broker, and the news of which of them it leads."""
+
+    def find(self, topic: str, partition: int) -> StatePartition | None:
+        """The partition, if this broker has a replica of it."""
+
+    def watch_leadership(self, callback: Callable[[TopicPartition, bool, int], None]) -> None:
+        """Call back, on the event loop, with a partition that this broker begins to serve, or stops
+        to, and the leader's epoch. Called for those that it serves already as well."""
 
 
 class InternalTopic:
@@ -27,7 +40,7 @@ class InternalTopic:
         *,
         store: MetadataStore,
         controller: ControllerDriver,
-        replicas: ReplicaManager,
+        replicas: LedPartitions,
         runtime: CoordinatorRuntime[Any, Any],
     ) -> None:
         self._wish = wish
@@ -35,45 +48,75 @@ class InternalTopic:
         self._controller = controller
         self._replicas = replicas
         self._runtime = runtime
-        # The first attempts, for which callers wait, and the later ones, for which nobody does.
+        # One for each shard that is on its way, with its later attempts.
         self._loads: dict[int, asyncio.Task[None]] = {}
-        self._retries: set[asyncio.Task[None]] = set()
+        # Those for which callers wait: the first attempts.
+        self._first: dict[int, asyncio.Event] = {}
+        replicas.watch_leadership(self._leadership_changed)
 
     async def ensure(self) -> None:
-        """Done when the topic exists and its shards here have been loaded. Raises BrokerError."""
+        """Done when the topic exists and its shards here have been loaded, or soon will be.
+
+        Raises BrokerError.
+        """
         while self._wish.name not in self._store.image.topics:
-            (result,) = await self._controller.create_topics([self._wish])
+            # As many replicas as there are brokers, where that is less: groups must work at once.
+            copies = min(self._wish.replication_factor, len(self._store.image.brokers))
+            wish = replace(self._wish, replication_factor=max(copies, 1))
+            (result,) = await self._controller.create_topics([wish])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
-        if self._loads:
-            await asyncio.wait(self._loads.values())
-
-    def apply(self, image: ClusterImage) -> None:
-        """Load the shards of partitions that are new here. Called after the partitions are served."""
-        topic = image.topics.get(self._wish.name)
-        for index in range(len(topic.partitions) if topic else 0):
-            partition = self._replicas.find(self._wish.name, index)
-            if partition is not None and index not in self._loads:
-                load = self._load(index, partition)
-                self._loads[index] = asyncio.get_running_loop().create_task(load)
+        with contextlib.suppress(TimeoutError):
+            # Whoever asks next finds its shard at work, and not on its way. One whose replicas do
+            # not answer holds up nobody for long.
+            async with asyncio.timeout(LOAD_WAIT_SECONDS_MAX):
+                for first in tuple(self._first.values()):
+                    await first.wait()
 
     async def close(self) -> None:
-        tasks = [*self._loads.values(), *self._retries]
+        tasks = list(self._loads.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._runtime.close()
 
-    async def _load(self, index: int, partition: Partition) -> None:
-        try:
-            await self._runtime.load(index, partition)
-        except BrokerError as reason:
-            # Its groups are answered COORDINATOR_NOT_AVAILABLE; all the others are served.
-            logger.error("cannot load %s: %s", partition.topic_partition, reason)  # noqa: TRY400
-            retry = asyncio.get_running_loop().create_task(self._load_later(index, partition))
-            self._retries.add(retry)
-            retry.add_done_callback(self._retries.discard)
+    def _leadership_changed(
+        self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
+    ) -> None:
+        if topic_partition.topic != self._wish.name:
+            return
+        index = topic_partition.partition
+        self._unload(index)
+        if leads:
+            logger.debug("%s is led here in epoch %d", topic_partition, leader_epoch)
+            partition = self._replicas.find(*topic_partition)
+            assert partition is not None, "led, but not here"
+            self._runtime.expect(index)
+            first = self._first[index] = asyncio.Event()
+            load = self._load(index, partition, first)
+            self._loads[index] = asyncio.get_running_loop().create_task(load)
 
-    async def _load_later(self, index: int, partition: Partition) -> None:
-        await asyncio.sleep(LOAD_RETRY_SECONDS)
-        await self._load(index, partition)
+    def _unload(self, index: int) -> None:
+        """Whatever was decided under an earlier leadership may be gone: a shard begins from its log."""
+        load = self._loads.pop(index, None)
+        if load is not None:
+            load.cancel()
+        first = self._first.pop(index, None)
+        if first is not None:
+            first.set()
+        self._runtime.unload(index)
+
+    async def _load(self, index: int, partition: StatePartition, first: asyncio.Event) -> None:
+        while True:
+            try:
+                await self._runtime.load(index, partition)
+            except BrokerError as reason:
+                # Its groups are answered COORDINATOR_NOT_AVAILABLE; all the others are served.
+                logger.error(  # noqa: TRY400
+                    "cannot load %s-%d: %s", self._wish.name, index, reason
+                )
+            else:
+                return
+            finally:
+                first.set()
+            await asyncio.sleep(LOAD_RETRY_SECONDS)

@@ -50,8 +50,8 @@ class StatePartition(Protocol):
         """The first offset there is."""
 
     @property
-    def high_watermark(self) -> int:
-        """Everything below is going to stay."""
+    def log_end_offset(self) -> int:
+        """Where the next record goes. What is below and not durable yet may still be lost."""
 
     def append(self, batches: bytes, now_ms: int) -> AppendedRange:
         """Append whole batches, all or nothing. Raises BrokerError."""
@@ -101,6 +101,13 @@ class _Running(Generic[Request, Response]):
     is_catching_up: bool = False
 
 
+@dataclass(slots=True)
+class _NotYet:
+    """A shard that is on its way; its requests are answered with the reason. One for each load."""
+
+    code: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 class CoordinatorRuntime(Generic[Request, Response]):
     """The shards this broker leads, each on its partition of one internal topic."""
 
@@ -122,8 +129,8 @@ class CoordinatorRuntime(Generic[Request, Response]):
         # is the wall's at the start, and goes on with the monotonic clock.
         self._wall_minus_monotonic_ms = clock.now_ms() - clock.monotonic_ms()
         self._running: dict[int, _Running[Request, Response]] = {}
-        # Partitions that are led but do not serve yet, with the answer that says why.
-        self._not_yet: dict[int, ErrorCode] = {}
+        # Partitions that are led but do not serve yet.
+        self._not_yet: dict[int, _NotYet] = {}
         self._reloads: dict[int, asyncio.Task[None]] = {}
 
     @property
@@ -131,18 +138,22 @@ class CoordinatorRuntime(Generic[Request, Response]):
         """The partitions this broker leads, whether they serve already or not."""
         return sorted({*self._running, *self._not_yet})
 
+    def expect(self, index: int) -> None:
+        """A shard is about to be loaded: its requests are told to come again, not to go elsewhere."""
+        self._not_yet[index] = _NotYet()
+
     async def load(self, index: int, partition: StatePartition) -> None:
         """Take over a shard: read its log, then serve. Raises BrokerError if the log cannot be read."""
-        self._not_yet[index] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        loading = self._not_yet[index] = _NotYet()
         try:
             running = await self._read_shard(index, partition)
         except BrokerError:
-            if index in self._not_yet:
-                self._not_yet[index] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            loading.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise
-        if self._not_yet.pop(index, None) is None:
-            # Leadership went elsewhere while the log was read.
+        if self._not_yet.get(index) is not loading:
+            # Leadership went elsewhere while the log was read, and perhaps came back since.
             return
+        del self._not_yet[index]
         self._running[index] = running
         now_ms = self._now_ms()
         self._carry_out(running, running.shard.loaded(now_ms), now_ms)
@@ -169,7 +180,8 @@ class CoordinatorRuntime(Generic[Request, Response]):
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         running = self._running.get(index)
         if running is None:
-            code = self._not_yet.get(index, ErrorCode.NOT_COORDINATOR)
+            not_yet = self._not_yet.get(index)
+            code = ErrorCode.NOT_COORDINATOR if not_yet is None else not_yet.code
             answer.set_result(self._refuse(request, code))
             return answer
         token = ReplyToken(running.next_token)
@@ -312,8 +324,8 @@ class CoordinatorRuntime(Generic[Request, Response]):
         self, index: int, partition: StatePartition
     ) -> _Running[Request, Response]:
         shard = self._make_shard()
-        # What is in the log but not on the disk yet may have been decided by the shard before this one.
-        end_offset = partition.high_watermark
+        # What is in the log but not durable yet may have been decided by the shard before this one.
+        end_offset = partition.log_end_offset
         await partition.when_durable(end_offset)
         offset = partition.log_start_offset
         now_ms = self._now_ms()
@@ -346,7 +358,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
             return
         del self._running[index]
         self._turn_away(running, code)
-        self._not_yet[index] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self._not_yet[index] = _NotYet()
         # A disk that stays full fails every append: do not read the log over and over meanwhile.
         served_s = (self._now_ms() - running.loaded_at_ms) / 1000
         task = asyncio.get_running_loop().create_task(

@@ -111,7 +111,10 @@ class ConsumerGroups:
             response = self._protocol.heartbeat(founded, message, request, turn)
             self._groups[message.group_id] = founded
             return response
-        assert isinstance(group, ClassicGroup)
+        if not isinstance(group, ClassicGroup):
+            raise Refused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {message.group_id} is not a consumer group."
+            )
         return self._upgrade(group, message, request, turn)
 
     def _upgrade(

@@ -17,6 +17,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"  # a leader among the members
     CONSUMER = "consumer"  # the coordinator (KIP-848)
+    SHARE = "share"  # the coordinator; partitions may have several readers (KIP-932)
 
 
 class DeadlineKind(StrEnum):

@@ -17,6 +17,8 @@ from zhumq.protocol.messages.coordinator_records import (
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
     decode_versioned,
     encode_versioned,
 )
@@ -66,7 +68,22 @@ class ConsumerKey(NamedTuple):
     name: str = ""
 
 
-RecordKey = GroupKey | OffsetKey | ConsumerKey
+class ShareRecordKind(IntEnum):
+    """What a record of a share group (KIP-932) says; the first number of its key."""
+
+    MEMBER = 10
+    GROUP = 11
+
+
+class ShareKey(NamedTuple):
+    """The key under which one record of a share group lies."""
+
+    kind: ShareRecordKind
+    group_id: str
+    member_id: str = ""
+
+
+RecordKey = GroupKey | OffsetKey | ConsumerKey | ShareKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +132,8 @@ def decode_key(key: bytes) -> RecordKey | None:
         if version == GROUP_KEY_VERSION:
             _, group = decode_versioned(GroupMetadataKey, key)
             return GroupKey(group.group)
+        if version in set(ShareRecordKind):
+            return _decode_share_key(version, key)
         return _decode_consumer_key(version, key)
     except MalformedFrame:
         return None
@@ -163,6 +182,22 @@ def _decode_consumer_key(version: int, key: bytes) -> ConsumerKey | None:
             return ConsumerKey(ConsumerRecordKind.REGEX, regex.group_id, regex.regular_expression)
         case _:
             return None
+
+
+def encode_share_key(key: ShareKey) -> bytes:
+    if key.kind is ShareRecordKind.GROUP:
+        return encode_versioned(ShareGroupMetadataKey(group_id=key.group_id), key.kind)
+    return encode_versioned(
+        ShareGroupMemberMetadataKey(group_id=key.group_id, member_id=key.member_id), key.kind
+    )
+
+
+def _decode_share_key(version: int, key: bytes) -> ShareKey:
+    if version == ShareRecordKind.GROUP:
+        _, group = decode_versioned(ShareGroupMetadataKey, key)
+        return ShareKey(ShareRecordKind.GROUP, group.group_id)
+    _, member = decode_versioned(ShareGroupMemberMetadataKey, key)
+    return ShareKey(ShareRecordKind.MEMBER, member.group_id, member.member_id)
 
 
 def decode_group(value: bytes) -> GroupMetadataValue | None:

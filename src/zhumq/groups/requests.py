@@ -40,6 +40,13 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from zhumq.protocol.messages.share import (
+    ShareGroupDescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,8 @@ GroupMessage = (
     | LeaveGroupRequest
     | ConsumerGroupHeartbeatRequest
     | ConsumerGroupDescribeRequest
+    | ShareGroupHeartbeatRequest
+    | ShareGroupDescribeRequest
     | OffsetCommitRequest
     | OffsetFetchRequest
     | OffsetDeleteRequest
@@ -79,6 +88,8 @@ GroupResponse = (
     | LeaveGroupResponse
     | ConsumerGroupHeartbeatResponse
     | ConsumerGroupDescribeResponse
+    | ShareGroupHeartbeatResponse
+    | ShareGroupDescribeResponse
     | OffsetCommitResponse
     | OffsetFetchResponse
     | OffsetDeleteResponse
@@ -123,6 +134,15 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
             return ConsumerGroupDescribeResponse(
                 groups=[
                     ConsumerGroupDescribedGroup(error_code=code, group_id=group_id)
+                    for group_id in message.group_ids
+                ]
+            )
+        case ShareGroupHeartbeatRequest():
+            return ShareGroupHeartbeatResponse(error_code=code)
+        case ShareGroupDescribeRequest():
+            return ShareGroupDescribeResponse(
+                groups=[
+                    ShareGroupDescribedGroup(error_code=code, group_id=group_id)
                     for group_id in message.group_ids
                 ]
             )

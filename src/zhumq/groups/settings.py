@@ -46,3 +46,6 @@ class GroupSettings:
     # group.consumer.assignors; the first one is for groups whose members do not choose.
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    share_session_timeout_ms: int = 45_000  # group.share.session.timeout.ms
+    share_heartbeat_interval_ms: int = 5_000  # group.share.heartbeat.interval.ms
+    share_members_max: int = 200  # group.share.max.size

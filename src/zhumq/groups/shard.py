@@ -13,12 +13,14 @@ from zhumq.groups.consumer_shard import ConsumerGroups
 from zhumq.groups.consumer_topics import ClusterTopics, NoTopics
 from zhumq.groups.deadlines import Deadlines
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
+from zhumq.groups.join_check import check_join
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.persisted import (
     ConsumerKey,
     ConsumerRecordKind,
     GroupKey,
     OffsetKey,
+    ShareKey,
     decode_group,
     decode_key,
     decode_offset,
@@ -35,6 +37,9 @@ from zhumq.groups.requests import (
     refused_commit,
 )
 from zhumq.groups.settings import GroupSettings
+from zhumq.groups.share import ShareGroup
+from zhumq.groups.share import records_of as share_records_of
+from zhumq.groups.share_shard import ShareGroups
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import Outcome, ReplyToken, StateRecord
 from zhumq.protocol.messages.consumer_groups import (
@@ -71,8 +76,11 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from zhumq.protocol.messages.share import (
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
 
-INSTANCE_ID_LENGTH_MAX = 249  # KIP-345: as long as a topic's name at most
 BATCHED_LEAVE_SINCE_VERSION = 3  # KIP-345
 GROUP_ID_NOT_FOUND_IN_DESCRIBE_SINCE_VERSION = 6  # KIP-1043
 GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION = 9  # KIP-848
@@ -97,9 +105,11 @@ class GroupShard:
         self._settings = settings
         self._classic = ClassicProtocol(settings, draw_member_suffix)
         self._groups: dict[str, Group] = {}
+        topics = topics or NoTopics()
         self._consumer = ConsumerGroups(
-            settings, topics or NoTopics(), draw_member_suffix, self._groups, self._classic
+            settings, topics, draw_member_suffix, self._groups, self._classic
         )
+        self._share = ShareGroups(settings, topics, self._groups)
         self._offsets = CommittedOffsets()
         self._recorded_groups: dict[str, bytes] = {}
         self._deadlines: Deadlines[DeadlineKey] = Deadlines()
@@ -134,6 +144,8 @@ class GroupShard:
             case ConsumerGroupDescribeRequest():
                 consumers = [self._consumer.describe(each) for each in message.group_ids]
                 turn.answer(token, ConsumerGroupDescribeResponse(groups=consumers))
+            case ShareGroupHeartbeatRequest() | ShareGroupDescribeRequest():
+                turn.answer(token, self._share.answer(message, request, turn))
             case OffsetCommitRequest():
                 turn.answer(token, self._commit(message, request.version, turn))
             case OffsetFetchRequest():
@@ -168,6 +180,8 @@ class GroupShard:
                 self._expire_classic(group, key, turn)
             elif isinstance(group, ConsumerGroup):
                 self._consumer.deadline_passed(group, key, turn)
+            elif isinstance(group, ShareGroup):
+                self._share.deadline_passed(group, key, turn)
         return turn.outcome()
 
     def replay(self, record: StateRecord, now_ms: int) -> None:
@@ -184,6 +198,8 @@ class GroupShard:
                 self._replay_group(group_id, record.value)
             case ConsumerKey(kind, group_id):
                 self._replay_consumer_group(kind, group_id, record.value)
+            case ShareKey() as key:
+                self._share.replay(key, record.value)
             case None:
                 # A kind of record of a later version: whoever knows it will read it.
                 pass
@@ -206,6 +222,8 @@ class GroupShard:
                         )
                 case ConsumerKey() as key:
                     of_consumers[key] = value
+                case ShareKey() as key:
+                    self._share.restore(key, value)
                 case None:
                     pass
         self._consumer.restore(of_consumers)
@@ -213,6 +231,8 @@ class GroupShard:
         for group in list(self._groups.values()):
             if isinstance(group, ConsumerGroup):
                 self._consumer.resume(group, turn)
+            elif isinstance(group, ShareGroup):
+                self._share.resume(group, turn)
             elif isinstance(group, ClassicGroup):
                 for member_id in group.members:
                     group.heard_from(member_id, turn)
@@ -231,6 +251,8 @@ class GroupShard:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 state.update((each.key, each.value or b"") for each in records_of(group))
+            elif isinstance(group, ShareGroup):
+                state.update((each.key, each.value or b"") for each in share_records_of(group))
         for key, committed in self._offsets.items():
             record = offset_record(key, committed)
             assert record.value is not None
@@ -242,11 +264,14 @@ class GroupShard:
     def _join(
         self, message: JoinGroupRequest, request: GroupRequest, token: ReplyToken, turn: Turn
     ) -> None:
-        code = self._check_join(message)
+        code = check_join(message, self._settings)
         if code is not ErrorCode.NONE:
             turn.answer(token, refusal(request, code))
             return
         group = self._groups.get(message.group_id)
+        if isinstance(group, ShareGroup):
+            turn.answer(token, refusal(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             try:
                 turn.answer(token, self._consumer.join(group, message, request, turn))
@@ -266,23 +291,6 @@ class GroupShard:
             group = founded
             self._add_group(group, turn)
         self._classic.join(group, message, request, token, turn)
-
-    def _check_join(self, message: JoinGroupRequest) -> ErrorCode:
-        """What is wrong with a join whatever the group. Also keeps out what no record could hold."""
-        settings = self._settings
-        timeout_ms = message.session_timeout_ms
-        instance_id = message.group_instance_id
-        if not message.group_id or not fits(message.group_id):
-            return ErrorCode.INVALID_GROUP_ID
-        if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        if instance_id is not None and not 0 < len(instance_id) <= INSTANCE_ID_LENGTH_MAX:
-            return ErrorCode.INVALID_REQUEST
-        if not fits(message.protocol_type) or not all(
-            fits(each.name) for each in message.protocols
-        ):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.NONE
 
     def _sync(
         self, message: SyncGroupRequest, request: GroupRequest, token: ReplyToken, turn: Turn

@@ -17,7 +17,9 @@ from zhumq.protocol.messages import (
     metadata,
     offsets,
     produce,
+    reassignments,
     security,
+    share,
     topics,
     transactions,
 )
@@ -61,7 +63,10 @@ class ApiKey(IntEnum):
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -71,6 +76,13 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +132,7 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, transactions, configs,
-        security,
+        security, reassignments, share,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

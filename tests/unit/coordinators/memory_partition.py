@@ -47,6 +47,10 @@ class MemoryPartition:
             self.high_watermark += batch.header.last_offset_delta + 1
         return MemoryAppended(self.high_watermark - 1)
 
+    @property
+    def log_end_offset(self) -> int:
+        return self.high_watermark
+
     def when_durable(self, next_offset: int) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((next_offset, future))

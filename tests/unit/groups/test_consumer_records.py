@@ -132,7 +132,7 @@ def test_every_key_reads_as_it_was_written(kind: ConsumerRecordKind) -> None:
 
 def test_kinds_of_records_of_other_brokers_are_passed_over() -> None:
     assert decode_key(b"\x00\x04" + text("g")) is None
-    assert decode_key(b"\x00\x0b" + text("g")) is None
+    assert decode_key(b"\x00\x63" + text("g")) is None
 
 
 def test_a_group_reads_as_it_was_written() -> None:

@@ -16,7 +16,7 @@ from zhumq.broker.fetch_sessions import (
 )
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
-from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicId, UnknownTopicOrPartition
+from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicId
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -161,10 +161,7 @@ class FetchHandler:
             if topic is None:
                 raise UnknownTopicId(f"there is no topic with id {key.topic_id}")
             name = topic.name
-        partition = self._replicas.find(name, key.partition)
-        if partition is None:
-            raise UnknownTopicOrPartition(f"there is no partition {name}-{key.partition} here")
-        return partition
+        return self._replicas.partition(name, key.partition)
 
 
 def _asked_partitions(request: FetchRequest) -> list[FetchedPartition]:

@@ -82,6 +82,8 @@ class GroupsHandler:
             ApiKey.LEAVE_GROUP,
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             ApiKey.CONSUMER_GROUP_DESCRIBE,
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            ApiKey.SHARE_GROUP_DESCRIBE,
             ApiKey.OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,
             ApiKey.OFFSET_DELETE,
@@ -127,7 +129,7 @@ class GroupsHandler:
             image = self._store.image
             index = self._service.partition_for(key)
             state = image.partition(TopicPartition(CONSUMER_OFFSETS_TOPIC, index))
-            broker = image.brokers.get(state.leader) if state else None
+            broker = image.brokers.get(image.leader_of(state)) if state else None
             if broker is None:
                 raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
         except BrokerError as reason:

@@ -7,9 +7,10 @@ from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
 from zhumq.metadata.controller import TopicWish, check_topic_name
-from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
 from zhumq.model.errors import BrokerError, ErrorCode, TopicAlreadyExists
-from zhumq.model.ids import INTERNAL_TOPICS, ZERO_UUID
+from zhumq.model.ids import INTERNAL_TOPICS, ZERO_UUID, BrokerId
+from zhumq.model.replication_mode import Mode
 from zhumq.protocol.api import APIS, ApiKey
 from zhumq.protocol.messages.metadata import (
     ApiVersion,
@@ -88,7 +89,9 @@ class MetadataHandler:
         wanted = request.topics
         # Version 0 cannot say null: an empty list asks for every topic.
         if wanted is None or (context.version == 0 and not wanted):
-            return self._respond(context, request, [_describe(t) for t in image.topics.values()])
+            return self._respond(
+                context, request, [_describe(image, t) for t in image.topics.values()]
+            )
         may_create = self._auto_create_topics and request.allow_auto_topic_creation
         missing = [
             topic.name
@@ -146,7 +149,7 @@ class MetadataHandler:
                         MetadataResponseTopic(error_code=_why_unknown(name or ""), name=name)
                     )
                     continue
-            described.append(_describe(topic))
+            described.append(_describe(image, topic))
         return described
 
     def _respond(
@@ -239,15 +242,7 @@ class MetadataHandler:
             is_internal=name in INTERNAL_TOPICS,
             topic_authorized_operations=TOPIC_OPERATIONS,
             partitions=[
-                DescribeTopicPartitionsResponsePartition(
-                    partition_index=first + index,
-                    leader_id=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    replica_nodes=list(state.replicas),
-                    isr_nodes=list(state.in_sync),
-                    eligible_leader_replicas=[],
-                    last_known_elr=[],
-                )
+                _describe_page_entry(image, first + index, state)
                 for index, state in enumerate(page)
             ],
         )
@@ -262,22 +257,61 @@ def _why_unknown(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _describe(topic: Topic) -> MetadataResponseTopic:
+def _describe(image: ClusterImage, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _describe_partition(index, state) for index, state in enumerate(topic.partitions)
+            _describe_partition(image, index, state) for index, state in enumerate(topic.partitions)
         ],
     )
 
 
-def _describe_partition(index: int, state: PartitionState) -> MetadataResponsePartition:
+def _describe_partition(
+    image: ClusterImage, index: int, state: PartitionState
+) -> MetadataResponsePartition:
+    leader = image.leader_of(state)
     return MetadataResponsePartition(
+        error_code=_without_leader(leader),
         partition_index=index,
-        leader_id=state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
-        isr_nodes=list(state.in_sync),
+        isr_nodes=_in_sync(image, state),
+        offline_replicas=_offline(image, state),
     )
+
+
+def _describe_page_entry(
+    image: ClusterImage, index: int, state: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    leader = image.leader_of(state)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=_without_leader(leader),
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=_in_sync(image, state),
+        eligible_leader_replicas=list(state.eligible),
+        last_known_elr=[],
+        offline_replicas=_offline(image, state),
+    )
+
+
+def _without_leader(leader: BrokerId) -> ErrorCode:
+    # Clients ask again after a moment, by when one may be elected.
+    return ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_BROKER else ErrorCode.NONE
+
+
+def _in_sync(image: ClusterImage, state: PartitionState) -> list[int]:
+    if state.mode is Mode.FETCH:
+        return list(state.in_sync)
+    # A majority of a raft partition's replicas has everything, and who they are changes with every
+    # record: those who are alive are told.
+    return [each for each in state.in_sync if each in image.brokers]
+
+
+def _offline(image: ClusterImage, state: PartitionState) -> list[int]:
+    return [each for each in state.replicas if each not in image.brokers]

@@ -134,6 +134,7 @@ class OffsetsHandler:
                 result.partitions.append(answer)
                 try:
                     partition = self._replicas.partition(topic.name, asked.partition_index)
+                    partition.check_leads()
                     answer.low_watermark = _delete_before(partition, asked.offset)
                 except BrokerError as reason:
                     answer.error_code = reason.code
@@ -167,5 +168,4 @@ def _delete_before(partition: Partition, offset: int) -> int:
             f"{partition.topic_partition}: cannot delete up to {offset},"
             f" records end at {partition.high_watermark}"
         )
-    partition.log.delete_records_before(offset)
-    return partition.log_start_offset
+    return partition.delete_records_before(offset)

@@ -16,7 +16,6 @@ from zhumq.model.errors import (
     InvalidRequiredAcks,
     MalformedFrame,
     UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from zhumq.net.connection import Answer
 from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
@@ -77,12 +76,14 @@ class ProduceHandler:
                 partition = self._replicas.find(name, data.index)
                 try:
                     if partition is None:
-                        raise _unknown(topic, data.index, by_id=by_id)
+                        raise self._absence(topic, name, data.index, by_id=by_id)
                     if acks == _ALL_ACKS:
                         partition.check_enough_replicas()
                     appended = partition.append(data.records or b"", now_ms, budget)
                 except BrokerError as reason:
                     answers.append(_refused(data.index, reason))
+                    if partition is not None:
+                        partition.refused(data.records or b"", reason, now_ms)
                     failed = True
                     continue
                 answer = PartitionProduceResponse(
@@ -156,6 +157,13 @@ class ProduceHandler:
                 return None
         known = self._store.image.topics_by_id.get(uuid.UUID(bytes=topic))
         return self._replicas.find(known.name, index) if known is not None else None
+
+    def _absence(
+        self, topic: TopicProduceData, name: str, index: int, *, by_id: bool
+    ) -> BrokerError:
+        if by_id and not name:
+            return UnknownTopicId(f"there is no topic with id {topic.topic_id}")
+        return self._replicas.absence(name[:TOPIC_NAME_LENGTH_MAX], index)
 
     def _name_of(self, topic: TopicProduceData) -> str:
         known = self._store.image.topics_by_id.get(topic.topic_id)
@@ -234,13 +242,6 @@ def _refused_one(version: int, topic: bytes, refused: PartitionProduceResponse) 
     else:
         answer.topic_id = uuid.UUID(bytes=topic)
     return ProduceResponse(responses=[answer])
-
-
-def _unknown(topic: TopicProduceData, index: int, *, by_id: bool) -> BrokerError:
-    if by_id:
-        return UnknownTopicId(f"there is no partition {index} of topic id {topic.topic_id} here")
-    name = topic.name[:TOPIC_NAME_LENGTH_MAX]
-    return UnknownTopicOrPartition(f"there is no partition {name}-{index} here")
 
 
 def _refuse_all(request: ProduceRequest, reason: BrokerError) -> ProduceResponse:

@@ -64,6 +64,7 @@ class ProducersHandler:
                 described.partitions.append(answer)
                 try:
                     partition = self._replicas.partition(topic.name, index)
+                    partition.check_leads()
                 except BrokerError as reason:
                     answer.error_code = reason.code
                     answer.error_message = str(reason)

@@ -163,6 +163,30 @@ class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     timestamp: int64 = 0
 
 
+# Share groups (KIP-932).
+
+
+class ShareGroupMemberMetadataKey(Message, versions="10"):
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = field()
+
+
+class ShareGroupMetadataKey(Message, versions="11"):
+    group_id: str = ""
+
+
+class ShareGroupMetadataValue(Message, versions="0", flexible="0+"):
+    epoch: int32 = 0
+    metadata_hash: int64 = 0
+
+
 def encode_versioned(message: Message, version: int) -> bytes:
     """The message after its version, as an int16."""
     cls = type(message)

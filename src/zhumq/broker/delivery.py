@@ -1,0 +1,169 @@
+"""Delivery put together: its topic, the shards of its state, dead letters, the service of the doors."""
+
+import weakref
+from collections.abc import Iterable
+
+from zhumq.broker.delivery_metrics import delivery_metrics
+from zhumq.broker.dispatch import Handler
+from zhumq.broker.group_coordinator import GroupCoordinator
+from zhumq.broker.handlers.configs import ConfigsHandler
+from zhumq.broker.handlers.group_configs import GroupConfigsHandler, ShareGroupSettings
+from zhumq.broker.handlers.share import ShareHandler
+from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
+from zhumq.broker.http import Metric
+from zhumq.broker.settings import BROKER_SETTINGS
+from zhumq.broker.share_sessions import ShareSessions
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.dead_letters import DeadLetterWriter, LetterRoad, LocalLetterRoad
+from zhumq.coordinators.delivery_peers import ClusterLetterRoad, ClusterRoad, DeliveryPeerDoor
+from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.coordinators.delivery_settings import DeliverySettings
+from zhumq.coordinators.delivery_state import DeliveryStateClient, LocalRoad, StateRoad
+from zhumq.coordinators.group_positions import GroupPositions
+from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.delivery.requests import DeliveryRequest, DeliveryResponse, refusal
+from zhumq.delivery.shard import DeliveryShard
+from zhumq.host.clock import Clock
+from zhumq.metadata.controller import TopicWish
+from zhumq.metadata.image import ClusterImage
+from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC, BrokerId
+from zhumq.model.settings import Settings
+from zhumq.protocol.api import ApiKey
+from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.replication.replication import Replication
+
+_BATCH_BYTES_MAX = 8 << 20
+
+
+class DeliveryCoordinator:
+    """Follows the cluster's picture: loads shards, closes windows of partitions led elsewhere."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: MetadataStore,
+        controller: ControllerDriver,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        clock: Clock,
+        *,
+        broker_id: BrokerId,
+        replication: Replication | None = None,
+    ) -> None:
+        self._store = store
+        self._replicas = replicas
+        # Those that serve, for whoever counts what they keep.
+        self._shards: weakref.WeakSet[DeliveryShard] = weakref.WeakSet()
+        runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse] = CoordinatorRuntime(
+            name="delivery",
+            make_shard=self._make_shard,
+            refuse=refusal,
+            clock=clock,
+            batch_bytes_max=_BATCH_BYTES_MAX,
+        )
+        wish = _state_topic(settings, store)
+        self.topic = InternalTopic(
+            wish, store=store, controller=controller, replicas=replicas, runtime=runtime
+        )
+        peers = None if replication is None else replication.peers
+        positions = GroupPositions(
+            groups.service, groups.topic, store, broker_id=broker_id, peers=peers
+        )
+        local_road = LocalRoad(runtime, self.topic)
+        local_letters = LocalLetterRoad(replicas, clock)
+        road: StateRoad = local_road
+        letter_road: LetterRoad = local_letters
+        if replication is not None:
+            road = ClusterRoad(local_road, store, replication.peers, broker_id)
+            letter_road = ClusterLetterRoad(local_letters, store, replication.peers, broker_id)
+            DeliveryPeerDoor(local_road, local_letters).register(replication.service)
+            positions.register(replication.service)
+        self._states = DeliveryStateClient(road, wish.partitions)
+        retention_ms = settings.integer("delivery.dead.letter.retention.ms")
+        self.service = DeliveryService(
+            _delivery_settings(settings),
+            store=store,
+            controller=controller,
+            replicas=replicas,
+            states=self._states,
+            letters=DeadLetterWriter(
+                store, controller, letter_road, clock, retention_ms=retention_ms
+            ),
+            positions=positions,
+            clock=clock,
+        )
+        self._group_settings = ShareGroupSettings(settings, BROKER_SETTINGS, self.service)
+        self._share = ShareHandler(
+            self.service,
+            store,
+            ShareSessions(settings.integer("group.share.max.share.sessions")),
+            self._group_settings,
+            answer_bytes_max=settings.integer("fetch.max.bytes"),
+        )
+        self._share_offsets = ShareOffsetsHandler(self.service, groups.service, store, replicas)
+
+    def _make_shard(self) -> DeliveryShard:
+        shard = DeliveryShard()
+        self._shards.add(shard)
+        return shard
+
+    def metrics(self) -> Iterable[Metric]:
+        return delivery_metrics(self.service, tuple(self._shards), self._store, self._replicas)
+
+    def connection_lost(self, connection_id: int) -> None:
+        self._share.connection_lost(connection_id)
+
+    def handlers(self, configs: ConfigsHandler) -> dict[ApiKey, Handler]:
+        """The Kafka door. Has DeleteGroups as well, which has to forget more than the coordinator of
+        groups knows of, and the settings of groups."""
+        return (
+            self._share.handlers()
+            | self._share_offsets.handlers()
+            | GroupConfigsHandler(self._group_settings, configs).handlers()
+        )
+
+    def apply(self, image: ClusterImage) -> None:
+        """Called with every new picture."""
+        topic = image.topics.get(SHARE_GROUP_STATE_TOPIC)
+        if topic is not None:
+            # Another broker may have created it, set otherwise than this one.
+            self._states.partition_count = len(topic.partitions)
+        self.service.apply(image)
+
+    async def close(self) -> None:
+        await self._share.close()
+        await self.service.close()
+        await self.topic.close()
+
+
+def _state_topic(settings: Settings, store: MetadataStore) -> TopicWish:
+    existing = store.image.topics.get(SHARE_GROUP_STATE_TOPIC)
+    # Groups are found by the number of partitions, so it never changes once the topic exists.
+    partition_count = (
+        len(existing.partitions)
+        if existing is not None
+        else settings.integer("share.coordinator.state.topic.num.partitions")
+    )
+    return TopicWish(
+        name=SHARE_GROUP_STATE_TOPIC,
+        partitions=partition_count,
+        replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
+        settings={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "max.message.bytes": str(_BATCH_BYTES_MAX),
+            "segment.bytes": settings.text("share.coordinator.state.topic.segment.bytes"),
+        },
+    )
+
+
+def _delivery_settings(settings: Settings) -> DeliverySettings:
+    return DeliverySettings(
+        max_deliveries=settings.integer("delivery.max.deliveries"),
+        lock_ms=settings.integer("delivery.lock.ms"),
+        in_flight_max=settings.integer("delivery.in.flight.max"),
+        backoff_ms=settings.integer("delivery.backoff.ms"),
+        backoff_ms_max=settings.integer("delivery.backoff.max.ms"),
+    )

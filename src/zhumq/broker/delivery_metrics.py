@@ -1,0 +1,121 @@
+"""What a broker tells about its subscriptions at a scrape: lag, in flight, delivered, redelivered, dead."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from zhumq.broker.http import Metric
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.coordinators.delivery_window import WindowDelivery
+from zhumq.delivery.push_session import SessionState
+from zhumq.delivery.shard import DeliveryShard
+from zhumq.replication.replica_manager import ReplicaManager
+
+_Name = tuple[str, str]  # group and topic
+
+
+def delivery_metrics(
+    service: DeliveryService,
+    shards: Sequence[DeliveryShard],
+    store: MetadataStore,
+    replicas: ReplicaManager,
+) -> Iterable[Metric]:
+    """The figures of this moment, of the windows and shards that are here."""
+    opened = list(service.opened())
+    lags = _summed(opened, lambda window: window.lag)
+    lags.update(_idle_lags(opened, shards, store, replicas))
+    closed = service.counters
+    yield _by_subscription(
+        "zhumq_subscription_lag", "gauge", "Messages a group is not done with.",
+        lags,
+    )  # fmt: skip
+    yield _by_subscription(
+        "zhumq_subscription_in_flight", "gauge", "Messages that consumers of a group hold.",
+        _summed(opened, lambda window: window.in_flight),
+    )  # fmt: skip
+    for name, help_text, of_window, before in (
+        (
+            "delivered",
+            "Messages delivered to consumers, repetitions included.",
+            lambda window: window.acquired_total,
+            closed.acquired,
+        ),
+        (
+            "acknowledged",
+            "Messages that consumers answered for.",
+            lambda window: window.acknowledged_total,
+            closed.acknowledged,
+        ),
+        (
+            "redeliveries",
+            "Messages delivered again.",
+            lambda window: window.redeliveries,
+            closed.redeliveries,
+        ),
+        (
+            "dead_letters",
+            "Messages written to the dead letters.",
+            lambda window: window.letters_total,
+            closed.letters,
+        ),
+    ):
+        sums = Counter(before)
+        sums.update(_summed(opened, of_window))
+        yield _by_subscription(f"zhumq_subscription_{name}_total", "counter", help_text, sums)
+    sessions: Counter[str] = Counter()
+    for shard in shards:
+        sessions.update(shard.session_states())
+    yield Metric(
+        name="zhumq_push_sessions",
+        kind="gauge",
+        help="Push sessions whose state is kept here.",
+        samples=[
+            (f'{{state="{state.value}"}}', sessions[state.value])
+            for state in (SessionState.ACTIVE, SessionState.RETRYING, SessionState.PARKED)
+        ],
+    )
+
+
+def _idle_lags(
+    opened: Iterable[WindowDelivery],
+    shards: Iterable[DeliveryShard],
+    store: MetadataStore,
+    replicas: ReplicaManager,
+) -> Counter[_Name]:
+    """Of windows that nobody reads from: that is when their lag grows."""
+    is_open = {window.key for window in opened}
+    lags: Counter[_Name] = Counter()
+    for shard in shards:
+        for key, kept in shard.windows().items():
+            topic = store.image.topics_by_id.get(key.topic_id)
+            served = None if topic is None else replicas.find(topic.name, key.partition)
+            if topic is not None and served is not None and key not in is_open:
+                behind = served.high_watermark - kept.state.start_offset - kept.state.done_count
+                lags[key.group_id, topic.name] += max(behind, 0)
+    return lags
+
+
+def _summed(
+    windows: Iterable[WindowDelivery], value_of: Callable[[WindowDelivery], int]
+) -> Counter[_Name]:
+    sums: Counter[_Name] = Counter()
+    for window in windows:
+        sums[window.group, window.topic] += value_of(window)
+    return sums
+
+
+def _by_subscription(name: str, kind: str, help_text: str, values: Mapping[_Name, int]) -> Metric:
+    return Metric(
+        name=name,
+        kind=kind,
+        help=help_text,
+        samples=[
+            (f'{{group="{_escaped(group)}",topic="{_escaped(topic)}"}}', value)
+            for (group, topic), value in values.items()
+        ],
+    )
+
+
+def _escaped(label: str) -> str:
+    """As the text format wants it: group names are anything that clients send."""
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

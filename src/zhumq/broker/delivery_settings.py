@@ -1,0 +1,112 @@
+"""The settings of delivery: share groups under Kafka's names, what only we have under `delivery.`."""
+
+from typing import Final
+
+from zhumq.model.settings import Setting, SettingType
+
+_DAY_MS = 24 * 3_600_000
+
+
+def _integer(
+    name: str, default: int, documentation: str, *, minimum: int = 1, maximum: int | None = None
+) -> Setting:
+    return Setting(
+        name=name,
+        type=SettingType.INT if abs(default) < 2**31 else SettingType.LONG,
+        default=str(default),
+        documentation=documentation,
+        minimum=minimum,
+        maximum=maximum,
+    )
+
+
+DELIVERY_SETTINGS: Final = (
+    _integer(
+        "share.coordinator.state.topic.num.partitions",
+        16,
+        "Partitions of __share_group_state, fixed when it is first created.",
+    ),
+    _integer(
+        "share.coordinator.state.topic.replication.factor",
+        3,
+        "Replicas of __share_group_state; as many as brokers are alive if those are fewer.",
+    ),
+    _integer(
+        "share.coordinator.state.topic.segment.bytes",
+        16 << 20,
+        "The size of a segment of __share_group_state.",
+        minimum=1024,
+    ),
+    _integer(
+        "group.share.session.timeout.ms",
+        45_000,
+        "After how long a silent member of a share group is given up.",
+    ),
+    _integer(
+        "group.share.heartbeat.interval.ms",
+        5_000,
+        "How often members of a share group are told to be heard.",
+    ),
+    _integer("group.share.max.size", 200, "The most members of a share group."),
+    _integer(
+        "group.share.max.share.sessions", 2_000, "The most share sessions that are open at once."
+    ),
+    _integer(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "How long a member of a share group may hold a record without a word.",
+        minimum=1_000,
+        maximum=3_600_000,
+    ),
+    _integer(
+        "group.share.delivery.count.limit",
+        5,
+        "How often a share group is given a record before it goes to the dead letters.",
+        maximum=1_000,
+    ),
+    _integer(
+        "group.share.partition.max.record.locks",
+        2_000,
+        "The most records of a partition that a share group has in flight.",
+        minimum=100,
+        maximum=100_000,
+    ),
+    Setting(
+        name="group.share.auto.offset.reset",
+        type=SettingType.STRING,
+        default="latest",
+        documentation="Where a share group begins on a partition it has no position on.",
+        allowed=("earliest", "latest"),
+    ),
+    _integer(
+        "delivery.max.deliveries",
+        16,
+        "How often a subscription is given a message before it goes to the dead letters.",
+        maximum=1_000,
+    ),
+    _integer(
+        "delivery.lock.ms",
+        30_000,
+        "How long a push consumer may hold a message without a word.",
+        minimum=100,
+    ),
+    _integer(
+        "delivery.in.flight.max",
+        50_000,
+        "The most messages of a partition that a subscription has in flight.",
+        maximum=1_000_000,
+    ),
+    _integer(
+        "delivery.backoff.ms",
+        1_000,
+        "How long a message waits after its first failure; doubled for each one after it.",
+        minimum=0,
+    ),
+    _integer("delivery.backoff.max.ms", 60_000, "The longest such wait.", minimum=0),
+    _integer(
+        "delivery.dead.letter.retention.ms",
+        30 * _DAY_MS,
+        "How long dead letters are kept; -1: for ever. Of topics created from now on.",
+        minimum=-1,
+    ),
+)

@@ -1,0 +1,189 @@
+"""The settings of single groups, in the requests that are about settings of anything."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.handlers.configs import AlterOperation, ConfigsHandler
+from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.delivery.in_flight import WindowLimits
+from zhumq.delivery.redelivery import RedeliveryPolicy
+from zhumq.delivery.subscription import Start, StartKind
+from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest, SettingInvalid
+from zhumq.model.settings import Setting, Settings, SettingsTable
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.configs import (
+    AlterConfigsResourceResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+
+GROUP_RESOURCE: Final = 32
+# Where a value comes from, in DescribeConfigs' codes.
+_SOURCE_GROUP: Final = 8
+_SOURCE_DEFAULT: Final = 5
+
+# A group's setting, and the broker's that stands in for it.
+_BROKER_SETTINGS: Final = {
+    "share.auto.offset.reset": "group.share.auto.offset.reset",
+    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.delivery.count.limit": "group.share.delivery.count.limit",
+    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
+}
+
+
+class ShareGroupSettings:
+    """What rules each share group: its own settings, else the broker's."""
+
+    def __init__(self, broker: Settings, table: SettingsTable, deliveries: DeliveryService) -> None:
+        self._broker = broker
+        self._deliveries = deliveries
+        self._table = SettingsTable(
+            *(
+                _renamed(table.setting(broker_name), name)
+                for name, broker_name in _BROKER_SETTINGS.items()
+            )
+        )
+
+    async def of_group(self, group_id: str) -> tuple[WindowLimits, Start]:
+        """The limits of its windows, and where they begin."""
+        given = await self._deliveries.group_settings(group_id)
+        settings = Settings(self._table, self._with_defaults(given))
+        limits = WindowLimits(
+            in_flight_max=settings.integer("share.partition.max.record.locks"),
+            lock_ms=settings.integer("share.record.lock.duration.ms"),
+            redelivery=RedeliveryPolicy(
+                max_deliveries=settings.integer("share.delivery.count.limit")
+            ),
+        )
+        return limits, Start(otherwise=StartKind(settings.text("share.auto.offset.reset")))
+
+    async def describe(
+        self, group_id: str, names: Iterable[str] | None
+    ) -> list[DescribeConfigsResourceResult]:
+        given = await self._deliveries.group_settings(group_id)
+        in_force = self._with_defaults(given)
+        wanted = set(self._table.by_name) if names is None else set(names)
+        return [
+            DescribeConfigsResourceResult(
+                name=name,
+                value=in_force[name],
+                config_source=_SOURCE_GROUP if name in given else _SOURCE_DEFAULT,
+                config_type=setting.type,
+                documentation=setting.documentation,
+            )
+            for name, setting in self._table.by_name.items()
+            if name in wanted
+        ]
+
+    async def alter(
+        self,
+        group_id: str,
+        sets: Mapping[str, str],
+        deletes: Iterable[str],
+        *,
+        validate_only: bool,
+    ) -> None:
+        """Raises InvalidConfig."""
+        try:
+            self._table.check(sets)
+            for name in deletes:
+                self._table.setting(name)
+        except SettingInvalid as reason:
+            raise InvalidConfig(str(reason)) from None
+        if not validate_only:
+            await self._deliveries.group_settings(group_id, sets, list(deletes))
+
+    def _with_defaults(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {
+            name: given.get(name, self._broker.text(broker_name))
+            for name, broker_name in _BROKER_SETTINGS.items()
+        }
+
+
+class GroupConfigsHandler:
+    """Answers what is about groups, and leaves the rest to the handler of all other settings."""
+
+    def __init__(self, settings: ShareGroupSettings, others: ConfigsHandler) -> None:
+        self._settings = settings
+        self._others = others
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        return {
+            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+        }
+
+    async def describe_configs(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        response = self._others.describe_configs(context, request)
+        for resource, result in zip(request.resources, response.results, strict=True):
+            if resource.resource_type == GROUP_RESOURCE:
+                await self._describe(resource.resource_name, resource.configuration_keys, result)
+        return response
+
+    async def _describe(
+        self, group_id: str, names: Iterable[str] | None, result: DescribeConfigsResult
+    ) -> None:
+        try:
+            result.configs = await self._settings.describe(group_id, names)
+        except BrokerError as reason:
+            result.error_code, result.error_message = reason.code, str(reason)
+        else:
+            result.error_code, result.error_message = 0, None
+
+    async def incremental_alter_configs(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        response = await self._others.incremental_alter_configs(context, request)
+        for resource, result in zip(request.resources, response.responses, strict=True):
+            if resource.resource_type == GROUP_RESOURCE:
+                await self._alter(resource, result, validate_only=request.validate_only)
+        return response
+
+    async def _alter(
+        self,
+        resource: IncrementalAlterConfigsResource,
+        result: AlterConfigsResourceResponse,
+        *,
+        validate_only: bool,
+    ) -> None:
+        sets: dict[str, str] = {}
+        deletes: list[str] = []
+        try:
+            if not resource.resource_name:
+                raise InvalidRequest("the settings of a group need the name of the group")
+            for operation in resource.configs:
+                if operation.config_operation == AlterOperation.DELETE:
+                    deletes.append(operation.name)
+                elif (
+                    operation.config_operation == AlterOperation.SET and operation.value is not None
+                ):
+                    sets[operation.name] = operation.value
+                else:
+                    raise InvalidRequest(f"{operation.name} can only be set or deleted")
+            await self._settings.alter(
+                resource.resource_name, sets, deletes, validate_only=validate_only
+            )
+        except BrokerError as reason:
+            result.error_code, result.error_message = reason.code, str(reason)
+        else:
+            result.error_code, result.error_message = 0, None
+
+
+def _renamed(setting: Setting, name: str) -> Setting:
+    return Setting(
+        name=name,
+        type=setting.type,
+        default=setting.default,
+        documentation=setting.documentation,
+        minimum=setting.minimum,
+        maximum=setting.maximum,
+        allowed=setting.allowed,
+    )

@@ -1,0 +1,160 @@
+"""`zhumq dlq`: dead letters: which there are, what they say, and back to where they came from."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from zhumq.cli.client import check_reachable
+from zhumq.cli.messages import text_or_base64
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.output import print_json, print_table
+from zhumq.cli.subscription import client_errors
+from zhumq.client.admin import Admin, DeadLetter
+
+PROGRESS_LETTERS_MIN = 100  # fewer are back before a bar could be read
+
+app = typer.Typer(no_args_is_help=True, help="Messages that could not be delivered.")
+
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic, or its dead-letter topic.")
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="NAME", help="Only what this group failed on.")
+]
+
+
+@app.command("list")
+def list_letters(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="Only of this topic, with reasons.")
+    ] = None,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Dead-letter topics and how full they are; with a topic, its letters by group and reason."""
+    check_reachable(bootstrap)
+    rows: list[dict[str, Any]]
+    with client_errors(), Admin(bootstrap) as admin:
+        if topic is None:
+            rows = [
+                {"topic": name, "letters": count}
+                for name, count in admin.dead_letter_topics().items()
+            ]
+            headings = {"topic": "TOPIC", "letters": "LETTERS"}
+        else:
+            counts = Counter(
+                (letter.story.group, letter.story.reason) for letter in admin.dead_letters(topic)
+            )
+            rows = [
+                {"group": group, "reason": reason, "letters": count}
+                for (group, reason), count in sorted(counts.items())
+            ]
+            headings = {"group": "GROUP", "letters": "LETTERS", "reason": "REASON"}
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, headings, empty="no dead letters")
+
+
+@app.command()
+def show(
+    topic: TopicArgument,
+    group: GroupOption = None,
+    limit: Annotated[
+        int, typer.Option("--max", metavar="N", min=1, help="At most so many, oldest first.")
+    ] = 20,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """The letters themselves, each with its story."""
+    check_reachable(bootstrap)
+    with client_errors(), Admin(bootstrap) as admin:
+        rows = [_row(letter) for letter in admin.dead_letters(topic, group=group, limit=limit)]
+    if as_json:
+        print_json(rows)
+        return
+    headings = {
+        "letter": "LETTER",
+        "from": "FROM",
+        "group": "GROUP",
+        "deliveries": "DELIVERIES",
+        "time": "TIME",
+        "reason": "REASON",
+        "key": "KEY",
+        "value": "VALUE",
+    }
+    print_table(rows, headings, empty="no dead letters")
+
+
+@app.command()
+def replay(
+    topic: TopicArgument,
+    group: GroupOption = None,
+    letters: Annotated[
+        list[str] | None,
+        typer.Option("--letter", metavar="PARTITION@OFFSET", help="Only this one; repeatable."),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those that were replayed before.")
+    ] = False,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Send letters back to the topics they came from; what was replayed before is left out."""
+    chosen = _chosen(letters) if letters else None
+    check_reachable(bootstrap)
+    with client_errors(), Admin(bootstrap) as admin, _progress() as report:
+        count = admin.replay(topic, group=group, offsets=chosen, again=again, progress=report)
+    if as_json:
+        print_json({"topic": topic, "replayed": count})
+    else:
+        typer.echo(f"replayed {count} messages of {topic}")
+
+
+def _chosen(letters: list[str]) -> dict[int, set[int]]:
+    chosen: dict[int, set[int]] = {}
+    for text in letters:
+        partition, at, offset = text.partition("@")
+        if not at or not partition.isdecimal() or not offset.isdecimal():
+            raise CommandFailed(f"--letter wants PARTITION@OFFSET, not {text!r}")
+        chosen.setdefault(int(partition), set()).add(int(offset))
+    return chosen
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    console = Console(stderr=True)
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("replaying", total=None, visible=False)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, visible=total >= PROGRESS_LETTERS_MIN)
+
+        yield report
+
+
+def _row(letter: DeadLetter) -> dict[str, Any]:
+    story = letter.story
+    return {
+        "letter": f"{letter.partition}@{letter.offset}",
+        "from": f"{story.topic}-{story.partition}@{story.offset}",
+        "topic": story.topic,
+        "partition": story.partition,
+        "offset": story.offset,
+        "group": story.group,
+        "deliveries": story.deliveries,
+        "time": datetime.fromtimestamp(story.time_ms / 1000, UTC).isoformat("T", "seconds"),
+        "reason": story.reason,
+        "key": text_or_base64(letter.key),
+        "value": text_or_base64(letter.value),
+        "headers": [[name, text_or_base64(value)] for name, value in letter.headers],
+    }

@@ -1,0 +1,340 @@
+"""Looking after topics, groups, push sessions and dead letters from a program."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from zhumq.client import dead_letters
+from zhumq.client.errors import RequestFailed
+from zhumq.client.producer import Producer
+from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
+
+READ_SECONDS_MAX: Final = 30.0  # without a single message of those that are there
+REPLAY_GROUP: Final = "zhumq.dlq.replay"
+REPLAYED_FROM: Final = "zhumq.replayed"  # header: which dead letter this message was
+REPLAY_BATCH: Final = 1_000  # sent, made durable, then noted as replayed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A push consumer's session as the broker sees it."""
+
+    name: str
+    group: str
+    consumer: str
+    topics: tuple[str, ...]
+    mode: str
+    state: str  # active, retrying or parked
+    reason: str
+    attempt: int
+    since_ms: int
+    connected: bool
+    in_flight: int
+    delivered: int
+    redelivered: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that could not be delivered, where it lies, and its story."""
+
+    topic: str  # the dead-letter topic
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]  # those it had when it was sent
+    story: dead_letters.Story
+
+
+class Admin:
+    """What operators do, as methods.
+
+    >>> import zhumq
+    >>> with zhumq.Admin(bootstrap) as admin:
+    ...     admin.create_topic("invoices", partitions=2)
+    ...     "invoices" in admin.topics()
+    True
+    """
+
+    def __init__(self, bootstrap: str = "127.0.0.1:9092", *, push: str | None = None) -> None:
+        self._bootstrap = bootstrap
+        self._push = push
+        self._admin = AdminClient(quiet_settings(bootstrap))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is kept open."""
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replicas: int = -1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic. -1: as the broker is set. Raises RequestFailed if there is one."""
+        wish = NewTopic(name, partitions, replicas, config=dict(settings or {}))
+        self._settle(self._admin.create_topics([wish])[name], f"create {name!r}")
+
+    def delete_topic(self, name: str) -> None:
+        self._settle(self._admin.delete_topics([name])[name], f"delete {name!r}")
+
+    def topics(self) -> dict[str, int]:
+        """Topics with how many partitions each has."""
+        try:
+            found = self._admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+        except KafkaException as error:
+            raise RequestFailed(f"cannot list topics: {error.args[0].str()}") from error
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
+    # Push sessions
+
+    def sessions(self, group: str = "") -> list[Session]:
+        """The sessions of a group's push consumers, or of all, on all brokers."""
+        from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
+        from zhumq.protocol.push import push_pb2 as pb  # noqa: PLC0415
+
+        found: dict[str, Session] = {}
+        addresses = calls.push_addresses(self._bootstrap, self._push)
+        request = pb.ListSessionsRequest(group=group)
+        for answer in calls.call_all(addresses, "ListSessions", request, pb.ListSessionsResponse):
+            for each in answer.sessions:
+                session = Session(
+                    name=each.name,
+                    group=each.group,
+                    consumer=each.consumer,
+                    topics=tuple(each.topics),
+                    mode=calls.MODE_NAMES.get(each.mode, "unknown"),
+                    state=each.state,
+                    reason=each.reason,
+                    attempt=each.attempt,
+                    since_ms=each.since_ms,
+                    connected=each.connected,
+                    in_flight=each.in_flight,
+                    delivered=each.delivered,
+                    redelivered=each.redelivered,
+                    broker_id=each.broker_id,
+                )
+                known = found.get(session.name)
+                found[session.name] = session if known is None else _together(known, session)
+        return sorted(found.values(), key=lambda session: session.name)
+
+    def resume_session(self, name: str) -> None:
+        """Let a parked session go on. Raises RequestFailed if there is none of that name."""
+        from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
+        from zhumq.protocol.push import push_pb2 as pb  # noqa: PLC0415
+
+        message = f"there is no session {name!r}"
+        resumed = False
+        addresses = calls.push_addresses(self._bootstrap, self._push)
+        request = pb.ResumeSessionRequest(name=name)
+        for answer in calls.call_all(addresses, "ResumeSession", request, pb.ResumeSessionResponse):
+            if answer.code == pb.OK:
+                resumed = True
+            else:
+                message = answer.message
+        if not resumed:
+            raise RequestFailed(message)
+
+    # Dead letters
+
+    def dead_letter_topics(self) -> dict[str, int]:
+        """Dead-letter topics with how many letters each holds."""
+        names = [name for name in self.topics() if name.endswith(dead_letters.SUFFIX)]
+        with _Letters(self._bootstrap) as letters:
+            return {name: letters.count(name) for name in sorted(names)}
+
+    def dead_letters(
+        self, topic: str, *, group: str | None = None, limit: int | None = None
+    ) -> Iterator[DeadLetter]:
+        """The dead letters of a topic (its own name, or that of the dead-letter topic), oldest first."""
+        name = _letters_topic(topic)
+        with _Letters(self._bootstrap) as letters:
+            count = 0
+            for letter in letters.read(name):
+                if group is not None and letter.story.group != group:
+                    continue
+                if limit is not None and count >= limit:
+                    return
+                count += 1
+                yield letter
+
+    def replay(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        offsets: Mapping[int, set[int]] | None = None,
+        again: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Send dead letters back to the topics they came from. Returns how many were.
+
+        What was replayed is noted, so that a second replay, or one after a crash, begins behind it;
+        `again` begins at the first letter. A crash between sending and noting repeats at most
+        REPLAY_BATCH letters: each carries a header that says which letter it was. A replay of some
+        (`group`, `offsets`) notes nothing.
+        """
+        name = _letters_topic(topic)
+        chosen = group is not None or offsets is not None
+        with _Letters(self._bootstrap) as letters, Producer(self._bootstrap) as producer:
+            begin = {} if again or chosen else letters.noted(name)
+            total = letters.count(name, begin)
+            replayed = 0
+            done: dict[int, int] = {}
+            for seen, letter in enumerate(letters.read(name, begin), start=1):
+                done[letter.partition] = letter.offset + 1
+                wanted = group is None or letter.story.group == group
+                if offsets is not None and letter.offset not in offsets.get(letter.partition, ()):
+                    wanted = False
+                if wanted:
+                    mark = f"{letter.topic}-{letter.partition}@{letter.offset}"
+                    producer.send(
+                        letter.story.topic,
+                        letter.value,
+                        key=letter.key,
+                        headers=[*letter.headers, (REPLAYED_FROM, mark.encode())],
+                        partition=letter.story.partition,
+                    )
+                    replayed += 1
+                if seen % REPLAY_BATCH == 0:
+                    producer.flush()
+                    if not chosen:
+                        letters.note(name, done)
+                if progress is not None:
+                    progress(seen, total)
+            producer.flush()
+            if done and not chosen:
+                letters.note(name, done)
+        return replayed
+
+    def _settle(self, future: Any, doing: str) -> None:
+        try:
+            future.result(REQUEST_SECONDS_MAX * 2)
+        except KafkaException as error:
+            raise RequestFailed(f"cannot {doing}: {error.args[0].str()}") from error
+
+
+class _Letters:
+    """Reads dead-letter topics from one end to the other."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = confluent_kafka.Consumer(
+            quiet_settings(bootstrap)
+            | {
+                "group.id": REPLAY_GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def count(self, topic: str, begin: Mapping[int, int] | None = None) -> int:
+        total = 0
+        for partition, (low, high) in self._ends(topic).items():
+            total += high - max(low, (begin or {}).get(partition, low))
+        return total
+
+    def read(self, topic: str, begin: Mapping[int, int] | None = None) -> Iterator[DeadLetter]:
+        """Everything that is there now; messages that are no dead letters of ours are left out."""
+        ends = self._ends(topic)
+        places = []
+        missing: dict[int, int] = {}
+        for partition, (low, high) in ends.items():
+            first = max(low, (begin or {}).get(partition, low))
+            if first < high:
+                places.append(TopicPartition(topic, partition, first))
+                missing[partition] = high
+        self._consumer.assign(places)
+        while missing:
+            message = self._consumer.poll(READ_SECONDS_MAX)
+            if message is None:
+                raise RequestFailed(f"{topic!r} could not be read to its end")
+            error = message.error()
+            if error is not None:
+                if error.retriable() or error.code() == KafkaError._TRANSPORT:
+                    continue
+                raise RequestFailed(f"cannot read {topic!r}: {error.str()}")
+            number, offset = message.partition(), message.offset()
+            assert number is not None
+            assert offset is not None
+            if number not in missing or offset >= missing[number]:
+                continue
+            if offset + 1 >= missing[number]:
+                del missing[number]
+            headers: Any = message.headers() or []
+            story = dead_letters.read_story(headers)
+            if story is not None:
+                yield DeadLetter(
+                    topic=topic,
+                    partition=number,
+                    offset=offset,
+                    key=message.key(),
+                    value=message.value(),
+                    headers=tuple(dead_letters.original_headers(headers)),
+                    story=story,
+                )
+
+    def noted(self, topic: str) -> dict[int, int]:
+        """Up to where letters were replayed before."""
+        places = [TopicPartition(topic, partition) for partition in self._ends(topic)]
+        found = self._consumer.committed(places, timeout=REQUEST_SECONDS_MAX)
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
+    def note(self, topic: str, done: Mapping[int, int]) -> None:
+        places = [TopicPartition(topic, partition, offset) for partition, offset in done.items()]
+        self._consumer.commit(offsets=places, asynchronous=False)
+
+    def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        try:
+            known = self._consumer.list_topics(topic, timeout=REQUEST_SECONDS_MAX).topics[topic]
+            if known.error is not None:
+                raise RequestFailed(f"there is no dead-letter topic {topic!r}")
+            return {
+                partition: self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=REQUEST_SECONDS_MAX
+                )
+                for partition in known.partitions
+            }
+        except KafkaException as error:
+            raise RequestFailed(f"cannot read {topic!r}: {error.args[0].str()}") from error
+
+
+def _together(one: Session, other: Session) -> Session:
+    """One consumer's session as two brokers see it: the worse of both states, and the sum of the work."""
+    states = ("active", "retrying", "parked")
+    worse = max(one, other, key=lambda each: (states.index(each.state), each.connected))
+    return replace(
+        worse,
+        connected=one.connected or other.connected,
+        in_flight=one.in_flight + other.in_flight,
+        delivered=one.delivered + other.delivered,
+        redelivered=one.redelivered + other.redelivered,
+    )
+
+
+def _letters_topic(topic: str) -> str:
+    return topic if topic.endswith(dead_letters.SUFFIX) else dead_letters.topic_of(topic)

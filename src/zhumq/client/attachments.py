@@ -1,0 +1,100 @@
+"""A point-to-point member's streams to brokers other than its home, where partitions of its are led."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from zhumq.client.link import Credentials, Link, LinkListener, say_goodbye
+from zhumq.protocol.push import push_pb2 as pb
+
+RETRY_SECONDS: Final = 0.2
+
+Place = tuple[str, int]
+
+
+class _Attached(NamedTuple):
+    link: Link
+    task: "asyncio.Task[None]"
+    places: frozenset[Place]
+
+
+class Attachments:
+    """The home stream assigns; these serve what other brokers lead, each under the member's epoch."""
+
+    def __init__(
+        self, listener: LinkListener, subscribe: "pb.Subscribe", credentials: Credentials
+    ) -> None:
+        self._listener = listener
+        self._subscribe = subscribe
+        self._credentials = credentials
+        self._by_address: dict[str, _Attached] = {}
+        # Being ended: their last answers are not settled yet.
+        self._leaving: set[Link] = set()
+        self._lock = asyncio.Lock()
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter([*(each.link for each in self._by_address.values()), *self._leaving])
+
+    async def follow(self, home: Link, assigned: "pb.Assigned", share: int) -> None:
+        """A stream to every other broker that leads a partition of ours, under the newest epoch."""
+        wanted: dict[str, list[Place]] = {}
+        for each in assigned.partitions:
+            if each.address and each.broker_id != home.broker_id:
+                wanted.setdefault(each.address, []).append((each.topic, each.partition))
+        async with self._lock:
+            await self._detach(list(self._by_address))
+            for address, places in wanted.items():
+                if home.is_open:
+                    self._attach(address, places, assigned, share)
+
+    async def give_up(self, places: set[Place]) -> None:
+        """Settle and end the streams that serve any of these: the home is going to assign anew."""
+        async with self._lock:
+            await self._detach(
+                address
+                for address, attached in list(self._by_address.items())
+                if places & attached.places
+            )
+
+    async def close(self) -> None:
+        async with self._lock:
+            await self._detach(list(self._by_address))
+
+    def _attach(
+        self, address: str, places: list[Place], assigned: "pb.Assigned", share: int
+    ) -> None:
+        subscribe = pb.Subscribe()
+        subscribe.CopyFrom(self._subscribe)
+        subscribe.ClearField("topics")
+        subscribe.instance = ""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in places:
+            by_topic.setdefault(topic, []).append(partition)
+        subscribe.topics.extend(
+            pb.TopicChoice(name=name, partitions=each) for name, each in by_topic.items()
+        )
+        subscribe.attachment.member_id = assigned.member_id
+        subscribe.attachment.member_epoch = assigned.member_epoch
+        subscribe.credits = share
+        link = Link(address, subscribe, self._listener, self._credentials)
+        task = asyncio.create_task(self._stay(address, link))
+        self._by_address[address] = _Attached(link, task, frozenset(places))
+
+    async def _stay(self, address: str, link: Link) -> None:
+        """Until the home takes the partitions away; over broken connections."""
+        while True:
+            await link.run()
+            await asyncio.sleep(RETRY_SECONDS)
+            attached = self._by_address.get(address)
+            if attached is None or attached.link is not link:
+                return
+            link = Link(address, link.subscribe, self._listener, self._credentials)
+            self._by_address[address] = attached._replace(link=link)
+
+    async def _detach(self, addresses: Iterable[str]) -> None:
+        gone = [self._by_address.pop(address) for address in list(addresses)]
+        self._leaving.update(each.link for each in gone)
+        try:
+            await asyncio.gather(*(say_goodbye(each.link, each.task) for each in gone))
+        finally:
+            self._leaving.difference_update(each.link for each in gone)

@@ -1,0 +1,269 @@
+"""One stream to one broker: frames in, answers out in batches, pings answered. Knows grpc."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final, Protocol
+
+from zhumq.client.decode import decode
+from zhumq.client.errors import PushUnavailable
+from zhumq.client.message import AnswerKind, Cursor, MessageBatch, Range
+
+try:
+    import grpc
+    import grpc.aio
+
+    from zhumq.protocol.push import push_pb2 as pb
+except ImportError as missing:
+    raise PushUnavailable(
+        f"push needs grpcio and protobuf ({missing.name} is missing): pip install 'zhumq[push]'"
+    ) from missing
+
+STREAM: Final = "/zhumq.push.v1.Push/Stream"
+ANSWER_LINGER_SECONDS: Final = 0.002  # answers given together travel together
+ANSWER_RANGES_MAX: Final = 5_000  # in one frame
+GOODBYE_SECONDS_MAX: Final = 5.0
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1),  # a record batch is as large as its topic allows
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.use_local_subchannel_pool", 1),  # a fresh connection, not one of a broker's earlier life
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+EVERYTHING: Final = (2**31, -1)
+
+Credentials = Any  # grpc.ChannelCredentials; None: plain text
+
+
+def open_channel(address: str, credentials: Credentials) -> "grpc.aio.Channel":
+    """A channel to a push door."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+class LinkListener(Protocol):
+    """Who is told what arrives on a link."""
+
+    def batch_arrived(self, link: "Link", batch: MessageBatch) -> None: ...
+
+    def frame_arrived(self, link: "Link", frame: "pb.ServerFrame") -> None:
+        """Any frame but messages, pings and answers' results."""
+
+    def answer_refused(self, message: str) -> None: ...
+
+    def answers_lost(self, messages: int) -> None:
+        """Answers about so many messages never reached the broker: those come again."""
+
+
+class Place:
+    """A partition on a link: the origin of its messages."""
+
+    __slots__ = ("_link", "cursor", "partition", "records", "stale", "topic")
+
+    def __init__(self, link: "Link", topic: str, partition: int) -> None:
+        self._link = link
+        self.topic = topic
+        self.partition = partition
+        self.records = b""  # the last that came, for frames that refer to them
+        self.cursor: Cursor | None = None
+        # Messages of this round or before, from this offset on, were taken back.
+        self.stale = (-1, 0)
+
+    def is_stale(self, round_: int, offset: int) -> bool:
+        return round_ <= self.stale[0] and offset >= self.stale[1]
+
+    def answer(
+        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
+    ) -> None:
+        if self.is_stale(round_, first_offset):
+            # The broker delivers it again, and has forgotten this delivery.
+            self._link.listener.answers_lost(last_offset - first_offset + 1)
+            return
+        self._link.answer(self, first_offset, last_offset, kind, reason, round_)
+
+
+class Link:
+    """A subscribed stream. `run` returns when it ends, with why."""
+
+    def __init__(
+        self,
+        address: str,
+        subscribe: "pb.Subscribe",
+        listener: LinkListener,
+        credentials: Credentials,
+    ) -> None:
+        self.address = address
+        self.subscribe = subscribe
+        self.in_order = subscribe.mode != pb.PTP_SHARED
+        self.listener = listener
+        self._credentials = credentials
+        self._places: dict[tuple[str, int], Place] = {}
+        self._outbox: asyncio.Queue[pb.ClientFrame | None] = asyncio.Queue()
+        # Answers that wait a moment for their neighbours: ranges by partition, kind and reason.
+        self._answers: dict[tuple[Place, AnswerKind, str], list[list[int]]] = {}
+        self._linger: asyncio.TimerHandle | None = None
+        self._next_id = 1
+        self._unconfirmed: dict[int, int] = {}  # answer id -> messages
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self.is_open = False
+        self.was_open = False
+        self.broker_id = -1
+
+    async def run(self) -> "pb.Refused | None":
+        """Serve until the broker refuses (returned) or the connection ends (None)."""
+        channel = open_channel(self.address, self._credentials)
+        try:
+            call = channel.stream_stream(
+                STREAM,
+                request_serializer=pb.ClientFrame.SerializeToString,
+                response_deserializer=pb.ServerFrame.FromString,
+            )(self._requests())
+            async for frame in call:
+                if frame.HasField("refused"):
+                    refused: pb.Refused = frame.refused
+                    return refused
+                self._handle(frame)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # The broker is gone, or going: the consumer connects again.
+        finally:
+            self.is_open = False
+            self._outbox.put_nowait(None)
+            self._lose_answers()
+            for place in self._places.values():
+                place.stale = EVERYTHING  # Nothing of it can be answered any more: it comes again.
+            await channel.close(None)
+        return None
+
+    def send(self, frame: "pb.ClientFrame") -> None:
+        self._outbox.put_nowait(frame)
+
+    def finish(self) -> None:
+        """Say what is left to say, and half-close."""
+        self._flush()
+        self._outbox.put_nowait(None)
+
+    async def settled(self) -> None:
+        """Done when every answer so far is durable, or lost with the connection."""
+        self._flush()
+        await self._settled.wait()
+
+    def place(self, topic: str, partition: int) -> Place:
+        key = (topic, partition)
+        if key not in self._places:
+            self._places[key] = Place(self, topic, partition)
+        return self._places[key]
+
+    def answer(
+        self,
+        place: Place,
+        first_offset: int,
+        last_offset: int,
+        kind: AnswerKind,
+        reason: str,
+        round_: int,
+    ) -> None:
+        """Queue an answer. Neighbours that come soon travel with it."""
+        if kind in (AnswerKind.NACK, AnswerKind.RELEASE) and self.in_order:
+            self._flush()  # What was answered before it must arrive before it.
+            place.stale = (round_, first_offset)
+        ranges = self._answers.setdefault((place, kind, reason), [])
+        if ranges and ranges[-1][1] + 1 == first_offset:
+            ranges[-1][1] = last_offset
+        else:
+            ranges.append([first_offset, last_offset])
+        self._settled.clear()
+        if len(ranges) >= ANSWER_RANGES_MAX or (kind is not AnswerKind.ACK and self.in_order):
+            self._flush()
+        elif self._linger is None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(ANSWER_LINGER_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        answers, self._answers = self._answers, {}
+        for (place, kind, reason), ranges in answers.items():
+            answer_id = self._next_id
+            self._next_id += 1
+            self._unconfirmed[answer_id] = sum(last - first + 1 for first, last in ranges)
+            answer = pb.Answer(
+                id=answer_id,
+                topic=place.topic,
+                partition=place.partition,
+                ranges=[
+                    pb.Range(first_offset=first, last_offset=last) for first, last in sorted(ranges)
+                ],
+                kind=pb.AnswerKind.Name(kind),
+                reason=reason,
+            )
+            self.send(pb.ClientFrame(answer=answer))
+
+    async def _requests(self) -> AsyncIterator["pb.ClientFrame"]:
+        yield pb.ClientFrame(subscribe=self.subscribe)
+        while (frame := await self._outbox.get()) is not None:
+            yield frame
+
+    def _handle(self, frame: "pb.ServerFrame") -> None:
+        match frame.WhichOneof("frame"):
+            case "messages":
+                self._take(frame.messages)
+            case "ping":
+                self.send(pb.ClientFrame(pong=pb.Pong(number=frame.ping.number)))
+            case "answered":
+                self._answered(frame.answered)
+            case "subscribed":
+                self.is_open = self.was_open = True
+                self.broker_id = frame.subscribed.broker_id
+                self.listener.frame_arrived(self, frame)
+            case _:
+                self.listener.frame_arrived(self, frame)
+
+    def _take(self, messages: "pb.Messages") -> None:
+        place = self.place(messages.topic, messages.partition)
+        if messages.records:
+            place.records = messages.records
+        ranges = [
+            Range(each.first_offset, each.last_offset, each.delivery_count)
+            for each in messages.ranges
+        ]
+        if messages.round > place.stale[0] + 1:
+            # The broker took back what comes again from here on.
+            place.stale = (messages.round - 1, ranges[0].first_offset)
+        batch = MessageBatch(place, messages.round, ranges, place.records, decode)
+        self.listener.batch_arrived(self, batch)
+
+    def _answered(self, answered: "pb.Answered") -> None:
+        messages = self._unconfirmed.pop(answered.id, 0)
+        if answered.code != pb.OK:
+            self.listener.answer_refused(answered.message)
+            self.listener.answers_lost(messages)
+        if not self._unconfirmed and not self._answers:
+            self._settled.set()
+
+    def _lose_answers(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        lost = sum(self._unconfirmed.values())
+        for ranges in self._answers.values():
+            lost += sum(last - first + 1 for first, last in ranges)
+        self.listener.answers_lost(lost)
+        self._answers.clear()
+        self._unconfirmed.clear()
+        self._settled.set()
+
+
+async def say_goodbye(link: Link, task: "asyncio.Task[Any]") -> None:
+    """Settle the answers, half-close, and wait for the broker to end the call."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GOODBYE_SECONDS_MAX):
+            await link.settled()
+            link.finish()
+            await asyncio.wait({task})
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

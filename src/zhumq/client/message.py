@@ -1,0 +1,201 @@
+"""A delivered message, and the batches that messages arrive in, decoded when they are looked at."""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol, overload
+
+Headers = tuple[tuple[str, bytes | None], ...]
+NO_HEADERS: Headers = ()
+
+
+class Range(NamedTuple):
+    """Offsets that were delivered, and how often by now."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class AnswerKind(IntEnum):
+    """What became of a message; the numbers are those of push.proto."""
+
+    ACK = 0
+    NACK = 1
+    REJECT = 2
+    EXTEND = 3
+    RELEASE = 4
+
+
+class Origin(Protocol):
+    """Where messages came from, and where their answers go."""
+
+    # Where decoding left off in a batch that arrives in parts.
+    cursor: "Cursor | None"
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    def answer(
+        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
+    ) -> None: ...
+
+    def is_stale(self, round_: int, offset: int) -> bool:
+        """Whether the broker has taken this delivery back."""
+
+
+class Cursor(NamedTuple):
+    """A place between two records of a batch."""
+
+    records: bytes  # what the batch arrived in
+    base_offset: int
+    data: bytes  # its records, decompressed
+    record_index: int  # of the next one
+    position: int  # in the data
+
+
+class Delivery:
+    """What messages that were delivered together have in common."""
+
+    __slots__ = ("count", "gaps", "origin", "round")
+
+    def __init__(self, origin: Origin, round_: int, count: int) -> None:
+        self.origin = origin
+        self.round = round_
+        self.count = count
+        # For which offsets a message's answer speaks, where that is not its own alone.
+        self.gaps: dict[int, tuple[int, int]] | None = None
+
+
+class Message:
+    """One message. Answer it once: `ack()`, `nack(reason)` or `reject(reason)`."""
+
+    __slots__ = ("answered", "delivery", "headers", "key", "offset", "timestamp_ms", "value")
+
+    delivery: Delivery
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    answered: bool
+
+    @property
+    def topic(self) -> str:
+        return self.delivery.origin.topic
+
+    @property
+    def partition(self) -> int:
+        return self.delivery.origin.partition
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it has been delivered by now; 1: the first time."""
+        return self.delivery.count
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the broker has taken it back: it comes again, here or elsewhere."""
+        return self.delivery.origin.is_stale(self.delivery.round, self.offset)
+
+    def ack(self) -> None:
+        """It has been processed: never deliver it again."""
+        self.answer(AnswerKind.ACK)
+
+    def nack(self, reason: str = "") -> None:
+        """It could not be processed: deliver it again, later. Too often, and it is a dead letter."""
+        self.answer(AnswerKind.NACK, reason)
+
+    def reject(self, reason: str = "") -> None:
+        """Nobody can process it: to the dead letters with it."""
+        self.answer(AnswerKind.REJECT, reason)
+
+    def release(self) -> None:
+        """It has not been looked at: deliver it to whoever is next. This is no failure."""
+        self.answer(AnswerKind.RELEASE)
+
+    def extend(self) -> None:
+        """It is still being processed: give it the whole acknowledgement time again."""
+        if not self.answered:
+            self._tell(AnswerKind.EXTEND, "")
+
+    def answer(self, kind: AnswerKind, reason: str = "") -> None:
+        if not self.answered:
+            self.answered = True
+            self._tell(kind, reason)
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic}-{self.partition}@{self.offset}, value={self.value!r})"
+
+    def _tell(self, kind: AnswerKind, reason: str) -> None:
+        delivery, offset = self.delivery, self.offset
+        first, last = (delivery.gaps or {}).get(offset, (offset, offset))
+        delivery.origin.answer(first, last, kind, reason, delivery.round)
+
+
+Decoder = Callable[[Origin, int, Sequence[Range], bytes], list[Message]]
+
+
+class MessageBatch(Sequence[Message]):
+    """Messages of one partition that arrived together; answered as a whole or one by one."""
+
+    __slots__ = ("_decode", "_messages", "_records", "origin", "ranges", "round")
+
+    def __init__(
+        self, origin: Origin, round_: int, ranges: list[Range], records: bytes, decode: Decoder
+    ) -> None:
+        self.origin = origin
+        self.round = round_
+        self.ranges = ranges
+        self._records = records
+        self._decode = decode
+        self._messages: list[Message] | None = None
+
+    @property
+    def topic(self) -> str:
+        return self.origin.topic
+
+    @property
+    def partition(self) -> int:
+        return self.origin.partition
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages, decoded on first use."""
+        if self._messages is None:
+            self._messages = self._decode(self.origin, self.round, self.ranges, self._records)
+        return self._messages
+
+    def ack(self) -> None:
+        """All of them have been processed, but for those that were answered one by one."""
+        self._answer(AnswerKind.ACK)
+
+    def release(self) -> None:
+        """None of them was looked at, but for those that were answered one by one."""
+        self._answer(AnswerKind.RELEASE)
+
+    def _answer(self, kind: AnswerKind) -> None:
+        messages = self._messages or ()
+        if any(each.answered for each in messages):
+            for each in messages:
+                each.answer(kind)
+            return
+        for first, last, _ in self.ranges:
+            self.origin.answer(first, last, kind, "", self.round)
+        for each in messages:
+            each.answered = True
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self.messages[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)

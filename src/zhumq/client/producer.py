@@ -1,0 +1,118 @@
+"""Sending messages: quick, in the background, and never silently lost."""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import confluent_kafka
+
+from zhumq.client.errors import RequestFailed
+from zhumq.client.routes import quiet_settings
+
+FLUSH_SECONDS_MAX: Final = 30.0
+QUEUE_FULL_POLL_SECONDS: Final = 0.1
+
+Sent = Callable[[int, int], None]  # partition and offset
+HeaderPairs = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+
+class Producer:
+    """Sends messages in the background; `flush()`, or the end of the block, waits for all of them.
+
+    Safe by default: every message is on all in-sync replicas before it counts as sent, in order and
+    once (idempotent). A message that could not be sent makes `flush()` raise.
+
+    >>> import zhumq
+    >>> with zhumq.Producer(bootstrap) as producer:
+    ...     producer.send("orders", b"one order", key=b"customer-7", headers={"source": "docs"})
+    ...     producer.send("orders", b"to a chosen partition", partition=0)
+    """
+
+    def __init__(
+        self, bootstrap: str = "127.0.0.1:9092", *, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """`settings` are librdkafka's, for those who know them: `{"linger.ms": 20}`."""
+        self._producer = confluent_kafka.Producer(
+            quiet_settings(bootstrap)
+            | {
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                # librdkafka's own choice falls on one partition for a whole batch without keys.
+                "partitioner": "murmur2_random",
+            }
+            | dict(settings or {})
+        )
+        self._failures: list[str] = []
+        self._failure_count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.flush()
+        else:
+            self._producer.flush(FLUSH_SECONDS_MAX)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: HeaderPairs | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_sent: Sent | None = None,
+    ) -> None:
+        """Queue a message. Its partition is the one given, else its key's, else any."""
+        pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+        optional: dict[str, Any] = {}
+        if partition is not None:
+            optional["partition"] = partition
+        if timestamp_ms is not None:
+            optional["timestamp"] = timestamp_ms
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self._fail(f"{topic}: {error.str()}")
+            elif on_sent is not None:
+                on_sent(message.partition(), message.offset())
+
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value,
+                    key=key,
+                    headers=list(pairs),
+                    on_delivery=delivered,
+                    **optional,
+                )
+            except BufferError:
+                self._producer.poll(QUEUE_FULL_POLL_SECONDS)  # Full: wait for some to go out.
+            except confluent_kafka.KafkaException as error:
+                raise RequestFailed(f"cannot send to {topic!r}: {error.args[0].str()}") from error
+            else:
+                self._producer.poll(0)
+                return
+
+    def flush(self, seconds_max: float = FLUSH_SECONDS_MAX) -> None:
+        """Wait until everything sent so far is safe. Raises RequestFailed if something is not."""
+        left = self._producer.flush(seconds_max)
+        failures, count = self._failures, self._failure_count
+        self._failures, self._failure_count = [], 0
+        if count:
+            raise RequestFailed(f"{count} messages were not sent: {failures[0]}")
+        if left:
+            raise RequestFailed(f"{left} messages are still not sent after {seconds_max:g} s")
+
+    def _fail(self, reason: str) -> None:
+        self._failure_count += 1
+        if not self._failures:
+            self._failures.append(reason)

@@ -1,0 +1,451 @@
+"""Messages pushed by the broker: an async iterator, batches, or a callback; reconnects by itself."""
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from zhumq.client.attachments import Attachments
+from zhumq.client.errors import AnswerRefused, ClientError, SessionParked, SubscriptionRefused
+from zhumq.client.link import Credentials, Link, say_goodbye
+from zhumq.client.message import Message, MessageBatch
+from zhumq.client.routes import find_push_addresses, parse_addresses
+from zhumq.protocol.push import push_pb2 as pb
+
+Mode = Literal["ptp", "ptp-shared", "psb"]
+Handler = Callable[[Message], Awaitable[None] | None]
+
+DEFAULT_CREDITS: Final = 1_000
+BACKOFF_SECONDS_MIN: Final = 0.1
+BACKOFF_SECONDS_MAX: Final = 2.0
+REVOKE_SECONDS_MAX: Final = (
+    3.0  # what a running handler has when a partition goes to another member
+)
+REVOKE_LOOK_SECONDS: Final = 0.005
+REFUSALS_KEPT_MAX: Final = 100
+
+_MODES: Final = {"ptp": pb.PTP_EXCLUSIVE, "ptp-shared": pb.PTP_SHARED, "psb": pb.PSB}
+
+
+class PushConsumer:
+    """A consumer to which the broker delivers.
+
+    `mode` is `"ptp"` (one consumer per partition, in order), `"ptp-shared"` (consumers compete for
+    messages) or `"psb"` (this group gets everything). At most `credits` messages are held unanswered.
+
+    As an iterator, a message counts as processed when the next one is asked for, or the block is left
+    without an exception, unless it was answered before; with `auto_ack=False` every message has to be
+    answered by the program. Leaving the block hands what was not processed back to the broker.
+
+    >>> import asyncio, zhumq
+    >>> async def read() -> list[bytes]:
+    ...     values = []
+    ...     async with zhumq.PushConsumer("greetings", group="docs", bootstrap=bootstrap) as consumer:
+    ...         async for message in consumer:
+    ...             values.append(message.value)
+    ...             if len(values) == 2:
+    ...                 break
+    ...     return values
+    >>> with zhumq.Producer(bootstrap) as producer:
+    ...     producer.send("greetings", b"hello")
+    ...     producer.send("greetings", b"world")
+    >>> asyncio.run(read())
+    [b'hello', b'world']
+    """
+
+    def __init__(
+        self,
+        topics: str | Sequence[str] | Mapping[str, Sequence[int]],
+        *,
+        group: str | None = None,
+        mode: Mode | None = None,
+        bootstrap: str = "127.0.0.1:9092",
+        push: str | None = None,
+        start: Literal["earliest", "latest"] | int = "earliest",
+        start_time_ms: int | None = None,
+        restart: bool = False,
+        credits: int = DEFAULT_CREDITS,  # noqa: A002 (the protocol's word)
+        auto_ack: bool = True,
+        ack_timeout_ms: int = 0,
+        consumer: str = "",
+        resume: bool = False,
+        credentials: Credentials = None,
+    ) -> None:
+        """Nothing is connected yet: `async with` does that.
+
+        `topics` is a name, names, or (psb) names with partitions: `{"orders": [0, 2]}`. `start` is
+        where a group without a position begins; an offset or `start_time_ms` (psb) always applies.
+        `consumer` is a name for this consumer that stays the same over restarts: with one, the broker
+        keeps its session while it is away. `resume` takes up a session that was parked.
+        """
+        choices = _choices(topics)
+        self._mode = mode or ("psb" if group is None else "ptp")
+        if self._mode not in _MODES:
+            raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
+        self._bootstrap = bootstrap
+        self._push = push
+        self._credentials = credentials
+        self._auto_ack = auto_ack
+        self._credits = credits
+        self._subscribe = pb.Subscribe(
+            topics=[pb.TopicChoice(name=name, partitions=each) for name, each in choices.items()],
+            mode=_MODES[self._mode],
+            group=group or "",
+            consumer=consumer,
+            start=_start(start, start_time_ms),
+            restart=restart,
+            credits=credits,
+            ack_timeout_ms=ack_timeout_ms,
+            resume=resume,
+            client_id="zhumq-python",
+            instance=uuid.uuid4().hex,
+        )
+        self._arrived: deque[MessageBatch] = deque()
+        self._news = asyncio.Event()
+        self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._attachments = Attachments(self, self._subscribe, credentials)
+        self._failure: ClientError | None = None
+        self._parked: Link | None = None
+        self._closing = False
+        self._current: Message | None = None
+        self._rest: Iterator[Message] = iter(())  # of the batch that is being iterated over
+        self.assignment: frozenset[tuple[str, int]] = frozenset()
+        # What the broker did not take: those messages come again. The newest ones.
+        self.refused_answers: deque[AnswerRefused] = deque(maxlen=REFUSALS_KEPT_MAX)
+        self._lost = 0  # messages whose answers did not count, since the last flush
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        if self._push is not None:
+            addresses = parse_addresses(self._push)
+        else:
+            addresses = await asyncio.to_thread(find_push_addresses, self._bootstrap)
+        self._addresses = addresses
+        self._connect(addresses[0], home=True)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None and self._auto_ack and self._current is not None:
+            self._current.ack()  # A `break` after the last one that was wanted.
+        await self.close()
+
+    async def close(self) -> None:
+        """Settle the answers given so far, hand back the rest, and disconnect."""
+        if self._closing:
+            return
+        self._closing = True
+        self._news.set()
+        links = list(self._links.values())
+        await asyncio.gather(
+            self._attachments.close(), *(say_goodbye(link, task) for link, task in links)
+        )
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Reading
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self._current is not None:
+            current, self._current = self._current, None
+            if self._auto_ack:
+                current.ack()
+        while True:
+            for message in self._rest:
+                if not message.is_stale:
+                    self._current = message
+                    return message
+            batch = await self._next()
+            if batch is None:
+                raise StopAsyncIteration
+            self._rest = iter(batch)
+
+    async def batches(self) -> AsyncIterator[MessageBatch]:
+        """Messages as they arrive together, many at a time: the fast way. Answer batches or messages."""
+        while True:
+            batch = await self._next()
+            if batch is None:
+                return
+            yield batch
+            if self._auto_ack:
+                batch.ack()
+
+    async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
+        """Call a handler for every message until cancelled or closed.
+
+        A handler that returns acknowledges; one that raises asks for the message again, with the error
+        as the reason, unless it has answered the message itself.
+        """
+        if concurrency < 1:
+            raise ValueError("concurrency is at least 1")
+        gate = asyncio.Semaphore(concurrency)
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while (batch := await self._next()) is not None:
+                for message in batch:
+                    if message.is_stale:
+                        continue
+                    await gate.acquire()
+                    task = asyncio.create_task(_handle(handler, message))
+                    running.add(task)
+                    task.add_done_callback(running.discard)
+                    task.add_done_callback(lambda _: gate.release())
+                    if concurrency == 1:
+                        await task
+        finally:
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def poll(self, seconds: float) -> list[Message]:
+        """What is there, or comes within this time. Answer every one of them."""
+        try:
+            async with asyncio.timeout(seconds):
+                batch = await self._next()
+        except TimeoutError:
+            return []
+        return [] if batch is None else batch.messages
+
+    async def flush(self) -> int:
+        """Wait until the answers given so far are durable. Returns for how many messages they were
+        lost or refused since the last flush: those messages come again."""
+        links = [link for link, _ in self._links.values()]
+        await asyncio.gather(*(link.settled() for link in (*links, *self._attachments)))
+        lost, self._lost = self._lost, 0
+        return lost
+
+    # Flow
+
+    def pause(self) -> None:
+        """No more messages for now."""
+        self._tell_all(pb.ClientFrame(pause=pb.Pause()))
+
+    def resume(self) -> None:
+        """Go on, after a pause or after the broker has parked this session."""
+        self._parked = None
+        self._tell_all(pb.ClientFrame(resume=pb.Resume()))
+
+    def set_credits(self, credits: int) -> None:  # noqa: A002 (the protocol's word)
+        """How many unanswered messages this consumer bears from now on."""
+        self._credits = credits
+        self._share_credits()
+
+    async def _next(self) -> MessageBatch | None:
+        """The next batch that was not taken back; None once closed."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._closing:
+                return None
+            while self._arrived:
+                batch = self._arrived.popleft()
+                # A batch may be stale from some offset on: its messages are looked at one by one.
+                if not batch.origin.is_stale(batch.round, batch.ranges[-1].last_offset) or (
+                    len(batch) and not batch.origin.is_stale(batch.round, batch[0].offset)
+                ):
+                    return batch
+            if self._parked is not None:
+                self._parked = None
+                raise SessionParked(
+                    "the broker has parked this session because it did not answer: resume() goes on"
+                )
+            self._news.clear()
+            await self._news.wait()
+
+    # Links
+
+    def _connect(self, address: str, *, home: bool) -> None:
+        if address in self._links or self._closing:
+            return
+        link = Link(address, self._subscription(), self, self._credentials)
+        task = asyncio.create_task(self._keep(link, home=home))
+        self._links[address] = (link, task)
+        self._share_credits()
+
+    def _subscription(self) -> "pb.Subscribe":
+        subscribe = pb.Subscribe()
+        subscribe.CopyFrom(self._subscribe)
+        subscribe.credits = self._share(len(self._links) + 1)
+        return subscribe
+
+    async def _keep(self, link: Link, *, home: bool) -> None:
+        """Connect, and connect again with growing pauses, until closed or refused for good."""
+        backoff_s = BACKOFF_SECONDS_MIN
+        served = False
+        while True:
+            refused = await link.run()
+            if self._closing:
+                return
+            if link.was_open:
+                served = True
+                backoff_s = BACKOFF_SECONDS_MIN
+                # It goes on where it was, wherever it was told to begin.
+                self._subscribe.ClearField("start")
+                self._subscribe.restart = False
+                self._subscribe.resume = False
+            # A group that has its consumer may be our own, whose end the broker has not noticed.
+            conflict = refused is not None and refused.code == pb.GROUP_CONFLICT and not served
+            if refused is not None and (conflict or not refused.retry):
+                self._fail(refused)
+                return
+            # The place is taken from now on: whoever hears of this broker meanwhile need not connect.
+            link = self._replace(link, home=home)
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, BACKOFF_SECONDS_MAX)
+
+    def _next_address(self, address: str) -> str:
+        """The next broker to try: one that we have no stream to."""
+        known = self._addresses
+        place = known.index(address) if address in known else 0
+        for each in (*known[place + 1 :], *known[:place]):
+            if each not in self._links:
+                return each
+        return address
+
+    def _replace(self, lost: Link, *, home: bool) -> Link:
+        """The link that is tried next. What came over the lost one cannot be answered: it comes again."""
+        del self._links[lost.address]
+        address = self._next_address(lost.address) if home else lost.address
+        if self._mode == "ptp":
+            # With its home a member has lost everything: the home it finds next assigns anew.
+            self.assignment = frozenset()
+            self._spawn(self._attachments.close())
+        link = Link(address, self._subscription(), self, self._credentials)
+        current = asyncio.current_task()
+        assert current is not None
+        self._links[address] = (link, current)
+        return link
+
+    def _fail(self, refused: "pb.Refused") -> None:
+        code = pb.Code.Name(refused.code)
+        if refused.code == pb.SESSION_PARKED:
+            self._failure = SessionParked(refused.message)
+        else:
+            self._failure = SubscriptionRefused(code, refused.message)
+        self._news.set()
+
+    def _share(self, links: int) -> int:
+        return self._credits if self._credits <= 0 else max(self._credits // max(links, 1), 1)
+
+    def _share_credits(self) -> None:
+        share = self._share(len(self._links))
+        for link, _ in self._links.values():
+            if link.is_open and share > 0:
+                link.send(pb.ClientFrame(credit=pb.Credit(messages=share)))
+
+    def _tell_all(self, frame: "pb.ClientFrame") -> None:
+        for link in (*(link for link, _ in self._links.values()), *self._attachments):
+            link.send(frame)
+
+    # What links tell
+
+    def batch_arrived(self, link: Link, batch: MessageBatch) -> None:
+        del link
+        self._arrived.append(batch)
+        self._news.set()
+
+    def answer_refused(self, message: str) -> None:
+        self.refused_answers.append(AnswerRefused(message))
+
+    def answers_lost(self, messages: int) -> None:
+        self._lost += messages
+
+    def frame_arrived(self, link: Link, frame: "pb.ServerFrame") -> None:
+        match frame.WhichOneof("frame"):
+            case "subscribed":
+                self._share_credits()
+                if self._mode != "ptp":
+                    self._follow(frame.subscribed.leaders)
+            case "moved":
+                if self._mode != "ptp":
+                    self._follow(frame.moved.leaders)
+            case "assigned":
+                self.assignment = frozenset(
+                    (each.topic, each.partition) for each in frame.assigned.partitions
+                )
+                share = self._share(len({each.address for each in frame.assigned.partitions}))
+                self._spawn(self._attachments.follow(link, frame.assigned, share))
+                self._news.set()
+            case "revoke":
+                self._spawn(self._give_up(link, frame.revoke.partitions))
+            case "parked":
+                self._parked = link
+                self._news.set()
+
+    def _follow(self, leaders: "Iterable[pb.Leader]") -> None:
+        """A stream to every broker that leads a partition of ours."""
+        for address in sorted({each.address for each in leaders if each.address}):
+            self._connect(address, home=False)
+
+    async def _give_up(self, link: Link, partitions: "Iterable[pb.Leader]") -> None:
+        """Another member gets these: finish what is being worked on, forget what was not begun."""
+        gone = {(each.topic, each.partition) for each in partitions}
+        self._arrived = deque(
+            batch for batch in self._arrived if (batch.topic, batch.partition) not in gone
+        )
+        self.assignment = self.assignment - gone
+        await self._attachments.give_up(gone)
+        deadline = asyncio.get_running_loop().time() + REVOKE_SECONDS_MAX
+        while (current := self._current) is not None and (current.topic, current.partition) in gone:
+            if current.answered or asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(REVOKE_LOOK_SECONDS)
+        await link.settled()
+        link.send(pb.ClientFrame(revoked=pb.Revoked()))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _handle(handler: Handler, message: Message) -> None:
+    try:
+        result = handler(message)
+        if result is not None:
+            await result
+    except Exception as error:
+        message.nack(f"{type(error).__name__}: {error}")
+    else:
+        message.ack()
+
+
+def _choices(topics: str | Sequence[str] | Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    if isinstance(topics, str):
+        return {topics: ()}
+    if isinstance(topics, Mapping):
+        return dict(topics)
+    return dict.fromkeys(topics, ())
+
+
+def _start(start: str | int, start_time_ms: int | None) -> "pb.Start":
+    if start_time_ms is not None:
+        return pb.Start(kind=pb.TIME, timestamp_ms=start_time_ms)
+    match start:
+        case "earliest":
+            return pb.Start(kind=pb.EARLIEST)
+        case "latest":
+            return pb.Start(kind=pb.LATEST)
+        case int():
+            return pb.Start(kind=pb.OFFSET, offset=start)
+        case _:
+            raise ValueError(f"start is earliest, latest or an offset, not {start!r}")

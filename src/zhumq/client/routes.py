@@ -1,0 +1,82 @@
+"""Where brokers are: addresses as people write them, and the push doors behind a Kafka address."""
+
+import logging
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from zhumq.client.errors import PushUnavailable, RequestFailed
+
+PUSH_SETTING: Final = "advertised.push.listener"
+PUSH_OFF: Final = "off"
+REQUEST_SECONDS_MAX: Final = 10.0
+
+
+def parse_addresses(text: str) -> list[str]:
+    """The addresses of a `HOST:PORT,HOST:PORT` list."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    for address in found:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ValueError(f"an address is HOST:PORT, not {address!r}")
+    if not found:
+        raise ValueError("no address was given")
+    return found
+
+
+def find_push_addresses(bootstrap: str) -> list[str]:
+    """Ask the brokers behind a Kafka address for their push doors. Blocks: run it in a thread."""
+    admin = AdminClient(quiet_settings(bootstrap))
+    try:
+        brokers = sorted(admin.list_topics(timeout=REQUEST_SECONDS_MAX).brokers)
+        resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+        futures: dict[Any, Any] = {}
+        for resource in resources:  # one request each: a broker answers for itself alone
+            futures |= admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
+        found = []
+        reason: KafkaException | None = None
+        for future in futures.values():
+            try:
+                entries = future.result(REQUEST_SECONDS_MAX)
+            except KafkaException as error:
+                reason = error  # One that is down has nothing to deliver anyway.
+                continue
+            entry = entries.get(PUSH_SETTING)
+            if entry is not None and entry.value and entry.value != PUSH_OFF:
+                found.append(entry.value)
+    except KafkaException as error:
+        raise RequestFailed(f"cannot reach {bootstrap}: {error.args[0].str()}") from error
+    if not found and reason is not None:
+        raise RequestFailed(f"cannot ask {bootstrap}: {reason.args[0].str()}")
+    if not found:
+        raise PushUnavailable(
+            f"the brokers at {bootstrap} do not push: is grpcio installed there"
+            " (pip install 'zhumq[push]')?"
+        )
+    return found
+
+
+def _silent_logger() -> logging.Logger:
+    """librdkafka's own words are for its developers; what matters is raised."""
+    logger = logging.getLogger("zhumq.client.librdkafka")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+    return logger
+
+
+def _ignore(error: Any) -> None:
+    """librdkafka tries again by itself; what it gives up on is raised."""
+    del error
+
+
+def quiet_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
+    """librdkafka's settings for a client that raises errors rather than print them."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "error_cb": _ignore,
+        "logger": _silent_logger(),
+        "reconnect.backoff.max.ms": 1_000,
+    } | settings

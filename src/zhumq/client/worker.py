@@ -1,0 +1,395 @@
+"""Handlers on a topic: consumers, processors, ordered commits, a graceful stop. In the manner of go-zero's kq."""
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, Self
+
+import confluent_kafka
+
+from zhumq.client import dead_letters
+from zhumq.client.errors import HandlerFailed, RequestFailed
+from zhumq.client.prefix import Prefix
+from zhumq.client.producer import Producer
+from zhumq.client.routes import quiet_settings
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 0.1
+RETRY_SECONDS_MAX: Final = 30.0
+STOP_SECONDS_MAX: Final = 30.0
+REVOKE_SECONDS_MAX: Final = 10.0
+
+OnFailure = Literal["stop", "dead-letter", "retry"]
+
+
+class Task(NamedTuple):
+    """A message as a handler gets it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+
+
+Handler = Callable[[Task], None]
+_Place = tuple[str, int]
+
+
+class Worker:
+    """Calls a handler for every message of a topic.
+
+    `consumers` read (each is a member of the group, or of none if `partitions` are chosen), and
+    `processors` threads handle. Messages with the same key, and messages without one of the same
+    partition, are handled one after the other. An offset is committed only when everything before it
+    has been handled. A handler that raises is tried `retries` times more with growing pauses; then the
+    worker stops (`on_failure="stop"`), or the message goes to `<topic>.dlq` (`"dead-letter"`), or it is
+    tried for ever (`"retry"`). It is never committed silently.
+
+    >>> import zhumq
+    >>> with zhumq.Producer(bootstrap) as producer:
+    ...     for number in range(3):
+    ...         producer.send("jobs", b"%d" % number, partition=0)
+    >>> done = []
+    >>> worker = zhumq.Worker("jobs", lambda task: done.append(task.value), group="docs-workers",
+    ...                       bootstrap=bootstrap)
+    >>> worker.run(until=lambda: len(done) == 3)
+    >>> sorted(done)
+    [b'0', b'1', b'2']
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        handler: Handler,
+        *,
+        group: str,
+        bootstrap: str = "127.0.0.1:9092",
+        consumers: int = 1,
+        processors: int = 8,
+        offset: Literal["first", "last"] = "first",
+        partitions: Sequence[int] | None = None,
+        retries: int = 3,
+        backoff_ms: int = 100,
+        on_failure: OnFailure = "stop",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if consumers < 1 or processors < 1 or retries < 0 or backoff_ms < 0:
+            raise ValueError("consumers and processors are at least 1, retries and backoff_ms 0")
+        if offset not in ("first", "last"):
+            raise ValueError(f"offset is first or last, not {offset!r}")
+        if on_failure not in ("stop", "dead-letter", "retry"):
+            raise ValueError(f"on_failure is stop, dead-letter or retry, not {on_failure!r}")
+        if partitions is not None and consumers > 1:
+            raise ValueError("chosen partitions are read by one consumer: leave consumers at 1")
+        self.topic = topic
+        self._handler = handler
+        self._group = group
+        self._bootstrap = bootstrap
+        self._consumers = consumers
+        self._partitions = partitions
+        self._retries = retries
+        self._backoff_s = backoff_ms / 1000
+        self._on_failure = on_failure
+        self._settings = quiet_settings(bootstrap) | {
+            "group.id": group,
+            "auto.offset.reset": "earliest" if offset == "first" else "latest",
+            "enable.auto.offset.store": False,
+            "auto.commit.interval.ms": 500,
+            "fetch.queue.backoff.ms": 5,
+        }
+        if partitions is None:
+            self._settings["group.protocol"] = "consumer"  # KIP-848: the broker assigns
+        self._settings |= dict(settings or {})
+        # Work waits in one bounded queue per processor, so that a slow handler holds back the reading.
+        self._queues: list[queue.Queue[_Work | None]] = [
+            queue.Queue(maxsize=QUEUED_MAX) for _ in range(processors)
+        ]
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._dead: Producer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Begin no more messages; `run` finishes those that were begun, commits, and returns."""
+        self._stopping.set()
+
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Work until `stop()`, until the condition holds, or until a handler has failed for good.
+
+        Raises HandlerFailed for the last one: that message is not committed and comes again.
+        """
+        if self._on_failure == "dead-letter":
+            self._dead = Producer(self._bootstrap)
+        processors = [
+            threading.Thread(target=self._process, args=(each,), name=f"zhumq-processor-{number}")
+            for number, each in enumerate(self._queues)
+        ]
+        readers = [
+            threading.Thread(target=self._guard_reader, name=f"zhumq-consumer-{number}")
+            for number in range(self._consumers)
+        ]
+        for thread in (*processors, *readers):
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in readers):
+                if until is not None and until():
+                    self.stop()
+                self._stopping.wait(POLL_SECONDS / 2)
+                if self._stopping.is_set():
+                    for thread in readers:
+                        thread.join(POLL_SECONDS)
+        finally:
+            self.stop()
+            for thread in readers:
+                thread.join()
+            for each in self._queues:
+                each.put(None)
+            for thread in processors:
+                thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    # Reading
+
+    def _guard_reader(self) -> None:
+        try:
+            _Reader(self).run()
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._stopping.set()
+
+    # Handling
+
+    def _process(self, work: "queue.Queue[_Work | None]") -> None:
+        while (item := work.get()) is not None:
+            try:
+                if self._handle(item.task):
+                    item.reader.finished(item.task)
+                else:
+                    item.reader.abandoned(item.task)
+            except BaseException as error:
+                item.reader.abandoned(item.task)
+                self._fail(error)
+
+    def _handle(self, task: Task) -> bool:
+        """True: it is dealt with, and may be committed."""
+        attempt = 0
+        while True:
+            if self._failure is not None:
+                return False  # Something before it, perhaps, was not handled: it comes again.
+            try:
+                self._handler(task)
+            except Exception as error:
+                attempt += 1
+                reason = f"{type(error).__name__}: {error}"
+                logger.warning(
+                    "%s-%d@%d failed: %s", task.topic, task.partition, task.offset, reason
+                )
+                if attempt > self._retries and self._on_failure == "stop":
+                    raise HandlerFailed(
+                        f"the handler failed {attempt} times for"
+                        f" {task.topic}-{task.partition}@{task.offset}: {reason}"
+                    ) from error
+                if attempt > self._retries and self._on_failure == "dead-letter":
+                    self._bury(task, reason, attempt)
+                    return True
+                pause_s = min(self._backoff_s * 2 ** min(attempt - 1, 20), RETRY_SECONDS_MAX)
+                if self._stopping.wait(pause_s):
+                    return False
+            else:
+                return True
+
+    def _bury(self, task: Task, reason: str, deliveries: int) -> None:
+        """Into the dead-letter topic, and only then out of the way."""
+        assert self._dead is not None
+        story = dead_letters.Story(
+            group=self._group,
+            reason=reason,
+            deliveries=deliveries,
+            topic=task.topic,
+            partition=task.partition,
+            offset=task.offset,
+            time_ms=time.time_ns() // 1_000_000,
+        )
+        self._dead.send(
+            dead_letters.topic_of(task.topic),
+            task.value,
+            key=task.key,
+            headers=[*task.headers, *story.headers()],
+        )
+        self._dead.flush()
+
+
+class _Work(NamedTuple):
+    reader: "_Reader"
+    task: Task
+
+
+QUEUED_MAX: Final = 256  # of one processor
+
+
+class _Reader:
+    """One consumer: hands tasks out, commits what is contiguous."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._consumer = confluent_kafka.Consumer(worker._settings)
+        self._lock = threading.Condition()
+        self._prefixes: dict[_Place, Prefix] = {}
+        # Up to where everything is done. Written by processors, stored by the thread that polls: a
+        # consumer of librdkafka's binding is for one thread.
+        self._next_offsets: dict[_Place, int] = {}
+        # Came from partitions that were assigned while the others were paused.
+        self._early: deque[Any] = deque()
+
+    def run(self) -> None:
+        worker = self._worker
+        try:
+            if worker._partitions is None:
+                self._consumer.subscribe([worker.topic], on_revoke=self._revoked)
+            else:
+                self._consumer.assign(
+                    [
+                        confluent_kafka.TopicPartition(worker.topic, each)
+                        for each in worker._partitions
+                    ]
+                )
+            while not worker._stopping.is_set():
+                self._store()
+                message = (
+                    self._early.popleft() if self._early else self._consumer.poll(POLL_SECONDS)
+                )
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
+                    self._hand_out(_task(message))
+                elif not error.retriable() and not _passes(error):
+                    raise RequestFailed(f"cannot read {worker.topic!r}: {error.str()}")
+            self._wait_until_idle(None, STOP_SECONDS_MAX)
+        finally:
+            self._store()
+            self._consumer.close()  # Commits what was stored.
+
+    def finished(self, task: Task) -> None:
+        """Note the offset up to which everything is done; the consumer commits it soon."""
+        place = (task.topic, task.partition)
+        with self._lock:
+            prefix = self._prefixes.get(place)
+            next_offset = prefix.done(task.offset) if prefix is not None else None
+            if next_offset is not None:
+                self._next_offsets[place] = next_offset
+            self._lock.notify_all()
+
+    def abandoned(self, task: Task) -> None:
+        """It is not done: nothing from it on is ever committed by this consumer."""
+        with self._lock:
+            self._prefixes.pop((task.topic, task.partition), None)
+            self._lock.notify_all()
+
+    def _store(self) -> None:
+        with self._lock:
+            noted, self._next_offsets = self._next_offsets, {}
+        for (topic, partition), next_offset in noted.items():
+            position = confluent_kafka.TopicPartition(topic, partition, next_offset)
+            try:
+                self._consumer.store_offsets(offsets=[position])
+            except confluent_kafka.KafkaException as error:
+                # The partition has gone to another member, who handles the messages again.
+                logger.info("an offset is not stored: %s", error.args[0].str())
+
+    def _hand_out(self, task: Task) -> None:
+        place = (task.topic, task.partition)
+        with self._lock:
+            self._prefixes.setdefault(place, Prefix()).begin(task.offset)
+        key = task.key if task.key is not None else task.partition
+        queues = self._worker._queues
+        chosen = queues[hash(key) % len(queues)]
+        work = _Work(self, task)
+        paused = False
+        while True:
+            try:
+                chosen.put(work, timeout=POLL_SECONDS)
+                break
+            except queue.Full:
+                if self._worker._stopping.is_set():
+                    self.abandoned(task)
+                    return
+                # The group has to hear from a reader whose processors are busy.
+                self._consumer.pause(self._consumer.assignment())
+                paused = True
+                self._store()
+                if (early := self._consumer.poll(0)) is not None:
+                    self._early.append(early)
+        if paused:
+            self._consumer.resume(self._consumer.assignment())
+
+    def _revoked(self, consumer: Any, places: list[Any]) -> None:
+        """Another member gets these: finish what was begun, commit it, and forget them."""
+        gone = {(place.topic, place.partition) for place in places}
+        self._wait_until_idle(gone, REVOKE_SECONDS_MAX)
+        self._store()
+        with self._lock:
+            for place in gone:
+                self._prefixes.pop(place, None)
+        try:
+            consumer.commit(asynchronous=False)
+        except confluent_kafka.KafkaException as error:
+            logger.info("nothing was committed at a revocation: %s", error.args[0].str())
+
+    def _wait_until_idle(self, places: "set[_Place] | None", seconds_max: float) -> None:
+        deadline = time.monotonic() + seconds_max
+        with self._lock:
+            while any(
+                prefix.unfinished
+                for place, prefix in self._prefixes.items()
+                if places is None or place in places
+            ):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                self._lock.wait(left)
+
+
+def _passes(error: Any) -> bool:
+    """What librdkafka gets over by itself."""
+    return error.code() in (
+        confluent_kafka.KafkaError._PARTITION_EOF,
+        confluent_kafka.KafkaError._TRANSPORT,
+        confluent_kafka.KafkaError._ALL_BROKERS_DOWN,
+    )
+
+
+def _task(message: Any) -> Task:
+    kind, timestamp_ms = message.timestamp()
+    return Task(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+        timestamp_ms=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+    )

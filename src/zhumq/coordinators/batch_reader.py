@@ -1,0 +1,70 @@
+"""Batches of a partition for its windows: read from where a window wants them, cut to what it gave out."""
+
+from typing import Final, NamedTuple
+
+from zhumq.delivery.in_flight import Span
+from zhumq.records.batch import batches
+from zhumq.replication.partition import Partition
+
+READ_BYTES_MIN: Final = 4_096
+RECORD_BYTES_GUESS: Final = 1_024
+
+
+class BatchSlice(NamedTuple):
+    """Neighbouring batches as they were read."""
+
+    data: bytes
+    spans: list[Span]
+    positions: list[int]  # where each span begins, and where the last one ends
+
+
+class BatchReader:
+    """Remembers the batch that was given out in part: the rest of it is asked for next."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._slice: BatchSlice | None = None
+        self._cut: tuple[int, int, bytes] | None = None
+        self._record_bytes = RECORD_BYTES_GUESS
+
+    def read(
+        self, offset: int, records_left: int, bytes_left: int, *, at_least_one: bool
+    ) -> BatchSlice:
+        """Batches from the one that holds this offset on, about as many as are wanted."""
+        kept = self._slice
+        if kept is not None and kept.spans[0].first_offset <= offset <= kept.spans[-1].last_offset:
+            first = next(
+                index for index, span in enumerate(kept.spans) if span.last_offset >= offset
+            )
+            return BatchSlice(kept.data, kept.spans[first:], kept.positions[first:])
+        guess = records_left * self._record_bytes
+        size = max(min(bytes_left, max(guess, READ_BYTES_MIN)), 0)
+        data = self._partition.read(offset, size, at_least_one=at_least_one).read_bytes()
+        spans: list[Span] = []
+        positions = [0]
+        for batch in batches(data):
+            header = batch.header
+            spans.append(Span(header.base_offset, header.last_offset, not header.is_control))
+            positions.append(positions[-1] + header.size)
+        read = BatchSlice(data, spans, positions)
+        if spans:
+            self._slice = read
+            count = spans[-1].last_offset - spans[0].first_offset + 1
+            self._record_bytes = max(len(data) // count, 1)
+        return read
+
+    def cut_out(self, read: BatchSlice, first: int, last: int) -> bytes:
+        """The batches that hold these offsets; the same object as last time if they are the same."""
+        begin = next(i for i, span in enumerate(read.spans) if span.last_offset >= first)
+        end = next(i for i, span in enumerate(read.spans) if span.last_offset >= last)
+        base, final = read.spans[begin].first_offset, read.spans[end].last_offset
+        if self._cut is None or self._cut[:2] != (base, final):
+            data = read.data[read.positions[begin] : read.positions[end + 1]]
+            self._cut = (base, final, data)
+        records = self._cut[2]
+        if final == last:
+            # The batch is given out to its end: nobody asks for it a second time soon.
+            self._cut = None
+            if self._slice is not None and self._slice.spans[-1].last_offset <= last:
+                self._slice = None
+        return records

@@ -1,0 +1,485 @@
+"""The delivery service: subscriptions, the windows open on this broker, sessions. Implements the seam."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.dead_letters import DeadLetterWriter
+from zhumq.coordinators.delivery_seam import Owner
+from zhumq.coordinators.delivery_settings import DeliveryCounters, DeliverySettings
+from zhumq.coordinators.delivery_state import (
+    DeliveryStateClient,
+    ForgottenWindowStore,
+    KeptWindowStore,
+    WindowStore,
+)
+from zhumq.coordinators.delivery_window import WindowDelivery
+from zhumq.coordinators.group_positions import PositionMirror, Positions
+from zhumq.delivery.in_flight import Window, WindowLimits
+from zhumq.delivery.persisted import SessionKey, WindowKey, read_claim, read_session, session_value
+from zhumq.delivery.push_session import PushSession, SessionState
+from zhumq.delivery.subscription import (
+    Claim,
+    Start,
+    StartKind,
+    Subscription,
+    SubscriptionMode,
+    check_claim,
+    check_start,
+    check_subscription,
+)
+from zhumq.delivery.window_state import WindowState
+from zhumq.host.clock import Clock
+from zhumq.metadata.image import ClusterImage, Topic
+from zhumq.model.errors import (
+    BrokerError,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.messages.delivery_state import (
+    ClaimTopicRequest,
+    ClaimTopicResponse,
+    DeleteWindowsRequest,
+    DeleteWindowsResponse,
+    DescribedWindow,
+    DescribeWindowsRequest,
+    DescribeWindowsResponse,
+    GroupSetting,
+    GroupSettingsRequest,
+    GroupSettingsResponse,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    SaveSessionRequest,
+    SaveSessionResponse,
+)
+from zhumq.replication.partition import Partition
+from zhumq.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS_MAX: Final = 2.0
+GROUP_SETTINGS_KEPT_MS: Final = 5_000
+GROUP_SETTINGS_KEPT_MAX: Final = 10_000
+
+
+class DeliveryService:
+    """All windows of this broker. Implements `Deliveries` of the seam."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        *,
+        store: MetadataStore,
+        controller: ControllerDriver,
+        replicas: ReplicaManager,
+        states: DeliveryStateClient,
+        letters: DeadLetterWriter,
+        positions: Positions,
+        clock: Clock,
+    ) -> None:
+        self._positions = positions
+        self._settings = settings
+        self._store = store
+        self._controller = controller
+        self._replicas = replicas
+        self._states = states
+        self._letters = letters
+        self._clock = clock
+        self._windows: dict[WindowKey, WindowDelivery] = {}
+        # Invariant: the same windows, by the partition they are on.
+        self._on_partition: dict[TopicPartition, set[WindowDelivery]] = {}
+        self._opening: dict[WindowKey, asyncio.Task[WindowDelivery]] = {}
+        self._topics: dict[str, Topic] = dict(store.image.topics)
+        self._forgetting: set[asyncio.Task[None]] = set()
+        # With the time until which they need not be asked for again.
+        self._group_settings: dict[str, tuple[int, dict[str, str]]] = {}
+        self.counters = DeliveryCounters()
+        replicas.watch_leadership(self._leadership_changed)
+
+    # Subscriptions
+
+    async def subscribe(self, wish: Subscription) -> Claim | None:
+        topic = self._store.image.topics.get(wish.topic)
+        check_subscription(wish, partition_count=len(topic.partitions) if topic else None)
+        assert topic is not None
+        for index in (
+            wish.partitions if wish.partitions is not None else range(len(topic.partitions))
+        ):
+            partition = self._replicas.find(wish.topic, index)
+            if partition is not None:
+                check_start(
+                    wish.start,
+                    log_start_offset=partition.log_start_offset,
+                    log_end_offset=partition.high_watermark,
+                )
+        if not wish.mode.is_point_to_point:
+            return None
+        asked = ClaimTopicRequest(topic=wish.topic, group_id=wish.group, mode=wish.mode.value)
+        answer = await self._states.ask(wish.topic, asked, ClaimTopicResponse)
+        claim = read_claim(wish.topic, answer.group_id, answer.mode)
+        check_claim(wish, claim)
+        return claim
+
+    async def claim_of(self, topic: str) -> Claim | None:
+        answer = await self._states.ask(topic, ClaimTopicRequest(topic=topic), ClaimTopicResponse)
+        return read_claim(topic, answer.group_id, answer.mode)
+
+    async def unclaim(self, topic: str, group: str) -> None:
+        request = ClaimTopicRequest(topic=topic, group_id=group, gives_up=True)
+        await self._states.ask(topic, request, ClaimTopicResponse)
+
+    # Windows
+
+    async def open(
+        self,
+        *,
+        group: str,
+        topic: str,
+        partition: int,
+        mode: SubscriptionMode,
+        start: Start = Start(),  # noqa: B008  frozen
+        owner: Owner | None = None,
+        max_deliveries: int | None = None,
+        is_durable: bool = True,
+    ) -> WindowDelivery:
+        if mode is SubscriptionMode.PSB:
+            served = self._replicas.partition(topic, partition)
+            check_start(
+                start,
+                log_start_offset=served.log_start_offset,
+                log_end_offset=served.high_watermark,
+            )
+        if mode.is_ordered and owner is None:
+            raise InvalidRequest(f"a window that is read as {mode} has an owner")
+        moves = mode is SubscriptionMode.PSB and start.kind is not StartKind.STORED
+        committed: int | None = None
+        if mode is SubscriptionMode.PTP_EXCLUSIVE:
+            # A consumer that pulls may have owned the partition before.
+            committed = await self._positions.committed(group, topic, partition)
+            if committed is not None:
+                start = Start(StartKind.OFFSET, committed)
+        delivery = await self.open_window(
+            group=group,
+            topic=topic,
+            partition=partition,
+            limits=self._settings.limits(mode, max_deliveries),
+            start=start,
+            is_durable=is_durable,
+            moves=moves,
+        )
+        if owner is not None:
+            delivery.take_over(owner)
+            if is_durable and delivery.mirror is None:
+                delivery.mirror = PositionMirror(self._positions, group, topic, partition)
+        if committed is not None:
+            delivery.skip_to(committed)
+        return delivery
+
+    async def open_window(
+        self,
+        *,
+        group: str,
+        topic: str,
+        partition: int,
+        limits: WindowLimits,
+        start: Start,
+        is_durable: bool = True,
+        moves: bool = False,
+    ) -> WindowDelivery:
+        """The window, loaded at its stored position or begun at `start`; with `moves` begun there anyway."""
+        served = self._replicas.partition(topic, partition)
+        key = WindowKey(group, served.topic_id, partition)
+        if moves:
+            self._close(key, NotLeaderOrFollower(f"group {group!r} begins anew"))
+        while True:
+            found = self._windows.get(key)
+            if found is not None and found.served is served and not found.is_closed and not moves:
+                _widen(found, limits)
+                found.opened_count += 1
+                return found
+            opening = self._opening.get(key)
+            if opening is not None and moves:
+                # Somebody else opens it where it was: that comes first, and is closed again.
+                await asyncio.wait([opening])
+                self._close(key, NotLeaderOrFollower(f"group {group!r} begins anew"))
+                continue
+            if opening is None:
+                opening = asyncio.get_running_loop().create_task(
+                    self._load(key, served, limits, start, is_durable=is_durable, moves=moves)
+                )
+                self._opening[key] = opening
+                opening.add_done_callback(lambda _: self._opening.pop(key, None))
+            # Others may wait for the same: one that gives up does not take it from them.
+            await asyncio.shield(opening)
+            moves = False
+
+    async def _load(
+        self,
+        key: WindowKey,
+        served: Partition,
+        limits: WindowLimits,
+        start: Start,
+        *,
+        is_durable: bool,
+        moves: bool,
+    ) -> WindowDelivery:
+        if len(self._windows) >= self._settings.windows_max:
+            raise InvalidRequest(f"{len(self._windows)} windows are open on this broker already")
+        self._check_serves(served)
+        store: WindowStore
+        if is_durable:
+            kept = KeptWindowStore(self._states, key, leader_epoch=served.leader_epoch)
+            state = await kept.read()
+            if state is None or moves:
+                state = await self._fresh_state(served, start)
+                await kept.reset(state)
+            elif (cut := state.cut_off_at(served.log_end_offset)) is not state:
+                # The log lost records after it was read, as a single disk can. What is written in
+                # their places is new, and nobody has seen it.
+                logger.warning(
+                    "group %s: %s ends at %d and was read up to %d",
+                    key.group_id,
+                    served.topic_partition,
+                    served.log_end_offset,
+                    state.runs[-1].last_offset if state.runs else state.start_offset,
+                )
+                state = cut
+                await kept.reset(state)
+            store = kept
+        else:
+            state = await self._fresh_state(served, start)
+            store = ForgottenWindowStore()
+        self._check_serves(served)
+        window = Window(state, limits)
+        delivery = WindowDelivery(
+            key,
+            served,
+            window,
+            store,
+            letters=self._letters,
+            clock=self._clock,
+            on_closed=self._closed,
+        )
+        self._windows[key] = delivery
+        self._on_partition.setdefault(served.topic_partition, set()).add(delivery)
+        logger.debug("group %s opened %s", key.group_id, served.topic_partition)
+        return delivery
+
+    async def _fresh_state(self, served: Partition, start: Start) -> WindowState:
+        return WindowState(
+            start_offset=_resolve(served, start),
+            letters_producer_id=await self._controller.next_producer_id(),
+        )
+
+    def _check_serves(self, served: Partition) -> None:
+        name = served.topic_partition
+        if self._replicas.find(name.topic, name.partition) is not served:
+            raise NotLeaderOrFollower(f"{name} is not served from here any more")
+        served.check_leads()
+
+    def find(self, group: str, topic: str, partition: int) -> WindowDelivery | None:
+        """The window if it is open."""
+        served = self._replicas.find(topic, partition)
+        if served is None:
+            return None
+        return self._windows.get(WindowKey(group, served.topic_id, partition))
+
+    def opened(self) -> Iterable[WindowDelivery]:
+        return tuple(self._windows.values())
+
+    def close_if_idle(self, delivery: WindowDelivery) -> None:
+        """Nobody reads from it any more: what it knows is in its shard."""
+        if delivery.is_idle:
+            task = asyncio.get_running_loop().create_task(
+                self._close_when_written(delivery, delivery.opened_count)
+            )
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    async def _close_when_written(self, delivery: WindowDelivery, opened_count: int) -> None:
+        await delivery.settle()
+        # Whoever opened it meanwhile has not said anything yet, but is about to.
+        if delivery.is_idle and delivery.opened_count == opened_count:
+            delivery.close(NotLeaderOrFollower("the window was idle: open it again"))
+
+    def _close(self, key: WindowKey, reason: BrokerError) -> None:
+        delivery = self._windows.get(key)
+        if delivery is not None:
+            delivery.close(reason)
+
+    def _closed(self, delivery: WindowDelivery) -> None:
+        self.counters.add(delivery)
+        if self._windows.get(delivery.key) is delivery:
+            del self._windows[delivery.key]
+        name = delivery.served.topic_partition
+        on_partition = self._on_partition.get(name, set())
+        on_partition.discard(delivery)
+        if not on_partition:
+            self._on_partition.pop(name, None)
+
+    # Groups
+
+    async def windows_of(self, group: str) -> Sequence[DescribedWindow]:
+        """The positions of a group as they are written down."""
+        asked = DescribeWindowsRequest(group_id=group)
+        return (await self._states.ask(group, asked, DescribeWindowsResponse)).windows
+
+    async def reset(self, group: str, topic: Topic, partition: int, start_offset: int) -> None:
+        """Begin anew at an offset. The windows that are open find out at their next write."""
+        key = WindowKey(group, topic.topic_id, partition)
+        store = KeptWindowStore(self._states, key, leader_epoch=-1)
+        producer_id = await self._controller.next_producer_id()
+        await store.reset(WindowState(start_offset=start_offset, letters_producer_id=producer_id))
+        self._close(key, NotLeaderOrFollower(f"group {group!r} was moved to {start_offset}"))
+
+    async def delete(self, group: str, topics: Sequence[Topic] | None = None) -> None:
+        """Forget where a group stands on these topics; None: on all, and its sessions and claims."""
+        ids = None if topics is None else [topic.topic_id for topic in topics]
+        request = DeleteWindowsRequest(group_id=group, topic_ids=ids)
+        await self._states.ask(group, request, DeleteWindowsResponse)
+        for key in [each for each in self._windows if each.group_id == group]:
+            if ids is None or key.topic_id in ids:
+                self._close(key, NotLeaderOrFollower(f"the state of group {group!r} was deleted"))
+
+    async def group_settings(
+        self, group: str, sets: Mapping[str, str] | None = None, deletes: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """What is set for one group, after these changes. Other brokers know within seconds."""
+        now_ms = self._clock.monotonic_ms()
+        known = self._group_settings.get(group)
+        changes = bool(sets or deletes)
+        if known is not None and known[0] > now_ms and not changes:
+            return known[1]
+        request = GroupSettingsRequest(
+            group_id=group,
+            sets=[GroupSetting(name=name, value=value) for name, value in (sets or {}).items()],
+            deletes=list(deletes),
+        )
+        try:
+            answer = await self._states.ask(group, request, GroupSettingsResponse)
+        except BrokerError:
+            if known is None or changes:
+                raise
+            return known[1]  # what was so lately is better than nothing at all
+        settings = {each.name: each.value for each in answer.settings}
+        if len(self._group_settings) >= GROUP_SETTINGS_KEPT_MAX:
+            self._group_settings.clear()
+        self._group_settings[group] = (now_ms + GROUP_SETTINGS_KEPT_MS, settings)
+        return settings
+
+    # Sessions
+
+    async def save_session(self, session: PushSession) -> None:
+        is_over = session.state is SessionState.ENDED
+        request = SaveSessionRequest(
+            group_id=session.group,
+            consumer=session.consumer,
+            topic=session.topic,
+            session=None if is_over else session_value(session),
+        )
+        await self._states.ask(session.group, request, SaveSessionResponse)
+
+    async def sessions(self, group: str | None = None) -> list[PushSession]:
+        request = ListSessionsRequest(group_id=group or "")
+        if group is not None:
+            answers = [await self._states.ask(group, request, ListSessionsResponse)]
+        else:
+            answers = await self._states.ask_local(request, ListSessionsResponse)
+        found = (
+            read_session(SessionKey(each.group_id, each.consumer, each.topic), each.session)
+            for answer in answers
+            for each in answer.sessions
+        )
+        return [session for session in found if session is not None]
+
+    # Following the cluster
+
+    def apply(self, image: ClusterImage) -> None:
+        """Called with every new picture."""
+        gone = [
+            topic
+            for name, topic in self._topics.items()
+            if (now := image.topics.get(name)) is None or now.topic_id != topic.topic_id
+        ]
+        self._topics = dict(image.topics)
+        if gone:
+            task = asyncio.get_running_loop().create_task(self._forget_topics(gone))
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    def _leadership_changed(
+        self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
+    ) -> None:
+        """What was given out under another leadership is given out anew under this one."""
+        for delivery in tuple(self._on_partition.get(topic_partition, ())):
+            if not leads or delivery.leader_epoch != leader_epoch:
+                delivery.close(
+                    NotLeaderOrFollower(f"the leadership of {topic_partition} has changed")
+                )
+
+    async def _forget_topics(self, topics: Sequence[Topic]) -> None:
+        """Every broker cleans up the shards that it leads."""
+        request = DeleteWindowsRequest(topic_ids=[topic.topic_id for topic in topics])
+        try:
+            await self._states.ask_local(request, DeleteWindowsResponse)
+        except BrokerError as reason:
+            logger.warning("the delivery state of deleted topics stays: %s", reason)
+
+    async def close(self) -> None:
+        """Write what is decided, as far as that goes quickly, and let go."""
+        windows = tuple(self._windows.values())
+        draining = [asyncio.ensure_future(each.drain()) for each in windows]
+        if draining:
+            await asyncio.wait(draining, timeout=DRAIN_SECONDS_MAX)
+        for window in windows:
+            window.close(NotLeaderOrFollower("the broker is stopping"))
+        tasks = [*draining, *self._forgetting, *self._opening.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _widen(delivery: WindowDelivery, limits: WindowLimits) -> None:
+    """A window that two doors opened is as wide as the wider one of them wants."""
+    known = delivery.limits
+    if known == limits:
+        return
+    delivery.limits = replace(
+        known,
+        in_flight_max=max(known.in_flight_max, limits.in_flight_max),
+        redelivery=replace(
+            known.redelivery,
+            max_deliveries=max(known.redelivery.max_deliveries, limits.redelivery.max_deliveries),
+        ),
+        is_ordered=limits.is_ordered,
+    )
+
+
+def _resolve(served: Partition, start: Start) -> int:
+    """The offset that a start means now."""
+    kind = start.otherwise if start.kind is StartKind.STORED else start.kind
+    match kind:
+        case StartKind.LATEST:
+            return served.high_watermark
+        case StartKind.OFFSET:
+            return min(max(start.value, served.log_start_offset), served.high_watermark)
+        case StartKind.TIME:
+            found = served.log.offset_for_timestamp(start.value)
+            offset = served.high_watermark if found is None else found.offset
+            return min(offset, served.high_watermark)
+        case _:
+            return served.log_start_offset
+
+
+def topic_of(store: MetadataStore, name: str) -> Topic:
+    """The topic, or UnknownTopicOrPartition."""
+    topic = store.image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+    return topic

@@ -1,0 +1,451 @@
+"""An open window: reads the log, hands out records, writes down what members say, and buries dead letters."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from zhumq.coordinators.batch_reader import BatchReader
+from zhumq.coordinators.dead_letters import DeadLetterWriter, plan_letters
+from zhumq.coordinators.delivery_seam import Delivered, Owner
+from zhumq.coordinators.delivery_state import WindowStore
+from zhumq.coordinators.group_positions import PositionMirror
+from zhumq.delivery.acknowledgement import Acknowledgement
+from zhumq.delivery.in_flight import Window, WindowLimits
+from zhumq.delivery.persisted import WindowKey
+from zhumq.delivery.window_state import WindowUpdate
+from zhumq.host.clock import Clock
+from zhumq.model.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+)
+from zhumq.replication.partition import Partition
+from zhumq.replication.pending import ParkedFetch
+
+logger = logging.getLogger(__name__)
+
+READS_PER_ACQUIRE_MAX: Final = 16
+LATE_MS: Final = 1_000  # a timer this late means that the whole process stood still
+CATCH_UP_SECONDS: Final = 0.2  # in which acknowledgements that lie unread are heard first
+BURIAL_RETRY_SECONDS: Final = 2.0
+
+
+class _Arrivals(ParkedFetch):
+    """Stays parked at a partition for good, and passes on that there is something new."""
+
+    __slots__ = ("_closed", "_news")
+
+    def __init__(self, news: Callable[[], None], closed: Callable[[], None]) -> None:
+        self._news = news
+        self._closed = closed
+
+    def bytes_arrived(self, count: int) -> None:  # noqa: ARG002  any news will do
+        self._news()
+
+    def wake(self) -> None:
+        """The partition is not served from here any more."""
+        self._closed()
+
+
+class WindowDelivery:
+    """A `Delivery` of the seam."""
+
+    def __init__(
+        self,
+        key: WindowKey,
+        partition: Partition,
+        window: Window,
+        store: WindowStore,
+        *,
+        letters: DeadLetterWriter,
+        clock: Clock,
+        on_closed: Callable[["WindowDelivery"], None],
+    ) -> None:
+        self.key = key
+        self.leader_epoch = partition.leader_epoch
+        self.served = partition
+        self._window = window
+        self._store = store
+        self._letters = letters
+        self._clock = clock
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        self._owner: Owner | None = None
+        self._failure: BrokerError | None = None
+        self._watchers: dict[int, Callable[[], None]] = {}
+        self._watchers_count = 0
+        self._wake_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._is_catching_up = False
+        # What is decided but not written yet, and who waits for it. One write at a time.
+        self._unwritten: WindowUpdate | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._burial: asyncio.Task[None] | None = None
+        self._reader = BatchReader(partition)
+        self.members: set[str] = set()
+        self.opened_count = 0  # how often somebody asked for it
+        # Set by whoever wants the position of an owner known elsewhere as well.
+        self.mirror: PositionMirror | None = None
+        self._mirrored_offset = window.start_offset
+        self.acquired_total = 0
+        self.acknowledged_total = 0
+        self.letters_total = 0
+        self._arrivals = _Arrivals(self._wake_soon, self._partition_retired)
+        partition.parked_fetches.add(self._arrivals)
+        self._arm()
+        self._bury_if_due()
+
+    # Facts
+
+    @property
+    def group(self) -> str:
+        return self.key.group_id
+
+    @property
+    def topic(self) -> str:
+        return self.served.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.key.partition
+
+    @property
+    def is_closed(self) -> bool:
+        return self._failure is not None
+
+    @property
+    def start_offset(self) -> int:
+        return self._window.start_offset
+
+    @property
+    def lag(self) -> int:
+        window = self._window
+        return max(self.served.high_watermark - window.start_offset - window.done_count, 0)
+
+    @property
+    def in_flight(self) -> int:
+        return self._window.acquired_count
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody holds anything of it, and nobody waits for anything."""
+        return not (self.members or self._watchers or self._window.acquired_count)
+
+    @property
+    def redeliveries(self) -> int:
+        return self._window.redeliveries
+
+    @property
+    def limits(self) -> WindowLimits:
+        return self._window.limits
+
+    @limits.setter
+    def limits(self, limits: WindowLimits) -> None:
+        self._window.limits = limits
+
+    def held_by(self, member: str) -> int:
+        return self._window.held_by(member)
+
+    # What the doors call
+
+    def take_over(self, owner: Owner) -> None:
+        """From now on only this owner is given anything. Raises where a later one has it."""
+        before = self._owner
+        if before is not None and before.member != owner.member and owner.epoch < before.epoch:
+            raise FencedLeaderEpoch(
+                f"{before.member!r} owns this partition since epoch {before.epoch},"
+                f" later than {owner.epoch}"
+            )
+        self._owner = owner
+        self._apply(self._window.take_over(owner.member, self._clock.monotonic_ms()))
+        if before is not None and before.member != owner.member:
+            self._wake_soon()
+
+    def acquire(
+        self,
+        member: str,
+        *,
+        records_max: int,
+        bytes_max: int = 1 << 20,
+        lock_ms: int | None = None,
+        whole_batches: bool = False,
+    ) -> list[Delivered]:
+        self._check_open()
+        now_ms = self._clock.monotonic_ms()
+        window = self._window
+        if self.served.log_start_offset > window.start_offset:
+            self._apply(window.skip_to(self.served.log_start_offset))
+        self.members.add(member)
+        delivered: list[Delivered] = []
+        records_left, bytes_left, from_offset = records_max, bytes_max, 0
+        for _ in range(READS_PER_ACQUIRE_MAX):
+            wanted = window.wants_from(now_ms, from_offset)
+            if wanted is None or wanted >= self.served.high_watermark:
+                break
+            read = self._reader.read(wanted, records_left, bytes_left, at_least_one=not delivered)
+            if not read.spans:
+                break
+            ranges = window.acquire(
+                member,
+                read.spans,
+                from_offset=wanted,
+                records_max=records_left,
+                now_ms=now_ms,
+                lock_ms=lock_ms,
+                whole_batches=whole_batches,
+            )
+            from_offset = read.spans[-1].last_offset + 1
+            if not ranges:
+                continue  # only control batches, or what another one is not done with
+            records = self._reader.cut_out(read, ranges[0].first_offset, ranges[-1].last_offset)
+            given = Delivered(records=records, ranges=tuple(ranges))
+            delivered.append(given)
+            records_left -= given.record_count
+            bytes_left -= len(records)
+            if records_left <= 0 or bytes_left <= 0:
+                break
+        self.acquired_total += records_max - records_left
+        self._arm()
+        return delivered
+
+    async def acknowledge(
+        self, member: str, acknowledgements: Sequence[Acknowledgement]
+    ) -> list[BrokerError | None]:
+        self._check_open()
+        now_ms = self._clock.monotonic_ms()
+        results: list[BrokerError | None] = []
+        durable: asyncio.Future[None] | None = None
+        held_before = self._window.acquired_count
+        for each in acknowledgements:
+            try:
+                update = self._window.acknowledge(member, each, now_ms)
+            except BrokerError as reason:
+                results.append(reason)
+                continue
+            results.append(None)
+            durable = self._apply(update) or durable
+        self.acknowledged_total += held_before - self._window.acquired_count
+        self._arm()
+        self._wake_soon()
+        if durable is not None:
+            await durable
+        return results
+
+    async def release_member(self, member: str, reason: str = "", *, counts: bool = True) -> None:
+        self.members.discard(member)
+        if self._failure is not None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        durable = self._apply(self._window.release_member(member, reason, now_ms, counts=counts))
+        self._arm()
+        if durable is not None:
+            self._wake_soon()
+            await durable
+        if self.mirror is not None:
+            await self.drain()
+            # Whoever owns the partition next may read the position there.
+            await self.mirror.flush()
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._watchers_count += 1
+        number = self._watchers_count
+        self._watchers[number] = callback
+
+        def unwatch() -> None:
+            self._watchers.pop(number, None)
+
+        return unwatch
+
+    def close(self, failure: BrokerError) -> None:
+        """Nothing is given out any more, and nothing said about it is heard."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self.served.parked_fetches.discard(self._arrivals)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._burial is not None:
+            self._burial.cancel()
+        if self.mirror is not None:
+            self.mirror.close()
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(failure)
+        self._on_closed(self)
+        self._loop.call_soon(self._wake)
+
+    async def drain(self) -> None:
+        """Done when what was decided so far is written, or never will be."""
+        while self._writer is not None:
+            await asyncio.wait([self._writer])
+
+    async def settle(self) -> None:
+        """Done when everything is written, dead letters too."""
+        while (work := self._burial or self._writer) is not None:
+            await asyncio.wait([work])
+            await asyncio.sleep(0)
+
+    # Writing
+
+    def _apply(self, update: WindowUpdate) -> "asyncio.Future[None] | None":
+        """Have an update written; the future is done when it is. None: there is nothing to write."""
+        if not update or self._failure is not None:
+            return None
+        unwritten = self._unwritten
+        self._unwritten = update if unwritten is None else unwritten.followed_by(update)
+        durable: asyncio.Future[None] = self._loop.create_future()
+        # Whoever does not wait for it does not hear of its failure: the window closes.
+        durable.add_done_callback(_look_at)
+        self._waiting.append(durable)
+        if self._writer is None:
+            self._writer = self._loop.create_task(self._write())
+            self._writer.add_done_callback(self._writer_over)
+        self._bury_if_due()
+        return durable
+
+    def _writer_over(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            logger.error("the state of group %s was not written", self.group, exc_info=failure)
+            self.close(CoordinatorNotAvailable("its state could not be written"))
+
+    async def _write(self) -> None:
+        try:
+            while self._unwritten is not None:
+                update, self._unwritten = self._unwritten, None
+                waiting, self._waiting = self._waiting, []
+                try:
+                    await self._store.write(update)
+                except BrokerError as reason:
+                    logger.warning(
+                        "group %s loses its window on %s: %s",
+                        self.group,
+                        self.served.topic_partition,
+                        reason,
+                    )
+                    self._waiting += waiting
+                    self.close(reason)
+                    return
+                except BaseException:
+                    self._waiting += waiting
+                    raise
+                for future in waiting:
+                    if not future.done():
+                        future.set_result(None)
+                self._mirror(update.start_offset)
+        finally:
+            self._writer = None
+
+    def _mirror(self, start_offset: int) -> None:
+        owner = self._owner
+        if self.mirror is not None and owner is not None and start_offset != self._mirrored_offset:
+            self._mirrored_offset = start_offset
+            self.mirror.moved(start_offset, owner)
+
+    def skip_to(self, offset: int) -> None:
+        """What is below was done by somebody who reads without this window."""
+        self._apply(self._window.skip_to(min(offset, self.served.high_watermark)))
+
+    # Dead letters
+
+    def _bury_if_due(self) -> None:
+        if self._burial is None and self._failure is None and self._window.dying_count:
+            self._burial = self._loop.create_task(self._bury())
+            self._burial.add_done_callback(self._burial_over)
+
+    def _burial_over(self, task: "asyncio.Task[None]") -> None:
+        self._burial = None
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            logger.error("dead letters of %s failed", self.topic, exc_info=failure)
+            return
+        if not task.cancelled():
+            self._bury_if_due()
+
+    async def _bury(self) -> None:
+        window = self._window
+        while self._failure is None and window.dying_count:
+            letter = window.burial()
+            try:
+                if letter is None:
+                    letter = window.next_letter()
+                    assert letter is not None
+                    planned = plan_letters(self.served, letter)
+                    self._apply(window.begin_burial(letter.first_offset, planned.last_offset))
+                else:
+                    planned = plan_letters(self.served, letter)
+                # What is going to be written has to be known before it is: after a crash the same is
+                # written under the same numbers, and none of it is delivered again.
+                await self.drain()
+                if self._failure is None:
+                    await self._letters.write(
+                        self.served,
+                        self.group,
+                        letter,
+                        planned,
+                        producer_id=window.letters_producer_id,
+                        letters_written=window.letters_written,
+                    )
+            except BrokerError as reason:
+                logger.warning("dead letters of %s have to wait: %s", self.topic, reason)
+                await asyncio.sleep(BURIAL_RETRY_SECONDS)
+                continue
+            self.letters_total += len(planned.records)
+            self._apply(window.end_burial(len(planned.records)))
+            self._wake_soon()
+
+    # Time
+
+    def _arm(self) -> None:
+        deadline_ms = self._window.next_deadline_ms
+        if deadline_ms is None or self._failure is not None:
+            return
+        if self._timer is not None:
+            if self._timer_at_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
+        self._timer = self._loop.call_later(delay_ms / 1000, self._deadline_passed)
+
+    def _deadline_passed(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._timer_at_ms > LATE_MS and not self._is_catching_up:
+            # A broker that was paused must not blame its consumers: their answers may lie unread.
+            self._is_catching_up = True
+            self._timer = self._loop.call_later(CATCH_UP_SECONDS, self._deadline_passed)
+            return
+        self._is_catching_up = False
+        self._apply(self._window.expire(max(now_ms, self._timer_at_ms)))
+        self._arm()
+        self._wake_soon()
+
+    # Watchers
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _partition_retired(self) -> None:
+        where = self.served.topic_partition
+        self.close(NotLeaderOrFollower(f"{where} is not served from here any more"))
+
+    def _wake_soon(self) -> None:
+        if self._watchers and not self._wake_scheduled:
+            self._wake_scheduled = True
+            self._loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_scheduled = False
+        for callback in tuple(self._watchers.values()):
+            callback()
+
+
+def _look_at(future: "asyncio.Future[None]") -> None:
+    if not future.cancelled():
+        future.exception()

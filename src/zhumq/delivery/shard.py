@@ -1,0 +1,444 @@
+"""One shard of delivery state: the windows, claims and sessions of one partition of `__share_group_state`."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from zhumq.delivery.persisted import (
+    ClaimKey,
+    SessionKey,
+    SettingsKey,
+    SlotKey,
+    WindowKey,
+    claim_value,
+    decode_key,
+    read_claim,
+    read_runs,
+    read_value,
+    record,
+    written_runs,
+)
+from zhumq.delivery.requests import DeliveryRequest, DeliveryResponse, refusal
+from zhumq.delivery.subscription import Claim
+from zhumq.delivery.window_state import WindowState, WindowUpdate
+from zhumq.model.errors import ErrorCode
+from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
+from zhumq.protocol.messages.delivery_state import (
+    ClaimTopicRequest,
+    ClaimTopicResponse,
+    DeleteWindowsRequest,
+    DeleteWindowsResponse,
+    DescribedWindow,
+    DescribeWindowsRequest,
+    DescribeWindowsResponse,
+    GroupSetting,
+    GroupSettingsRequest,
+    GroupSettingsResponse,
+    GroupSettingsValue,
+    ListedSession,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    PushSessionValue,
+    ReadWindowRequest,
+    ReadWindowResponse,
+    SaveSessionRequest,
+    SaveSessionResponse,
+    TopicClaimValue,
+    WindowSnapshotValue,
+    WindowUpdateValue,
+    WriteWindowRequest,
+    WriteWindowResponse,
+)
+
+# A window costs one snapshot and at most so many updates in the compacted log.
+UPDATES_PER_SNAPSHOT = 128
+WRITES_PER_OPENING_BITS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptWindow:
+    """A window as its shard knows it."""
+
+    state: WindowState
+    state_epoch: int
+    leader_epoch: int
+    write_number: int
+    snapshot_epoch: int
+    updates_count: int  # since the snapshot
+
+
+class DeliveryShard:
+    """The delivery state of the groups (and the claims of the topics) that fall into one partition.
+
+    A window's log is a snapshot and the updates since. Updates are numbered, and take the places of those
+    of the snapshot before, so that under compaction a window never costs more than its snapshot and
+    UPDATES_PER_SNAPSHOT updates, and nobody has to delete anything.
+    """
+
+    def __init__(self, *, updates_per_snapshot: int = UPDATES_PER_SNAPSHOT) -> None:
+        self._updates_per_snapshot = updates_per_snapshot
+        self._windows: dict[WindowKey, KeptWindow] = {}
+        # How many places of updates each window ever used, to be emptied when it is deleted.
+        self._slots_used: dict[WindowKey, int] = {}
+        self._claims: dict[str, Claim] = {}
+        self._sessions: dict[SessionKey, PushSessionValue] = {}
+        self._settings: dict[str, dict[str, str]] = {}
+
+    # The seam
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+    def handle(
+        self, request: DeliveryRequest, token: ReplyToken, now_ms: int
+    ) -> Outcome[DeliveryResponse]:
+        del now_ms
+        records: list[StateRecord] = []
+        response = self._answer(request, records)
+        return Outcome(records=tuple(records), replies=(Reply(token, response),))
+
+    def expire(self, now_ms: int) -> Outcome[DeliveryResponse]:
+        del now_ms
+        return Outcome()
+
+    def loaded(self, now_ms: int) -> Outcome[DeliveryResponse]:
+        return self.expire(now_ms)
+
+    def replay(self, record: StateRecord, now_ms: int) -> None:  # noqa: ARG002  as in every shard
+        match decode_key(record.key):
+            case WindowKey() as key:
+                self._replay_snapshot(key, read_value(WindowSnapshotValue, record.value))
+            case SlotKey() as key:
+                self._replay_update(key, read_value(WindowUpdateValue, record.value))
+            case ClaimKey(topic):
+                value = read_value(TopicClaimValue, record.value)
+                claim = None if value is None else read_claim(topic, value.group_id, value.mode)
+                if claim is None:
+                    self._claims.pop(topic, None)
+                else:
+                    self._claims[topic] = claim
+            case SessionKey() as key:
+                session = read_value(PushSessionValue, record.value)
+                if session is None:
+                    self._sessions.pop(key, None)
+                else:
+                    self._sessions[key] = session
+            case SettingsKey(group_id):
+                given = read_value(GroupSettingsValue, record.value)
+                if given is None:
+                    self._settings.pop(group_id, None)
+                else:
+                    self._settings[group_id] = {each.name: each.value for each in given.settings}
+            case None:
+                # A kind of record of a later version: whoever knows it will read it.
+                pass
+
+    def session_states(self) -> Counter[str]:
+        """How many sessions there are in each state."""
+        return Counter(session.state for session in self._sessions.values())
+
+    def windows(self) -> dict[WindowKey, KeptWindow]:
+        """All windows, for tests and tools."""
+        return dict(self._windows)
+
+    # Requests
+
+    def _answer(self, request: DeliveryRequest, records: list[StateRecord]) -> DeliveryResponse:
+        match request:
+            case ReadWindowRequest():
+                return self._read(request, records)
+            case WriteWindowRequest():
+                return self._write(request, records)
+            case DescribeWindowsRequest():
+                return DescribeWindowsResponse(windows=list(self._described(request.group_id)))
+            case DeleteWindowsRequest():
+                return self._delete(request, records)
+            case ClaimTopicRequest():
+                return self._claim(request, records)
+            case SaveSessionRequest():
+                key = SessionKey(request.group_id, request.consumer, request.topic)
+                if request.session is not None or key in self._sessions:
+                    records.append(record(key, request.session))
+                return SaveSessionResponse()
+            case ListSessionsRequest():
+                return ListSessionsResponse(
+                    sessions=[
+                        ListedSession(
+                            group_id=key.group_id,
+                            consumer=key.consumer,
+                            topic=key.topic,
+                            session=session,
+                        )
+                        for key, session in self._sessions.items()
+                        if request.group_id in ("", key.group_id)
+                    ]
+                )
+            case GroupSettingsRequest():
+                return self._set(request, records)
+            case _:
+                assert_never(request)
+
+    def _set(
+        self, request: GroupSettingsRequest, records: list[StateRecord]
+    ) -> GroupSettingsResponse:
+        before = self._settings.get(request.group_id, {})
+        after = before | {each.name: each.value for each in request.sets}
+        for name in request.deletes:
+            after.pop(name, None)
+        settings = [GroupSetting(name=name, value=value) for name, value in after.items()]
+        if after != before:
+            value = GroupSettingsValue(settings=settings) if settings else None
+            records.append(record(SettingsKey(request.group_id), value))
+        return GroupSettingsResponse(settings=settings)
+
+    def _read(self, request: ReadWindowRequest, records: list[StateRecord]) -> DeliveryResponse:
+        key = WindowKey(request.group_id, request.topic_id, request.partition)
+        window = self._windows.get(key)
+        if window is None:
+            return ReadWindowResponse()
+        if request.leader_epoch < window.leader_epoch:
+            return _fenced(request, window)
+        # From now on no earlier leader of the partition can write, nor anybody who opened it before.
+        taken_over = replace(
+            window,
+            leader_epoch=request.leader_epoch,
+            write_number=_next_opening(window.write_number),
+        )
+        self._put(key, taken_over, WindowUpdate(start_offset=-1), records)
+        state = window.state
+        return ReadWindowResponse(
+            is_known=True,
+            state_epoch=window.state_epoch,
+            write_number=taken_over.write_number,
+            start_offset=state.start_offset,
+            letters_producer_id=state.letters_producer_id,
+            letters_written=state.letters_written,
+            runs=written_runs(state.runs),
+        )
+
+    def _write(self, request: WriteWindowRequest, records: list[StateRecord]) -> DeliveryResponse:
+        key = WindowKey(request.group_id, request.topic_id, request.partition)
+        window = self._windows.get(key)
+        if request.resets:
+            return self._reset(key, window, request, records)
+        if window is None:
+            return refusal(
+                request, ErrorCode.FENCED_STATE_EPOCH, "the window was deleted: read it again"
+            )
+        if request.leader_epoch < window.leader_epoch:
+            return _fenced(request, window)
+        if request.state_epoch != window.state_epoch:
+            return refusal(
+                request,
+                ErrorCode.FENCED_STATE_EPOCH,
+                f"the window is at state epoch {window.state_epoch}, not {request.state_epoch}",
+            )
+        if _opening(request.write_number) < _opening(window.write_number):
+            return refusal(
+                request, ErrorCode.FENCED_STATE_EPOCH, "the window was opened again since"
+            )
+        if request.write_number <= window.write_number:
+            # Sent twice, because its answer was late: it was done, and more may have been since.
+            return WriteWindowResponse(
+                state_epoch=window.state_epoch, write_number=window.write_number
+            )
+        update = WindowUpdate(
+            start_offset=request.start_offset,
+            runs=read_runs(request.runs),
+            letters_written=request.letters_written,
+        )
+        written = replace(
+            window, leader_epoch=request.leader_epoch, write_number=request.write_number
+        )
+        self._put(key, written, update, records)
+        return WriteWindowResponse(
+            state_epoch=window.state_epoch, write_number=request.write_number
+        )
+
+    def _reset(
+        self,
+        key: WindowKey,
+        window: KeptWindow | None,
+        request: WriteWindowRequest,
+        records: list[StateRecord],
+    ) -> DeliveryResponse:
+        """Begin anew, somewhere else. Only an operator does, or the first to open the window."""
+        if window is not None and -1 < request.leader_epoch < window.leader_epoch:
+            return _fenced(request, window)
+        state_epoch = 0 if window is None else window.state_epoch + 1
+        kept = KeptWindow(
+            state=WindowState(
+                start_offset=request.start_offset,
+                runs=read_runs(request.runs),
+                letters_producer_id=request.letters_producer_id,
+                letters_written=request.letters_written,
+            ),
+            state_epoch=state_epoch,
+            leader_epoch=max(request.leader_epoch, -1 if window is None else window.leader_epoch),
+            write_number=_next_opening(0 if window is None else window.write_number),
+            snapshot_epoch=0 if window is None else window.snapshot_epoch,
+            updates_count=0,
+        )
+        records.append(_snapshot(key, kept))
+        return WriteWindowResponse(state_epoch=state_epoch, write_number=kept.write_number)
+
+    def _described(self, group_id: str) -> Iterable[DescribedWindow]:
+        for key, window in self._windows.items():
+            if key.group_id == group_id:
+                yield DescribedWindow(
+                    topic_id=key.topic_id,
+                    partition=key.partition,
+                    start_offset=window.state.start_offset,
+                    leader_epoch=window.leader_epoch,
+                    state_epoch=window.state_epoch,
+                    done_count=window.state.done_count,
+                )
+
+    def _delete(
+        self, request: DeleteWindowsRequest, records: list[StateRecord]
+    ) -> DeliveryResponse:
+        topic_ids = None if request.topic_ids is None else set(request.topic_ids)
+        deleted = [
+            key
+            for key in self._windows
+            if request.group_id in ("", key.group_id)
+            and (topic_ids is None or key.topic_id in topic_ids)
+        ]
+        for key in deleted:
+            records.append(record(key, None))
+            records.extend(
+                record(SlotKey(key, slot), None) for slot in range(self._slots_used.get(key, 0))
+            )
+        if topic_ids is None and request.group_id:
+            records.extend(
+                record(key, None) for key in self._sessions if key.group_id == request.group_id
+            )
+            if request.group_id in self._settings:
+                records.append(record(SettingsKey(request.group_id), None))
+        return DeleteWindowsResponse(deleted_count=len(deleted))
+
+    def _claim(self, request: ClaimTopicRequest, records: list[StateRecord]) -> DeliveryResponse:
+        key = ClaimKey(request.topic)
+        claim = self._claims.get(request.topic)
+        if request.gives_up:
+            if claim is not None and claim.group == request.group_id:
+                records.append(record(key, None))
+                claim = None
+        elif claim is None:
+            # Whether another claim stands in the way is the asker's to say, with the one answered.
+            claim = read_claim(request.topic, request.group_id, request.mode)
+            if claim is not None:
+                records.append(record(key, claim_value(claim)))
+        if claim is None:
+            return ClaimTopicResponse()
+        return ClaimTopicResponse(group_id=claim.group, mode=claim.mode.value)
+
+    # Windows written down
+
+    def _put(
+        self,
+        key: WindowKey,
+        window: KeptWindow,
+        update: WindowUpdate,
+        records: list[StateRecord],
+    ) -> None:
+        """Write what changed, or from time to time everything."""
+        if window.updates_count >= self._updates_per_snapshot:
+            whole = replace(window, state=window.state.updated(update))
+            records.append(_snapshot(key, whole))
+            return
+        records.append(
+            record(
+                SlotKey(key, window.updates_count),
+                WindowUpdateValue(
+                    snapshot_epoch=window.snapshot_epoch,
+                    leader_epoch=window.leader_epoch,
+                    write_number=window.write_number,
+                    start_offset=update.start_offset,
+                    letters_written=update.letters_written,
+                    runs=written_runs(update.runs),
+                ),
+            )
+        )
+
+    def _replay_snapshot(self, key: WindowKey, value: WindowSnapshotValue | None) -> None:
+        if value is None:
+            self._windows.pop(key, None)
+            self._slots_used.pop(key, None)
+            return
+        self._windows[key] = KeptWindow(
+            state=WindowState(
+                start_offset=value.start_offset, letters_producer_id=value.letters_producer_id
+            ).updated(
+                WindowUpdate(
+                    start_offset=value.start_offset,
+                    runs=read_runs(value.runs),
+                    letters_written=value.letters_written,
+                )
+            ),
+            state_epoch=value.state_epoch,
+            leader_epoch=value.leader_epoch,
+            write_number=value.write_number,
+            snapshot_epoch=value.snapshot_epoch,
+            updates_count=0,
+        )
+
+    def _replay_update(self, key: SlotKey, value: WindowUpdateValue | None) -> None:
+        if value is None:
+            return
+        window = self._windows.get(key.window)
+        self._slots_used[key.window] = max(self._slots_used.get(key.window, 0), key.slot + 1)
+        if window is None or window.snapshot_epoch != value.snapshot_epoch:
+            # Left of an earlier snapshot, which compaction has taken already.
+            return
+        self._windows[key.window] = replace(
+            window,
+            state=window.state.updated(
+                WindowUpdate(
+                    start_offset=value.start_offset,
+                    runs=read_runs(value.runs),
+                    letters_written=value.letters_written,
+                )
+            ),
+            leader_epoch=max(window.leader_epoch, value.leader_epoch),
+            write_number=value.write_number,
+            updates_count=key.slot + 1,
+        )
+
+
+def _opening(write_number: int) -> int:
+    """Which opening of the window a write belongs to."""
+    return write_number >> WRITES_PER_OPENING_BITS
+
+
+def _next_opening(write_number: int) -> int:
+    return (_opening(write_number) + 1) << WRITES_PER_OPENING_BITS
+
+
+def _snapshot(key: WindowKey, window: KeptWindow) -> StateRecord:
+    """All of a window, under a new number."""
+    return record(
+        key,
+        WindowSnapshotValue(
+            snapshot_epoch=window.snapshot_epoch + 1,
+            state_epoch=window.state_epoch,
+            leader_epoch=window.leader_epoch,
+            write_number=window.write_number,
+            start_offset=window.state.start_offset,
+            letters_producer_id=window.state.letters_producer_id,
+            letters_written=window.state.letters_written,
+            runs=written_runs(window.state.runs),
+        ),
+    )
+
+
+def _fenced(
+    request: ReadWindowRequest | WriteWindowRequest, window: KeptWindow
+) -> DeliveryResponse:
+    return refusal(
+        request,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        f"leader epoch {request.leader_epoch} is over: the window is at {window.leader_epoch}",
+    )

@@ -1,0 +1,408 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    PTP_EXCLUSIVE: _ClassVar[Mode]
+    PTP_SHARED: _ClassVar[Mode]
+    PSB: _ClassVar[Mode]
+
+class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OK: _ClassVar[Code]
+    INVALID: _ClassVar[Code]
+    UNKNOWN_TOPIC: _ClassVar[Code]
+    PARTITION_OUT_OF_RANGE: _ClassVar[Code]
+    OFFSET_OUT_OF_RANGE: _ClassVar[Code]
+    CREDIT_INVALID: _ClassVar[Code]
+    GROUP_CONFLICT: _ClassVar[Code]
+    FILTER_UNSUPPORTED: _ClassVar[Code]
+    NOT_DELIVERED: _ClassVar[Code]
+    SESSION_PARKED: _ClassVar[Code]
+    UNAVAILABLE: _ClassVar[Code]
+    NOT_LEADER: _ClassVar[Code]
+    FENCED: _ClassVar[Code]
+    INTERNAL: _ClassVar[Code]
+
+class StartKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EARLIEST: _ClassVar[StartKind]
+    LATEST: _ClassVar[StartKind]
+    OFFSET: _ClassVar[StartKind]
+    TIME: _ClassVar[StartKind]
+
+class AnswerKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACK: _ClassVar[AnswerKind]
+    NACK: _ClassVar[AnswerKind]
+    REJECT: _ClassVar[AnswerKind]
+    EXTEND: _ClassVar[AnswerKind]
+    RELEASE: _ClassVar[AnswerKind]
+MODE_UNSPECIFIED: Mode
+PTP_EXCLUSIVE: Mode
+PTP_SHARED: Mode
+PSB: Mode
+OK: Code
+INVALID: Code
+UNKNOWN_TOPIC: Code
+PARTITION_OUT_OF_RANGE: Code
+OFFSET_OUT_OF_RANGE: Code
+CREDIT_INVALID: Code
+GROUP_CONFLICT: Code
+FILTER_UNSUPPORTED: Code
+NOT_DELIVERED: Code
+SESSION_PARKED: Code
+UNAVAILABLE: Code
+NOT_LEADER: Code
+FENCED: Code
+INTERNAL: Code
+EARLIEST: StartKind
+LATEST: StartKind
+OFFSET: StartKind
+TIME: StartKind
+ACK: AnswerKind
+NACK: AnswerKind
+REJECT: AnswerKind
+EXTEND: AnswerKind
+RELEASE: AnswerKind
+
+class TopicChoice(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Start(_message.Message):
+    __slots__ = ("kind", "offset", "timestamp_ms")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    kind: StartKind
+    offset: int
+    timestamp_ms: int
+    def __init__(self, kind: _Optional[_Union[StartKind, str]] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class Subscribe(_message.Message):
+    __slots__ = ("topics", "mode", "group", "consumer", "start", "restart", "credits", "filter", "ack_timeout_ms", "resume", "attachment", "client_id", "instance")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    RESTART_FIELD_NUMBER: _ClassVar[int]
+    CREDITS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    ACK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicChoice]
+    mode: Mode
+    group: str
+    consumer: str
+    start: Start
+    restart: bool
+    credits: int
+    filter: str
+    ack_timeout_ms: int
+    resume: bool
+    attachment: Attachment
+    client_id: str
+    instance: str
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicChoice, _Mapping]]] = ..., mode: _Optional[_Union[Mode, str]] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., restart: _Optional[bool] = ..., credits: _Optional[int] = ..., filter: _Optional[str] = ..., ack_timeout_ms: _Optional[int] = ..., resume: _Optional[bool] = ..., attachment: _Optional[_Union[Attachment, _Mapping]] = ..., client_id: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
+
+class Attachment(_message.Message):
+    __slots__ = ("member_id", "member_epoch")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    member_epoch: int
+    def __init__(self, member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("first_offset", "last_offset", "delivery_count")
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_count: _Optional[int] = ...) -> None: ...
+
+class Messages(_message.Message):
+    __slots__ = ("topic", "partition", "round", "ranges", "records")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    round: int
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    records: bytes
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., round: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("id", "topic", "partition", "ranges", "kind", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    topic: str
+    partition: int
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    kind: AnswerKind
+    reason: str
+    def __init__(self, id: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., kind: _Optional[_Union[AnswerKind, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    def __init__(self, messages: _Optional[int] = ...) -> None: ...
+
+class Pause(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Pong(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class Revoked(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClientFrame(_message.Message):
+    __slots__ = ("subscribe", "answer", "credit", "pause", "resume", "pong", "revoked")
+    SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    subscribe: Subscribe
+    answer: Answer
+    credit: Credit
+    pause: Pause
+    resume: Resume
+    pong: Pong
+    revoked: Revoked
+    def __init__(self, subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ...) -> None: ...
+
+class Leader(_message.Message):
+    __slots__ = ("topic", "partition", "broker_id", "address")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    broker_id: int
+    address: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., broker_id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Subscribed(_message.Message):
+    __slots__ = ("session", "consumer", "broker_id", "ping_interval_ms", "ack_timeout_ms", "leaders")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    PING_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    ACK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    consumer: str
+    broker_id: int
+    ping_interval_ms: int
+    ack_timeout_ms: int
+    leaders: _containers.RepeatedCompositeFieldContainer[Leader]
+    def __init__(self, session: _Optional[str] = ..., consumer: _Optional[str] = ..., broker_id: _Optional[int] = ..., ping_interval_ms: _Optional[int] = ..., ack_timeout_ms: _Optional[int] = ..., leaders: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ...) -> None: ...
+
+class Assigned(_message.Message):
+    __slots__ = ("partitions", "member_id", "member_epoch")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Leader]
+    member_id: str
+    member_epoch: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ...) -> None: ...
+
+class Revoke(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Leader]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ...) -> None: ...
+
+class Answered(_message.Message):
+    __slots__ = ("id", "code", "message")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    code: Code
+    message: str
+    def __init__(self, id: _Optional[int] = ..., code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class Parked(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("code", "message", "retry")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    retry: bool
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ..., retry: _Optional[bool] = ...) -> None: ...
+
+class Moved(_message.Message):
+    __slots__ = ("leaders",)
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    leaders: _containers.RepeatedCompositeFieldContainer[Leader]
+    def __init__(self, leaders: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ...) -> None: ...
+
+class ServerFrame(_message.Message):
+    __slots__ = ("subscribed", "messages", "answered", "ping", "assigned", "revoke", "parked", "refused", "moved")
+    SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    subscribed: Subscribed
+    messages: Messages
+    answered: Answered
+    ping: Ping
+    assigned: Assigned
+    revoke: Revoke
+    parked: Parked
+    refused: Refused
+    moved: Moved
+    def __init__(self, subscribed: _Optional[_Union[Subscribed, _Mapping]] = ..., messages: _Optional[_Union[Messages, _Mapping]] = ..., answered: _Optional[_Union[Answered, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., parked: _Optional[_Union[Parked, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., moved: _Optional[_Union[Moved, _Mapping]] = ...) -> None: ...
+
+class LeadersRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LeadersResponse(_message.Message):
+    __slots__ = ("leaders", "code", "message")
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    leaders: _containers.RepeatedCompositeFieldContainer[Leader]
+    code: Code
+    message: str
+    def __init__(self, leaders: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ..., code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ClaimRequest(_message.Message):
+    __slots__ = ("topics", "group", "mode")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    group: str
+    mode: Mode
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ...) -> None: ...
+
+class ClaimResponse(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ListSessionsRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class Session(_message.Message):
+    __slots__ = ("name", "group", "consumer", "topics", "mode", "state", "reason", "attempt", "since_ms", "connected", "in_flight", "delivered", "redelivered", "broker_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERED_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    group: str
+    consumer: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    mode: Mode
+    state: str
+    reason: str
+    attempt: int
+    since_ms: int
+    connected: bool
+    in_flight: int
+    delivered: int
+    redelivered: int
+    broker_id: int
+    def __init__(self, name: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., mode: _Optional[_Union[Mode, str]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., attempt: _Optional[int] = ..., since_ms: _Optional[int] = ..., connected: _Optional[bool] = ..., in_flight: _Optional[int] = ..., delivered: _Optional[int] = ..., redelivered: _Optional[int] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ("sessions",)
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[Session]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
+
+class ResumeSessionRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ResumeSessionResponse(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...

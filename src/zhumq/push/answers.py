@@ -1,0 +1,146 @@
+"""Answers of a consumer on their way into the windows: checked at once, made durable in batches."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.frames import ACK_KINDS, code_of
+from zhumq.push.holdings import Holdings, NotHeld
+from zhumq.push.windows import Window, Windows
+
+WAITING_MAX: Final = 4_096  # answers not yet durable; a client that sends more is read later
+RANGES_MAX: Final = 10_000  # in one answer
+REASON_CHARACTERS_MAX: Final = 1_000
+
+
+class _Waiting(NamedTuple):
+    id: int
+    window: Window
+    acknowledgements: list[Acknowledgement]
+    takes_back: bool
+
+
+class Answers:
+    """The answers of one stream, in the order they came."""
+
+    def __init__(
+        self,
+        member: str,
+        windows: Windows,
+        holdings: Holdings,
+        send: Callable[[pb.ServerFrame], None],
+        *,
+        in_order: bool,
+        lock_ms: int,
+    ) -> None:
+        self.member = member
+        self._windows = windows
+        self._holdings = holdings
+        self._send = send
+        self._in_order = in_order
+        self._lock_ms = lock_ms
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(WAITING_MAX)
+
+    async def take(self, answer: pb.Answer, deadline_ms: int) -> None:
+        """Check an answer against what the consumer holds, and queue it. A wrong one changes nothing."""
+        place = TopicPartition(answer.topic, answer.partition)
+        kind = ACK_KINDS.get(answer.kind)
+        window = self._windows.find(place)
+        if kind is None or not answer.ranges or len(answer.ranges) > RANGES_MAX:
+            self._tell(answer.id, pb.INVALID, "an answer has a kind and ranges, not too many")
+            return
+        if window is None:
+            self._tell(
+                answer.id, pb.NOT_DELIVERED, f"{place} is not delivered on this stream (any more)"
+            )
+            return
+        holdings = self._holdings
+        try:
+            for each in answer.ranges:
+                holdings.check(place, each.first_offset, each.last_offset)
+        except NotHeld as wrong:
+            self._tell(answer.id, pb.NOT_DELIVERED, str(wrong))
+            return
+        reason = answer.reason[:REASON_CHARACTERS_MAX]
+        acknowledgements = []
+        for each in answer.ranges:
+            first, last = each.first_offset, each.last_offset
+            acknowledgements.append(
+                Acknowledgement(
+                    first_offset=first,
+                    last_offset=last,
+                    kind=kind,
+                    reason=reason,
+                    # A message that was never looked at has not failed.
+                    counts=answer.kind != pb.RELEASE,
+                    lock_ms=self._lock_ms,
+                )
+            )
+            if kind is AckKind.RENEW:
+                holdings.renewed(place, first, last, deadline_ms)
+            else:
+                holdings.answered(place, first, last)
+        takes_back = kind is AckKind.RELEASE and self._in_order
+        if takes_back:
+            # In order: what comes after it comes again as well, and nothing new before it.
+            holdings.drop_from(place, answer.ranges[0].first_offset)
+            self._windows.untake(window)
+            window.blocked += 1
+        await self._waiting.put(_Waiting(answer.id, window, acknowledgements, takes_back))
+
+    async def run(self) -> None:
+        """Carry out what was taken, many at a time."""
+        while True:
+            first = await self._waiting.get()
+            batch = [first]
+            while (
+                not self._waiting.empty() and not batch[-1].takes_back and len(batch) < WAITING_MAX
+            ):
+                batch.append(self._waiting.get_nowait())
+            by_window: dict[Window, list[_Waiting]] = {}
+            for each in batch:
+                by_window.setdefault(each.window, []).append(each)
+            await asyncio.gather(
+                *(self._carry_out(window, waiting) for window, waiting in by_window.items())
+            )
+            for _ in batch:
+                self._waiting.task_done()
+
+    async def settled(self) -> None:
+        """Done when everything taken has been carried out."""
+        await self._waiting.join()
+
+    async def _carry_out(self, window: Window, waiting: list[_Waiting]) -> None:
+        results: list[BrokerError | None]
+        together = [each for answer in waiting for each in answer.acknowledgements]
+        try:
+            results = await window.delivery.acknowledge(self.member, together)
+        except BrokerError as error:
+            results = [error] * len(together)
+        position = 0
+        for answer in waiting:
+            end = position + len(answer.acknowledgements)
+            wrong = next((each for each in results[position:end] if each is not None), None)
+            position = end
+            if wrong is not None:
+                self._tell(answer.id, _code_of(wrong), str(wrong))
+            elif answer.id:
+                self._tell(answer.id, pb.OK, "")
+            if answer.takes_back:
+                window.round += 1
+                window.blocked -= 1
+                self._windows.wake()
+
+    def _tell(self, answer_id: int, code: pb.Code, message: str) -> None:
+        answered = pb.Answered(id=answer_id, code=code, message=message)
+        self._send(pb.ServerFrame(answered=answered))
+
+
+def _code_of(error: BrokerError) -> pb.Code:
+    code = code_of(error)
+    # What the window does not know as held has been taken back: it comes again, to somebody.
+    return pb.NOT_DELIVERED if code in (pb.INTERNAL, pb.INVALID) else code

@@ -1,0 +1,108 @@
+"""From frames to our own words and back: subscriptions, refusals, leaders."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from zhumq.delivery.acknowledgement import AckKind
+from zhumq.delivery.subscription import Start, StartKind, SubscriptionMode, TopicTaken
+from zhumq.metadata.image import ClusterImage
+from zhumq.model.errors import (
+    BrokerError,
+    InvalidGroupId,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+
+MODES: Final[dict[pb.Mode, SubscriptionMode]] = {
+    pb.PTP_EXCLUSIVE: SubscriptionMode.PTP_EXCLUSIVE,
+    pb.PTP_SHARED: SubscriptionMode.PTP_SHARED,
+    pb.PSB: SubscriptionMode.PSB,
+}
+MODE_CODES: Final = {mode: code for code, mode in MODES.items()}
+ACK_KINDS: Final[dict[int, AckKind]] = {
+    pb.ACK: AckKind.ACCEPT,
+    pb.NACK: AckKind.RELEASE,
+    pb.REJECT: AckKind.REJECT,
+    pb.EXTEND: AckKind.RENEW,
+    pb.RELEASE: AckKind.RELEASE,
+}
+
+
+class Refusal(Exception):
+    """The stream ends with this code and these words."""
+
+    def __init__(self, code: pb.Code, message: str, *, retry: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry = retry
+
+    @classmethod
+    def of(cls, error: BrokerError) -> "Refusal":
+        return cls(code_of(error), str(error), retry=error.retriable)
+
+    def frame(self) -> pb.ServerFrame:
+        refused = pb.Refused(code=self.code, message=str(self), retry=self.retry)
+        return pb.ServerFrame(refused=refused)
+
+
+def code_of(error: BrokerError) -> pb.Code:
+    """What an error of the broker is called at this door."""
+    match error:
+        case TopicTaken():
+            return pb.GROUP_CONFLICT
+        case UnknownTopicOrPartition():
+            return pb.UNKNOWN_TOPIC
+        case OffsetOutOfRange():
+            return pb.OFFSET_OUT_OF_RANGE
+        case NotLeaderOrFollower():
+            return pb.NOT_LEADER
+        case InvalidRequest() | InvalidGroupId():
+            return pb.INVALID
+        case _:
+            return pb.UNAVAILABLE if error.retriable else pb.INTERNAL
+
+
+def start_of(subscribe: pb.Subscribe, mode: SubscriptionMode) -> Start:
+    """Where the subscription begins. Without `restart` a group goes on where it was."""
+    given = subscribe.start
+    kinds = {pb.EARLIEST: StartKind.EARLIEST, pb.LATEST: StartKind.LATEST}
+    kinds |= {pb.OFFSET: StartKind.OFFSET, pb.TIME: StartKind.TIME}
+    kind = kinds.get(given.kind)
+    if kind is None:
+        raise Refusal(pb.INVALID, f"there is no start of kind {given.kind}")
+    if mode.is_point_to_point and subscribe.restart:
+        raise Refusal(
+            pb.INVALID, "a point-to-point group keeps its own position: restart is for psb"
+        )
+    match kind:
+        case StartKind.OFFSET:
+            return Start.offset(given.offset)
+        case StartKind.TIME:
+            return Start.time(given.timestamp_ms)
+        case _ if subscribe.restart:
+            return Start(kind)
+        case _:
+            return Start(StartKind.STORED, otherwise=kind)
+
+
+def leaders(
+    image: ClusterImage, places: Iterable[TopicPartition], addresses: dict[int, str]
+) -> list[pb.Leader]:
+    """Who leads these partitions, and where the push doors of those brokers are."""
+    found = []
+    for place in places:
+        state = image.partition(place)
+        leader = int(image.leader_of(state)) if state is not None else -1
+        found.append(
+            pb.Leader(
+                topic=place.topic,
+                partition=place.partition,
+                broker_id=leader,
+                address=addresses.get(leader, ""),
+            )
+        )
+    return found

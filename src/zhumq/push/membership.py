@@ -1,0 +1,170 @@
+"""A push consumer's membership in its consumer group (KIP-848), kept up by the broker on its behalf."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from zhumq.groups.requests import GroupRequest, GroupResponse
+from zhumq.model.errors import RETRIABLE_CODES, ErrorCode
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.frames import Refusal
+
+logger = logging.getLogger(__name__)
+
+_HEARTBEAT_VERSION: Final = 1
+_JOINING: Final = 0
+_LEAVING: Final = -1
+_REBALANCE_TIMEOUT_MS: Final = 60_000
+_RETRY_SECONDS: Final = 0.2
+# The member was thrown out, or never was in: what it had is lost, and it joins again.
+_OUT: Final = frozenset(
+    {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID}
+)
+
+
+class GroupDoor(Protocol):
+    """The group coordinator, wherever it is."""
+
+    async def ensure(self) -> None:
+        """Done when the coordinator can be asked. Raises BrokerError."""
+
+    async def handle(self, request: GroupRequest) -> GroupResponse: ...
+
+
+class Assignee(Protocol):
+    """The stream whose partitions these are."""
+
+    async def assign(self, places: frozenset[TopicPartition], member: str, epoch: int) -> None:
+        """From now on these are the consumer's, under this epoch."""
+
+    async def revoke(self, places: frozenset[TopicPartition]) -> None:
+        """Done when the consumer has finished with these, or had its time."""
+
+    async def lose(self) -> None:
+        """All partitions are somebody else's, at once."""
+
+
+class Membership:
+    """One member: joins, heartbeats, hands assignments to its stream, leaves."""
+
+    def __init__(
+        self,
+        groups: GroupDoor,
+        assignee: Assignee,
+        *,
+        group: str,
+        topics: Sequence[str],
+        client_id: str,
+        client_host: str,
+        interval_ms: int,
+        member_id: str,
+    ) -> None:
+        self._groups = groups
+        self._assignee = assignee
+        self._group = group
+        self._topics = sorted(topics)
+        self._client_id = client_id
+        self._client_host = client_host
+        self._interval_s = interval_ms / 1000
+        self.member_id = member_id
+        self._epoch = _JOINING
+        self._owned: frozenset[TopicPartition] = frozenset()
+
+    async def run(self, names: "TopicIds") -> None:
+        """Stay a member until cancelled. Raises Refusal where the group does not take it."""
+        await self._groups.ensure()
+        tell_owned = True
+        while True:
+            response = await self._heartbeat(names, tell_owned=tell_owned)
+            tell_owned = False
+            code = ErrorCode(response.error_code)
+            if code in _OUT:
+                logger.info("member %s was thrown out of group %s", self.member_id, self._group)
+                self._epoch, self._owned = _JOINING, frozenset()
+                await self._assignee.lose()
+                continue
+            if code in RETRIABLE_CODES or code is ErrorCode.NOT_COORDINATOR:
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if code is not ErrorCode.NONE:
+                raise Refusal(
+                    pb.GROUP_CONFLICT,
+                    f"group {self._group!r} does not take this consumer:"
+                    f" {response.error_message or code.name}",
+                )
+            changed = response.member_epoch != self._epoch
+            self._epoch = response.member_epoch
+            target = self._owned
+            if response.assignment is not None:
+                target = names.places(
+                    (each.topic_id, each.partitions)
+                    for each in response.assignment.topic_partitions
+                )
+            if revoked := self._owned - target:
+                await self._assignee.revoke(revoked)
+            if changed or target != self._owned:
+                await self._assignee.assign(target, self.member_id, self._epoch)
+            if target != self._owned:
+                # The coordinator gives freed partitions to others once it hears of it.
+                self._owned, tell_owned = target, True
+                continue
+            await asyncio.sleep(self._interval_s)
+
+    async def leave(self) -> None:
+        """Let the others have the partitions at once."""
+        if self._epoch == _JOINING:
+            return
+        self._epoch = _LEAVING
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group, member_id=self.member_id, member_epoch=_LEAVING
+        )
+        await self._ask(request)
+
+    async def _heartbeat(
+        self, names: "TopicIds", *, tell_owned: bool
+    ) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group, member_id=self.member_id, member_epoch=self._epoch
+        )
+        if self._epoch == _JOINING:
+            request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names = self._topics
+            request.topic_partitions = []
+        elif tell_owned:
+            request.topic_partitions = [
+                ConsumerGroupHeartbeatRequestTopicPartitions(
+                    topic_id=topic_id, partitions=partitions
+                )
+                for topic_id, partitions in names.by_id(self._owned)
+            ]
+        return await self._ask(request)
+
+    async def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        response = await self._groups.handle(
+            GroupRequest(
+                message=request,
+                version=_HEARTBEAT_VERSION,
+                client_id=self._client_id,
+                client_host=self._client_host,
+            )
+        )
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        return response
+
+
+class TopicIds(Protocol):
+    """Topics by their ids, as assignments name them."""
+
+    def places(
+        self, assigned: Iterable[tuple[uuid.UUID, Sequence[int]]]
+    ) -> frozenset[TopicPartition]: ...
+
+    def by_id(self, places: frozenset[TopicPartition]) -> Iterable[tuple[uuid.UUID, list[int]]]: ...

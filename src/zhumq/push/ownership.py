@@ -1,0 +1,145 @@
+"""PTP exclusive: what the group gives a consumer and takes from it, carried out on its shelf."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.answers import Answers
+from zhumq.push.door import PushDoor
+from zhumq.push.frames import Refusal
+from zhumq.push.membership import Membership
+from zhumq.push.shelf import Shelf
+from zhumq.push.subscribing import Accepted
+
+REVOKE_SECONDS_MAX: Final = (
+    5.0  # what a consumer has to finish what it holds of a revoked partition
+)
+
+
+class Ownership:
+    """A consumer's membership and what follows from it. Not a member until `join`."""
+
+    def __init__(
+        self,
+        door: PushDoor,
+        accepted: Accepted,
+        shelf: Shelf,
+        answers: Answers,
+        *,
+        peer: str,
+        send: Callable[[pb.ServerFrame], None],
+        end: Callable[[Refusal], None],
+    ) -> None:
+        self._door = door
+        self._shelf = shelf
+        self._answers = answers
+        self._send = send
+        self._end = end
+        self._revoked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._accepted = accepted
+        self._peer = peer
+        self._membership: Membership | None = None
+        # What it owns, on this broker and others, and what the client was told of that.
+        self._places: frozenset[TopicPartition] = frozenset()
+        self._told: list[pb.Leader] = []
+
+    @property
+    def is_member(self) -> bool:
+        return self._membership is not None
+
+    def join(self) -> None:
+        """Become a member, in the background."""
+        accepted = self._accepted
+        membership = self._membership = Membership(
+            self._door.groups,
+            self,
+            group=accepted.session.group,
+            topics=accepted.topics,
+            client_id=accepted.client_id,
+            client_host=self._peer,
+            interval_ms=self._door.settings.heartbeat_interval_ms,
+            # The same over reconnects: a group that outlives this broker knows the member again.
+            member_id=accepted.instance or str(uuid.uuid4()),
+        )
+        self._shelf.member = self._answers.member = membership.member_id
+
+        async def belong() -> None:
+            try:
+                await membership.run(self._door.topic_ids)
+            except Refusal as refusal:
+                self._end(refusal)
+            except BrokerError as error:
+                self._end(Refusal.of(error))
+
+        self._task = asyncio.get_running_loop().create_task(belong())
+        self._task.add_done_callback(self._ended)
+
+    async def leave(self) -> None:
+        """Others get the partitions at once."""
+        membership, self._membership = self._membership, None
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if membership is not None:
+            self._forget(self._shelf.windows.places)
+            with contextlib.suppress(BrokerError):
+                await membership.leave()
+
+    async def refresh(self) -> None:
+        """Leaders have changed: tell the client, and open what this broker leads by now."""
+        told = self._shelf.leaders(sorted(self._places))
+        if self.is_member and told != self._told:
+            await self.assign(self._places, self._shelf.member, self._shelf.epoch)
+
+    def revoked(self) -> None:
+        """The client has finished with what it was told to give up."""
+        self._revoked.set()
+
+    # What the membership tells
+
+    async def assign(self, places: frozenset[TopicPartition], member: str, epoch: int) -> None:
+        shelf = self._shelf
+        shelf.epoch = epoch
+        self._forget(shelf.windows.places - places)
+        self._places = places
+        self._told = shelf.leaders(sorted(places))
+        assigned = pb.Assigned(partitions=self._told, member_id=member, member_epoch=epoch)
+        self._send(pb.ServerFrame(assigned=assigned))
+        for place in places:
+            if self._door.leads(place):
+                await shelf.open(place, first_time=place not in shelf.windows)
+
+    async def revoke(self, places: frozenset[TopicPartition]) -> None:
+        shelf = self._shelf
+        self._revoked.clear()
+        windows = [window for window in shelf.windows if window.place in places]
+        for window in windows:
+            window.blocked += 1
+        self._send(pb.ServerFrame(revoke=pb.Revoke(partitions=shelf.leaders(sorted(places)))))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REVOKE_SECONDS_MAX):
+                await self._revoked.wait()
+        await self._answers.settled()
+        for window in windows:
+            await shelf.give_back(window, "")
+            shelf.windows.remove(window.place)
+
+    async def lose(self) -> None:
+        self._places = frozenset()
+        self._forget(self._shelf.windows.places)
+
+    def _forget(self, places: frozenset[TopicPartition]) -> None:
+        for place in places:
+            self._shelf.windows.remove(place)
+            self._shelf.holdings.drop(place)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._end(Refusal(pb.INTERNAL, "the broker failed; its log says why", retry=True))

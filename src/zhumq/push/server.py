@@ -1,0 +1,249 @@
+"""The gRPC server of the push door: calls in, streams and answers out. The one file here that knows grpc."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Self
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from zhumq.delivery.subscription import Subscription
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.door import PushDoor
+from zhumq.push.frames import MODE_CODES, MODES, Refusal, code_of, leaders
+from zhumq.push.sessions import RELOAD_SECONDS
+from zhumq.push.stream import serve_stream
+from zhumq.push.wire import WireBroken
+
+logger = logging.getLogger(__name__)
+
+SERVICE: Final = "zhumq.push.v1.Push"
+FRAME_BYTES_MAX: Final = 1 << 20  # of what a client sends: answers are small
+STOP_SECONDS: Final = 1.0
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", -1),  # a record batch is as large as its topic allows
+    ("grpc.so_reuseport", 0),  # a port that is in use is an error
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.max_metadata_size", 16 * 1024),
+)
+
+
+class PushServer:
+    """Serves a door on an address until closed."""
+
+    def __init__(
+        self, server: grpc.aio.Server, door: PushDoor, host: str, port: int, restore: Any
+    ) -> None:
+        self._server = server
+        self._door = door
+        self._restore = restore
+        self.address = (host, port)
+
+    @classmethod
+    async def open(
+        cls,
+        door: PushDoor,
+        host: str,
+        port: int,
+        *,
+        credentials: "grpc.ServerCredentials | None" = None,
+    ) -> Self:
+        """Listen. Raises OSError where the address cannot be had."""
+        if port:
+            _check_free(host, port)
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_handlers(door),))
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if credentials is None:
+                bound = server.add_insecure_port(where)
+            else:
+                bound = server.add_secure_port(where, credentials)
+        except RuntimeError as error:
+            raise OSError(None, "the address cannot be had") from error
+        await server.start()
+        restore = asyncio.create_task(_restore(door))
+        return cls(server, door, host, bound, restore)
+
+    async def close(self) -> None:
+        self._door.closing = True
+        self._restore.cancel()
+        for stream in tuple(self._door.sessions.streams):
+            stream.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
+        await self._server.stop(STOP_SECONDS)
+        await self._door.endings.finish()
+        await self._door.sessions.close()
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raise OSError with the reason if the address cannot be had: gRPC tells it only to its own log."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OSError(error.errno, (error.strerror or str(error)).lower()) from error
+
+
+async def _restore(door: PushDoor) -> None:
+    while True:
+        try:
+            await door.sessions.restore()
+        except BrokerError:
+            await asyncio.sleep(RELOAD_SECONDS)
+        else:
+            return
+
+
+class _CallWire:
+    """A gRPC call as the wire of a stream."""
+
+    def __init__(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        self._context = context
+        self.peer = context.peer()
+
+    async def read(self) -> pb.ClientFrame | None:
+        try:
+            frame = await self._context.read()
+        except (asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.UsageError) as error:
+            raise self._broken(error) from error
+        return frame if isinstance(frame, pb.ClientFrame) else None  # grpc.aio.EOF
+
+    async def write(self, frame: pb.ServerFrame) -> None:
+        try:
+            await self._context.write(frame)
+        except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError) as error:
+            raise WireBroken from error
+
+    def _broken(self, error: BaseException) -> BaseException:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            return error
+        return WireBroken()
+
+
+def _handlers(door: PushDoor) -> grpc.GenericRpcHandler:
+    calls = _Calls(door)
+    return grpc.method_handlers_generic_handler(
+        SERVICE,
+        {
+            "Stream": grpc.stream_stream_rpc_method_handler(
+                calls.stream,
+                request_deserializer=_parse_frame,
+                response_serializer=pb.ServerFrame.SerializeToString,
+            ),
+            "Leaders": _unary(calls.leaders, pb.LeadersRequest),
+            "Claim": _unary(calls.claim, pb.ClaimRequest),
+            "ListSessions": _unary(calls.list_sessions, pb.ListSessionsRequest),
+            "ResumeSession": _unary(calls.resume_session, pb.ResumeSessionRequest),
+        },
+    )
+
+
+def _parse_frame(data: bytes) -> pb.ClientFrame:
+    """Bytes that are no frame become an empty one, which the stream refuses in words."""
+    try:
+        return pb.ClientFrame.FromString(data)
+    except DecodeError:
+        return pb.ClientFrame()
+
+
+def _unary(
+    call: Callable[[Any], Awaitable[Any]], request: Any
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    async def answer(message: Any, context: Any) -> Any:
+        del context
+        return await call(message)
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer,
+        request_deserializer=request.FromString,
+        response_serializer=lambda response: response.SerializeToString(),
+    )
+
+
+class _Calls:
+    """What the service's methods do."""
+
+    def __init__(self, door: PushDoor) -> None:
+        self._door = door
+
+    async def stream(self, requests: Any, context: Any) -> None:
+        del requests
+        try:
+            await serve_stream(self._door, _CallWire(context))
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("a push stream of %s failed", context.peer())
+            raise
+
+    async def leaders(self, request: pb.LeadersRequest) -> pb.LeadersResponse:
+        image = self._door.image
+        places = []
+        for name in request.topics:
+            topic = image.topics.get(name)
+            if topic is None:
+                return pb.LeadersResponse(
+                    code=pb.UNKNOWN_TOPIC, message=f"there is no topic {name!r}"
+                )
+            places += [TopicPartition(name, index) for index in range(len(topic.partitions))]
+        return pb.LeadersResponse(leaders=leaders(image, places, self._door.push_addresses()))
+
+    async def claim(self, request: pb.ClaimRequest) -> pb.ClaimResponse:
+        mode = MODES.get(request.mode)
+        if mode is None or not request.topics:
+            return pb.ClaimResponse(code=pb.INVALID, message="a claim has a mode and topics")
+        try:
+            for topic in request.topics:
+                await self._door.deliveries.subscribe(
+                    Subscription(topic=topic, group=request.group, mode=mode)
+                )
+        except BrokerError as error:
+            return pb.ClaimResponse(code=code_of(error), message=str(error))
+        return pb.ClaimResponse()
+
+    async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
+        response = pb.ListSessionsResponse()
+        for session, stream in await self._door.sessions.listed(request.group):
+            traffic = stream.traffic if stream is not None else None
+            response.sessions.append(
+                pb.Session(
+                    name=f"{session.group}/{session.consumer}",
+                    group=session.group,
+                    consumer=session.consumer,
+                    topics=session.topic.split(","),
+                    mode=MODE_CODES[session.mode],
+                    state=session.state,
+                    reason=session.reason,
+                    attempt=session.retries,
+                    since_ms=session.state_since_ms,
+                    connected=stream is not None,
+                    in_flight=traffic.in_flight if traffic else 0,
+                    delivered=traffic.delivered if traffic else 0,
+                    redelivered=traffic.redelivered if traffic else 0,
+                    broker_id=self._door.broker_id,
+                )
+            )
+        return response
+
+    async def resume_session(self, request: pb.ResumeSessionRequest) -> pb.ResumeSessionResponse:
+        group, _, consumer = request.name.rpartition("/")
+        try:
+            found = await self._door.sessions.resume(group, consumer)
+        except BrokerError as error:
+            return pb.ResumeSessionResponse(code=code_of(error), message=str(error))
+        if found is None:
+            return pb.ResumeSessionResponse(
+                code=pb.INVALID, message=f"there is no session {request.name!r} here"
+            )
+        return pb.ResumeSessionResponse()

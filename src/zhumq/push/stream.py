@@ -1,0 +1,367 @@
+"""One consumer's stream: subscribe, deliver within credit, take answers, ping, wait, park."""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from zhumq.delivery.push_session import PushSession
+from zhumq.delivery.subscription import SubscriptionMode
+from zhumq.model.errors import BrokerError
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.answers import Answers
+from zhumq.push.door import PushDoor
+from zhumq.push.frames import Refusal
+from zhumq.push.ownership import Ownership
+from zhumq.push.patience import SILENT, Patience
+from zhumq.push.sessions import Traffic
+from zhumq.push.shelf import Shelf
+from zhumq.push.subscribing import CREDITS_MAX, Accepted, accept
+from zhumq.push.windows import WindowClosed
+from zhumq.push.wire import Wire, WireBroken
+
+logger = logging.getLogger(__name__)
+
+SUBSCRIBE_SECONDS_MAX: Final = 10.0  # what a client has for its first frame
+LAST_WORDS_SECONDS_MAX: Final = 1.0
+TICK_SECONDS_MIN: Final = 0.02
+
+
+class Stream:
+    """A connected consumer. `run` lives as long as the call."""
+
+    def __init__(self, door: PushDoor, wire: Wire, accepted: Accepted) -> None:
+        self._door = door
+        self._wire = wire
+        self._accepted = accepted
+        self.instance = accepted.instance
+        self._patience = Patience(accepted.session, door.settings, door.clock.monotonic_ms())
+        self._credit = accepted.credits
+        self._paused = False
+        self._wake = asyncio.Event()
+        self._control: deque[pb.ServerFrame] = deque()
+        member = f"{accepted.session.consumer}.{uuid.uuid4().hex[:8]}"
+        self._shelf = Shelf(door, accepted, member, send=self.send, wake=self._wake.set)
+        self._answers = Answers(
+            member,
+            self._shelf.windows,
+            self._shelf.holdings,
+            self.send,
+            in_order=accepted.mode.is_ordered,
+            lock_ms=self._shelf.lock_ms,
+        )
+        self._ownership = Ownership(
+            door,
+            accepted,
+            self._shelf,
+            self._answers,
+            peer=wire.peer,
+            send=self.send,
+            end=self.end,
+        )
+        self._ending: Refusal | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._runner: asyncio.Task[Any] | None = None
+        self._is_closing = False
+        self._closed = asyncio.Event()
+
+    # What sessions ask of a stream
+
+    @property
+    def session(self) -> PushSession:
+        return self._patience.session
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._shelf.traffic
+
+    def resume_session(self) -> None:
+        self._spawn(self._resume())
+
+    async def take_over(self) -> None:
+        self.end(Refusal(pb.FENCED, "this consumer has connected again elsewhere"))
+        await self._closed.wait()
+
+    def refresh(self) -> None:
+        if self._patience.is_active:
+            self._spawn(self._open_again())
+
+    def end(self, why: Refusal) -> None:
+        """The stream is over, with these words."""
+        if self._ending is None:
+            self._ending = why
+            if self._runner is not None:
+                # Its client may not be reading, so that nothing more can be written to it.
+                loop = asyncio.get_running_loop()
+                loop.call_later(LAST_WORDS_SECONDS_MAX, self._runner.cancel)
+        self._wake.set()
+
+    def send(self, frame: pb.ServerFrame) -> None:
+        """Queue a small frame. Their number is bounded by what the client sends and by time."""
+        self._control.append(frame)
+        self._wake.set()
+
+    # The life of a stream
+
+    async def run(self) -> None:
+        """Serve until the client is done, gone, or refused."""
+        self._runner = asyncio.current_task()
+        self._door.sessions.attach(self)
+        broken = False
+        try:
+            self.send(self._greeting())
+            await self._open_first()
+            reader = self._spawn(self._read())
+            self._spawn(self._supervise())
+            self._spawn(self._answers.run())
+            await self._write(reader)
+        except WireBroken:
+            broken = True
+        except asyncio.CancelledError:
+            broken = True  # The call was cancelled, or its connection is gone.
+            raise
+        except Refusal as refusal:
+            with contextlib.suppress(WireBroken):
+                await self._wire.write(refusal.frame())
+        finally:
+            # A call that is cancelled, now or meanwhile, must not keep what its consumer held.
+            await asyncio.shield(self._door.endings.begin(self._close(broken=broken)))
+
+    def _greeting(self) -> pb.ServerFrame:
+        return pb.ServerFrame(
+            subscribed=pb.Subscribed(
+                session=f"{self.session.group}/{self.session.consumer}",
+                consumer=self.session.consumer,
+                broker_id=self._door.broker_id,
+                ping_interval_ms=self._door.settings.ping_interval_ms,
+                ack_timeout_ms=self._accepted.ack_timeout_ms,
+                leaders=self._shelf.leaders(self._accepted.places),
+            )
+        )
+
+    async def _open_first(self) -> None:
+        attachment = self._accepted.attachment
+        if attachment is not None:
+            self._shelf.member = self._answers.member = attachment.member_id
+            self._shelf.epoch = attachment.member_epoch
+        elif self._accepted.mode is SubscriptionMode.PTP_EXCLUSIVE:
+            self._ownership.join()
+            return
+        for place in self._accepted.places:
+            await self._shelf.open(place, first_time=True)
+
+    async def _open_again(self) -> None:
+        """After a time in which others had its partitions, or when leaders have changed."""
+        if self._is_closing:
+            return  # What it has is being given away.
+        try:
+            if (
+                self._accepted.mode is not SubscriptionMode.PTP_EXCLUSIVE
+                or self._accepted.attachment is not None
+            ):
+                await self._shelf.open_missing()
+                self._shelf.tell_leaders()
+            elif self._ownership.is_member:
+                await self._ownership.refresh()
+            else:
+                self._ownership.join()
+        except Refusal as refusal:
+            self.end(refusal)
+
+    # Down
+
+    async def _write(self, reader: "asyncio.Task[None]") -> None:
+        while True:
+            if reader.done():
+                reader.result()  # WireBroken, or None: the client has nothing more to say.
+                await self._answers.settled()
+            while self._control:
+                await self._wire.write(self._control.popleft())
+            if self._ending is not None:
+                raise self._ending
+            if reader.done():
+                return
+            room = self._room()
+            taken = self._shelf.take(room) if room > 0 else None
+            if isinstance(taken, WindowClosed):
+                self._spawn(self._reopen(taken))
+                self._shelf.windows.remove(taken.window.place)
+            elif taken is not None:
+                await self._wire.write(taken)
+            else:
+                self._wake.clear()
+                if not self._control and self._ending is None and not reader.done():
+                    await self._wake.wait()
+
+    def _room(self) -> int:
+        """How many more messages the consumer may be given now."""
+        if self._paused:
+            return 0
+        held = self._shelf.holdings.count
+        return self._patience.room(self._credit - held, held, self._door.clock.monotonic_ms())
+
+    async def _reopen(self, closed: WindowClosed) -> None:
+        try:
+            await self._shelf.reopen(closed)
+        except Refusal as refusal:
+            self.end(refusal)
+
+    # Up
+
+    async def _read(self) -> None:
+        try:
+            while (frame := await self._wire.read()) is not None:
+                await self._handle(frame)
+        finally:
+            self._wake.set()
+
+    async def _handle(self, frame: pb.ClientFrame) -> None:
+        kind = frame.WhichOneof("frame")
+        clock = self._door.clock
+        if self._patience.heard(
+            is_answer=kind == "answer", now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()
+        ):
+            await self._save()
+            await self._open_again()
+        match kind:
+            case "answer":
+                deadline_ms = clock.monotonic_ms() + self._accepted.ack_timeout_ms
+                await self._answers.take(frame.answer, deadline_ms)
+            case "credit":
+                if not 0 <= frame.credit.messages <= CREDITS_MAX:
+                    self.end(_bad_credit(frame.credit.messages))
+                self._credit = frame.credit.messages
+            case "pause":
+                self._paused = True
+            case "resume":
+                self._paused = False
+                await self._resume()
+            case "revoked":
+                self._ownership.revoked()
+            case "pong":
+                pass  # That it was heard is all there is to it.
+            case "subscribe":
+                self.end(Refusal(pb.INVALID, "this stream has subscribed: open another one"))
+            case _:
+                self.end(Refusal(pb.INVALID, "an empty frame, or one of a newer protocol"))
+        self._wake.set()
+
+    # Time
+
+    async def _supervise(self) -> None:
+        clock, patience, holdings = self._door.clock, self._patience, self._shelf.holdings
+        while True:
+            now_ms = clock.monotonic_ms()
+            if patience.ping_due(now_ms) and not any(
+                each.HasField("ping") for each in self._control
+            ):
+                self.send(pb.ServerFrame(ping=pb.Ping(number=patience.pings)))
+            reason = patience.failure(now_ms, holdings.next_deadline_ms())
+            if reason is not None:
+                await self._not_answered(reason)
+            self._wake.set()
+            look_ms = patience.next_look_ms(
+                now_ms, holdings.next_deadline_ms(), self._accepted.ack_timeout_ms
+            )
+            await asyncio.sleep(max((look_ms - clock.monotonic_ms()) / 1000, TICK_SECONDS_MIN))
+
+    async def _not_answered(self, reason: str) -> None:
+        """Into the timeout queue, and from there to the parked."""
+        clock = self._door.clock
+        await self._shelf.overdue(reason)
+        self._patience.failed(reason, clock.monotonic_ms(), clock.now_ms())
+        if self._patience.is_parked or reason == SILENT:
+            # Others may have what this consumer does not answer for.
+            await self._shelf.give_back_all(reason)
+            await self._ownership.leave()
+        await self._save()
+        session = self.session
+        logger.info(
+            "session %s/%s is %s: %s", session.group, session.consumer, session.state, reason
+        )
+        if self._patience.is_parked:
+            self.send(pb.ServerFrame(parked=pb.Parked(reason=reason)))
+
+    async def _resume(self) -> None:
+        clock = self._door.clock
+        if self._patience.resume(clock.monotonic_ms(), clock.now_ms()):
+            await self._save()
+            await self._open_again()
+        self._wake.set()
+
+    async def _save(self) -> None:
+        if not self._accepted.durable:
+            return
+        try:
+            await self._door.sessions.save(self.session)
+        except BrokerError as error:
+            logger.warning("session %s is not kept: %s", self.session.consumer, error)
+
+    # The end
+
+    async def _close(self, *, broken: bool) -> None:
+        door = self._door
+        self._is_closing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS_MAX):
+                await self._answers.settled()
+        held = self._shelf.holdings.count
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._shelf.give_back_all("disconnected" if broken else "")
+        await self._ownership.leave()
+        self._shelf.windows.close()
+        door.sessions.detach(self)
+        self._closed.set()
+        unsettled = held or self.session.retries
+        if broken and self._accepted.durable and unsettled and not door.closing:
+            door.sessions.gone(self.session)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is not None and not isinstance(failure, WireBroken):
+            logger.error("a push stream failed", exc_info=failure)
+            self.end(Refusal(pb.INTERNAL, "the broker failed; its log says why", retry=True))
+
+
+def _bad_credit(credit: int) -> Refusal:
+    return Refusal(pb.CREDIT_INVALID, f"credit {credit} is not between 0 and {CREDITS_MAX}")
+
+
+async def serve_stream(door: PushDoor, wire: Wire) -> None:
+    """One call from its first frame to its end."""
+    try:
+        accepted = await accept(door, await _subscribe_frame(wire))
+    except Refusal as refusal:
+        with contextlib.suppress(WireBroken):
+            await wire.write(refusal.frame())
+        return
+    except WireBroken:
+        return
+    await Stream(door, wire, accepted).run()
+
+
+async def _subscribe_frame(wire: Wire) -> pb.Subscribe:
+    try:
+        async with asyncio.timeout(SUBSCRIBE_SECONDS_MAX):
+            first = await wire.read()
+    except TimeoutError:
+        raise Refusal(pb.INVALID, "no subscribe frame came in time") from None
+    if first is None:
+        raise WireBroken
+    if not first.HasField("subscribe"):
+        raise Refusal(pb.INVALID, "the first frame of a stream is subscribe")
+    return first.subscribe

@@ -1,0 +1,218 @@
+"""Whether a subscription can be served: the legality check, before anything is delivered."""
+
+import asyncio
+import uuid
+from dataclasses import dataclass, replace
+from typing import Final
+
+from zhumq.delivery.push_session import PushSession, SessionState, resumed
+from zhumq.delivery.subscription import Start, StartKind, Subscription, SubscriptionMode
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.door import PushDoor
+from zhumq.push.frames import MODES, Refusal, start_of
+from zhumq.push.sessions import came_back
+
+TOPICS_MAX: Final = 1_000
+NAME_CHARACTERS_MAX: Final = 250
+CREDITS_MAX: Final = 1_000_000
+ANONYMOUS_GROUP: Final = "zhumq.anonymous."
+TAKE_OVER_SECONDS_MAX: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A subscription that passed, in our own words."""
+
+    mode: SubscriptionMode
+    topics: tuple[str, ...]
+    places: tuple[TopicPartition, ...]
+    start: Start
+    credits: int
+    ack_timeout_ms: int
+    session: PushSession
+    # Its session outlives its connection.
+    durable: bool
+    anonymous: bool
+    client_id: str
+    instance: str
+    attachment: pb.Attachment | None
+    # Topics of which it gets all partitions, also those that are added later.
+    whole_topics: frozenset[str]
+
+    @property
+    def continued_start(self) -> Start:
+        """Where it goes on after an interruption: where its group is, by now."""
+        otherwise = (
+            StartKind.LATEST if self.start.kind is StartKind.LATEST else self.start.otherwise
+        )
+        return Start(StartKind.STORED, otherwise=otherwise)
+
+
+async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
+    """The subscription, or Refusal."""
+    mode = MODES.get(subscribe.mode)
+    if mode is None:
+        raise Refusal(pb.INVALID, "a subscription says PTP_EXCLUSIVE, PTP_SHARED or PSB")
+    if len(door.sessions.streams) >= door.settings.streams_max:
+        raise Refusal(pb.UNAVAILABLE, "this broker has all the streams it may have", retry=True)
+    if subscribe.filter:
+        raise Refusal(pb.FILTER_UNSUPPORTED, "filters do not exist yet: leave the field empty")
+    if not 0 < subscribe.credits <= CREDITS_MAX:
+        raise Refusal(
+            pb.CREDIT_INVALID,
+            f"credit {subscribe.credits} is not between 1 and {CREDITS_MAX}: it is how many"
+            " unanswered messages this consumer bears",
+        )
+    if not 0 <= subscribe.ack_timeout_ms <= door.settings.ack_timeout_ms_max:
+        raise Refusal(pb.INVALID, f"ack_timeout_ms is at most {door.settings.ack_timeout_ms_max}")
+    for name in (subscribe.group, subscribe.consumer, subscribe.client_id, subscribe.instance):
+        if len(name) > NAME_CHARACTERS_MAX:
+            raise Refusal(pb.INVALID, f"a name has at most {NAME_CHARACTERS_MAX} characters")
+    anonymous = not subscribe.group
+    if anonymous and mode is not SubscriptionMode.PSB:
+        raise Refusal(pb.INVALID, "a point-to-point subscription names its group")
+    group = subscribe.group or f"{ANONYMOUS_GROUP}{uuid.uuid4().hex}"
+    topics = _topics(subscribe, mode)
+    start = start_of(subscribe, mode)
+    places = await _places(door, subscribe, mode=mode, group=group, start=start)
+    consumer = subscribe.consumer or (
+        group if mode is SubscriptionMode.PSB else f"consumer-{uuid.uuid4().hex[:8]}"
+    )
+    durable = not anonymous and (mode is SubscriptionMode.PSB or bool(subscribe.consumer))
+    fresh = PushSession(
+        group=group,
+        consumer=consumer,
+        topic=",".join(topics),
+        mode=mode,
+        client=subscribe.client_id,
+        state_since_ms=door.clock.now_ms(),
+    )
+    attachment = subscribe.attachment if subscribe.HasField("attachment") else None
+    session = fresh
+    if durable and attachment is None:
+        session = await _session(door, fresh, resume=subscribe.resume)
+    # A member has one stream on a broker, be it its home or an attachment: what an earlier one holds
+    # under the member's name is given back before a later one begins, or it would begin behind that.
+    instance = subscribe.instance if attachment is None else attachment.member_id
+    await _check_rivals(door, session, instance)
+    return Accepted(
+        mode=mode,
+        topics=topics,
+        places=places,
+        start=start,
+        credits=subscribe.credits,
+        ack_timeout_ms=subscribe.ack_timeout_ms or door.settings.ack_timeout_ms,
+        session=session,
+        durable=durable and attachment is None,
+        anonymous=anonymous,
+        client_id=subscribe.client_id,
+        instance=instance,
+        attachment=attachment,
+        whole_topics=frozenset(each.name for each in subscribe.topics if not each.partitions),
+    )
+
+
+def _topics(subscribe: pb.Subscribe, mode: SubscriptionMode) -> tuple[str, ...]:
+    names = tuple(choice.name for choice in subscribe.topics)
+    if not names or len(set(names)) != len(names) or len(names) > TOPICS_MAX:
+        raise Refusal(
+            pb.INVALID, f"a subscription names 1 to {TOPICS_MAX} topics, each of them once"
+        )
+    chosen = any(choice.partitions for choice in subscribe.topics)
+    if chosen and mode.is_point_to_point and not subscribe.HasField("attachment"):
+        raise Refusal(
+            pb.INVALID, "members of a point-to-point group are given partitions: only psb chooses"
+        )
+    return names
+
+
+async def _places(
+    door: PushDoor, subscribe: pb.Subscribe, *, mode: SubscriptionMode, group: str, start: Start
+) -> tuple[TopicPartition, ...]:
+    """The chosen partitions of every topic, each topic checked, and claimed if PTP."""
+    places: list[TopicPartition] = []
+    for choice in subscribe.topics:
+        topic = door.image.topics.get(choice.name)
+        if topic is None:
+            raise Refusal(
+                pb.UNKNOWN_TOPIC,
+                f"there is no topic {choice.name!r}: make it with `zhumq topic create`",
+            )
+        count = len(topic.partitions)
+        for partition in choice.partitions:
+            if not 0 <= partition < count:
+                raise Refusal(
+                    pb.PARTITION_OUT_OF_RANGE,
+                    f"topic {choice.name!r} has partitions 0 to {count - 1}, not {partition}",
+                )
+        partitions = tuple(choice.partitions) or tuple(range(count))
+        try:
+            await door.deliveries.subscribe(
+                Subscription(
+                    topic=choice.name,
+                    group=group,
+                    mode=mode,
+                    partitions=partitions if mode is SubscriptionMode.PSB else None,
+                    start=start,
+                    credit=subscribe.credits,
+                )
+            )
+        except BrokerError as error:
+            raise Refusal.of(error) from error
+        places += (TopicPartition(choice.name, partition) for partition in partitions)
+    return tuple(places)
+
+
+async def _session(door: PushDoor, fresh: PushSession, *, resume: bool) -> PushSession:
+    """The session as it was left, awake; a parked one only if it says resume."""
+    now_ms = door.clock.now_ms()
+    try:
+        known = await door.sessions.find(fresh.group, fresh.consumer)
+        if known is None:
+            return fresh
+        if known.state is SessionState.PARKED:
+            if not resume:
+                raise Refusal(
+                    pb.SESSION_PARKED,
+                    f"the session of {fresh.consumer!r} in group {fresh.group!r} is parked"
+                    f" ({known.reason}): say resume, or"
+                    f" `zhumq session resume {fresh.group}/{fresh.consumer}`",
+                )
+            known = resumed(known, now_ms)
+        session = came_back(known, fresh, now_ms)
+        await door.sessions.save(session)
+    except BrokerError as error:
+        raise Refusal.of(error) from error
+    return replace(fresh, state=session.state, state_since_ms=session.state_since_ms)
+
+
+async def _check_rivals(door: PushDoor, session: PushSession, instance: str) -> None:
+    """A PSB group has one consumer; the same consumer on a new connection ends its old one."""
+    wanted = set(session.topic.split(","))
+    for stream in tuple(door.sessions.streams):
+        other = stream.session
+        if other.group != session.group:
+            continue
+        same = bool(instance) and stream.instance == instance
+        lost = other.consumer == session.consumer and other.state is not SessionState.ACTIVE
+        if same or lost:
+            try:
+                async with asyncio.timeout(TAKE_OVER_SECONDS_MAX):
+                    await stream.take_over()
+            except TimeoutError:
+                raise Refusal(
+                    pb.UNAVAILABLE, "this consumer's earlier connection is still ending", retry=True
+                ) from None
+        elif (
+            session.mode is SubscriptionMode.PSB
+            and other.mode is SubscriptionMode.PSB
+            and wanted & set(other.topic.split(","))
+        ):
+            raise Refusal(
+                pb.GROUP_CONFLICT,
+                f"psb group {session.group!r} has its consumer already ({other.client or 'unnamed'},"
+                " connected): choose another group name",
+                retry=True,
+            )

@@ -1,0 +1,150 @@
+"""The windows a stream takes from, in turn: whole batches out of the log, ranges to deliver with them."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from zhumq.coordinators.delivery_seam import Delivered, Delivery
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+
+# Read at a time: large enough for whole batches to travel cheaply, small enough that a stream which
+# waits for a slow consumer costs little.
+FRAME_BYTES: Final = 256 * 1024
+
+
+class Window:
+    """One partition as one stream takes from it."""
+
+    __slots__ = ("_last_records", "_unwatch", "blocked", "delivery", "place", "round")
+
+    def __init__(self, delivery: Delivery, wake: Callable[[], None]) -> None:
+        self.place = TopicPartition(delivery.topic, delivery.partition)
+        self.delivery = delivery
+        # Grows when deliveries in order are taken back.
+        self.round = 0
+        # Not 0: nothing is taken until what went wrong, or is being moved, has been dealt with.
+        self.blocked = 0
+        self._last_records: bytes | None = None
+        self._unwatch = delivery.watch(wake)
+
+    def close(self) -> None:
+        self._unwatch()
+
+    def frame(self, delivered: Delivered) -> pb.ServerFrame:
+        """What is sent. Bytes that the client has from the frame before are not sent again."""
+        records = delivered.records
+        repeated = records is self._last_records
+        self._last_records = records
+        return pb.ServerFrame(
+            messages=pb.Messages(
+                topic=self.place.topic,
+                partition=self.place.partition,
+                round=self.round,
+                ranges=[
+                    pb.Range(
+                        first_offset=each.first_offset,
+                        last_offset=each.last_offset,
+                        delivery_count=each.delivery_count,
+                    )
+                    for each in delivered.ranges
+                ],
+                records=b"" if repeated else records,
+            )
+        )
+
+
+class Windows:
+    """The windows of one stream by partition."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        self._turns: deque[Window] = deque()
+        self._by_place: dict[TopicPartition, Window] = {}
+        # Taken from a window, not yet sent.
+        self._taken: deque[tuple[Window, Delivered]] = deque()
+
+    def __iter__(self) -> Iterator[Window]:
+        return iter(tuple(self._by_place.values()))
+
+    def __contains__(self, place: TopicPartition) -> bool:
+        return place in self._by_place
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        return frozenset(self._by_place)
+
+    def find(self, place: TopicPartition) -> Window | None:
+        return self._by_place.get(place)
+
+    def add(self, delivery: Delivery) -> Window:
+        """Take from this delivery as well. One that is opened anew takes the old one's place."""
+        place = TopicPartition(delivery.topic, delivery.partition)
+        known = self._by_place.get(place)
+        if known is not None and known.delivery is delivery:
+            return known
+        round_before = -1
+        if known is not None:
+            round_before = known.round
+            self.remove(place)
+        window = Window(delivery, self.wake)
+        window.round = round_before + 1
+        self._by_place[place] = window
+        self._turns.append(window)
+        self.wake()
+        return window
+
+    def remove(self, place: TopicPartition) -> Window | None:
+        window = self._by_place.pop(place, None)
+        if window is not None:
+            window.close()
+            self._turns.remove(window)
+            self.untake(window)
+        return window
+
+    def untake(self, window: Window) -> None:
+        """Forget what was taken from it and not sent: it has been taken back."""
+        self._taken = deque(each for each in self._taken if each[0] is not window)
+
+    def take(
+        self, member: str, room: int, lock_ms: int
+    ) -> "tuple[Window, Delivered] | WindowClosed | None":
+        """The next delivery of at most `room` messages; None: there is nothing now.
+
+        An error means that a window has closed; it is removed.
+        """
+        if self._taken:
+            return self._taken.popleft()
+        for _ in range(len(self._turns)):
+            window = self._turns[0]
+            self._turns.rotate(-1)
+            if window.blocked:
+                continue
+            try:
+                batches = window.delivery.acquire(
+                    member, records_max=room, bytes_max=FRAME_BYTES, lock_ms=lock_ms
+                )
+            except BrokerError as error:
+                return WindowClosed(window, error)
+            if batches:
+                self._taken.extend((window, delivered) for delivered in batches)
+                return self._taken.popleft()
+        return None
+
+    def close(self) -> None:
+        for window in self:
+            self.remove(window.place)
+
+
+class WindowClosed(BrokerError):
+    """A window can no longer be taken from: its partition moved, or is gone."""
+
+    def __init__(self, window: Window, cause: BrokerError) -> None:
+        super().__init__(str(cause))
+        self.window = window
+        self.cause = cause
+
+
+def places_of(leaders: Iterable[pb.Leader]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(each.topic, each.partition) for each in leaders)

@@ -1,0 +1,49 @@
+"""The examples in the client's docstrings and in docs/client.md run, against a real broker."""
+
+import doctest
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import zhumq.client.admin
+import zhumq.client.consumer
+import zhumq.client.producer
+import zhumq.client.push_consumer
+import zhumq.client.worker
+from zhumq import Admin
+from zhumq.testing.broker import RunningBroker
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        zhumq.client.admin,
+        zhumq.client.consumer,
+        zhumq.client.producer,
+        zhumq.client.push_consumer,
+        zhumq.client.worker,
+    ],
+    ids=lambda module: module.__name__.rpartition(".")[2],
+)
+def test_the_examples_of_a_module_run(zhumq_broker: RunningBroker, module: ModuleType) -> None:
+    with Admin(zhumq_broker.bootstrap) as admin:
+        for topic in ("greetings", "letters", "orders", "jobs"):
+            admin.create_topic(topic, partitions=1)
+    done = doctest.testmod(module, extraglobs={"bootstrap": zhumq_broker.bootstrap})
+    assert done.failed == 0
+    assert done.attempted > 0
+
+
+@pytest.mark.parametrize("page", ["client.md", "push.md"])
+def test_the_examples_of_the_docs_run(zhumq_broker: RunningBroker, page: str) -> None:
+    text = (DOCS / page).read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert examples
+    names: dict[str, object] = {}
+    for example in examples:
+        source = example.replace("127.0.0.1:9092", zhumq_broker.bootstrap)
+        exec(compile(source, f"docs/{page}", "exec"), names)

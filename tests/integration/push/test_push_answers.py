@@ -1,0 +1,195 @@
+"""Ack, nack, reject, extend: what becomes of a message, and that order holds where it is promised."""
+
+import asyncio
+
+from push_support import (
+    answer,
+    bare_stream,
+    exclusive,
+    new_topic,
+    numbered,
+    psb,
+    run,
+    send,
+    shared,
+    until,
+)
+
+from zhumq import Admin, Message, PushConsumer
+from zhumq.protocol.push import push_pb2 as pb
+from zhumq.testing.broker import RunningBroker
+
+
+def test_a_nacked_message_comes_again_in_its_place(running: RunningBroker) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(20))
+    seen: list[tuple[int, int]] = []
+
+    async def scenario() -> None:
+        async with PushConsumer(topic, group="nack", mode="ptp", push=running.push) as consumer:
+            async for message in consumer:
+                seen.append((message.offset, message.delivery_count))
+                if message.offset == 5 and message.delivery_count < 3:
+                    message.nack("not yet")
+                if message.offset == 19:
+                    break
+
+    run(scenario())
+    offsets = [offset for offset, _ in seen]
+    assert offsets == [*range(6), 5, *range(5, 20)]
+    assert [count for offset, count in seen if offset == 5] == [1, 2, 3]
+
+
+def test_a_message_nacked_too_often_is_a_dead_letter_with_its_story(running: RunningBroker) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, [b"good", b"bad", b"good too"])
+    done: list[bytes | None] = []
+
+    async def handler(message: Message) -> None:
+        if message.value == b"bad":
+            raise RuntimeError("cannot digest it")
+        done.append(message.value)
+
+    async def scenario() -> None:
+        async with PushConsumer(
+            topic, group="eaters", mode="ptp-shared", push=running.push
+        ) as consumer:
+            task = asyncio.create_task(consumer.run(handler))
+
+            def letters() -> list[object]:
+                topics = Admin(running.bootstrap).topics()
+                if f"{topic}.dlq" not in topics:
+                    return []
+                return list(Admin(running.bootstrap).dead_letters(topic))
+
+            (letter,) = await until(lambda: asyncio.to_thread(letters))
+            story = letter.story
+            assert (letter.value, letter.headers) == (b"bad", ())
+            assert (story.group, story.topic, story.partition, story.offset) == (
+                "eaters",
+                topic,
+                0,
+                1,
+            )
+            assert story.reason.endswith("RuntimeError: cannot digest it")
+            assert story.deliveries == 16
+            assert story.time_ms > 0
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    run(scenario(), 60)
+    assert sorted(value or b"" for value in done) == [b"good", b"good too"]
+
+
+def test_a_rejected_message_is_a_dead_letter_at_once_and_can_be_replayed(
+    running: RunningBroker,
+) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(3))
+
+    async def scenario() -> None:
+        async with PushConsumer(topic, group="r", mode="ptp", push=running.push) as consumer:
+            async for message in consumer:
+                if message.offset == 1:
+                    message.reject("broken")
+                elif message.offset == 2:
+                    break
+        assert not consumer.refused_answers
+
+    run(scenario())
+    with Admin(running.bootstrap) as admin:
+        # The verdict is durable at once; the letter is written behind it.
+        run(until(lambda: admin.dead_letter_topics().get(f"{topic}.dlq")))
+        assert [letter.value for letter in admin.dead_letters(topic)] == [b"1"]
+        assert admin.replay(topic) == 1
+        assert admin.replay(topic) == 0, "what was replayed is not replayed again"
+        assert admin.replay(topic, again=True) == 1
+
+    async def again() -> list[tuple[int, bytes | None]]:
+        async with PushConsumer(topic, group="r", mode="ptp", push=running.push) as consumer:
+            seen = []
+            async for message in consumer:
+                seen.append((message.offset, message.value))
+                if len(seen) == 2:
+                    break
+            return seen
+
+    assert run(again()) == [(3, b"1"), (4, b"1")]
+
+
+def test_an_extended_message_is_not_delivered_again_in_time(running: RunningBroker) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(2))
+
+    async def scenario() -> None:
+        subscribe = psb(topic, group="slow", credits=1, ack_timeout_ms=2_000)
+        async with bare_stream(running.push, subscribe) as stream:
+            first = await stream.receive_kind("messages")
+            for _ in range(8):  # longer than the time it had at first
+                await asyncio.sleep(0.3)
+                await stream.send(answer=answer(first, pb.EXTEND, id=1))
+                assert (await stream.receive_kind("answered")).code == pb.OK
+            await stream.send(answer=answer(first, id=2))
+            assert (await stream.receive_kind("answered")).code == pb.OK
+            following = await stream.receive_kind("messages")
+            assert following.ranges[0].first_offset == 1
+            assert following.ranges[0].delivery_count == 1
+
+    run(scenario())
+
+
+def test_messages_of_a_lost_consumer_go_to_another_member(running: RunningBroker) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(10))
+
+    async def scenario() -> None:
+        async with bare_stream(running.push, shared(topic, "heirs", credits=10)) as lost:
+            await lost.receive_kind("messages")
+        async with bare_stream(running.push, shared(topic, "heirs", credits=10)) as heir:
+            taken: set[int] = set()
+            while len(taken) < 10:
+                messages = await heir.receive_kind("messages")
+                for each in messages.ranges:
+                    taken.update(range(each.first_offset, each.last_offset + 1))
+                    assert each.delivery_count == 2
+
+    run(scenario())
+
+
+def test_what_was_acknowledged_stays_so_over_a_reconnect(running: RunningBroker) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(10))
+
+    async def scenario() -> None:
+        async with PushConsumer(topic, group="again", mode="psb", push=running.push) as consumer:
+            async for message in consumer:
+                if message.offset == 4:
+                    break
+        async with PushConsumer(topic, group="again", mode="psb", push=running.push) as consumer:
+            assert (await anext(aiter(consumer))).offset == 5
+
+    run(scenario())
+
+
+def test_a_members_later_stream_begins_where_its_earlier_one_did_not_answer(
+    running: RunningBroker,
+) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(20))
+
+    async def scenario() -> None:
+        home = exclusive(topic, "one-stream", instance="member-1", credits=5)
+        async with bare_stream(running.push, home) as first:
+            assigned = await first.receive_kind("assigned")
+            messages = await first.receive_kind("messages")
+            assert (messages.ranges[0].first_offset, messages.ranges[0].last_offset) == (0, 4)
+            # The broker has not noticed that the consumer lost this connection. It attaches anew.
+            attached = exclusive(topic, "one-stream", credits=5)
+            attached.topics[0].partitions.append(0)
+            attached.attachment.member_id = assigned.member_id
+            attached.attachment.member_epoch = assigned.member_epoch
+            async with bare_stream(running.push, attached) as second:
+                again = await second.receive_kind("messages")
+                assert again.ranges[0].first_offset == 0
+
+    run(scenario())

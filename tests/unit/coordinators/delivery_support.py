@@ -1,0 +1,188 @@
+"""Delivery on real logs over a disk that crashes: a broker without its doors."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from zhumq.broker.config import BrokerConfig
+from zhumq.broker.delivery import DeliveryCoordinator
+from zhumq.broker.group_coordinator import GroupCoordinator
+from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.local_store import LocalStore
+from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.coordinators.delivery_window import WindowDelivery
+from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
+from zhumq.delivery.subscription import SubscriptionMode
+from zhumq.host.clock import SystemClock
+from zhumq.metadata.controller import TopicLimits, TopicWish
+from zhumq.metadata.image import Broker
+from zhumq.model.ids import BrokerId
+from zhumq.records.batch import Record, records
+from zhumq.records.builder import build_batch
+from zhumq.replication.partition import Partition
+from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.flusher import Flusher
+from zhumq.storage.log_manager import LogManager
+from zhumq.testing.disk import MemoryDisk
+
+SECONDS_MAX = 30.0
+LIMITS = TopicLimits(
+    default_partitions=1,
+    default_replication_factor=1,
+    partitions_per_topic_max=100,
+    partitions_in_all_max=1_000,
+)
+SETTINGS = {
+    "share.coordinator.state.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": "1",
+    "delivery.backoff.ms": "0",
+}
+
+
+@dataclass
+class World:
+    """What a test needs of a broker."""
+
+    coordinator: DeliveryCoordinator
+    controller: ControllerDriver
+    replicas: ReplicaManager
+    store: LocalStore
+
+    @property
+    def service(self) -> DeliveryService:
+        return self.coordinator.service
+
+    async def make_topic(self, name: str = "t", partitions: int = 1, **settings: str) -> None:
+        wish = TopicWish(
+            name=name,
+            partitions=partitions,
+            replication_factor=1,
+            settings={key.replace("_", "."): value for key, value in settings.items()},
+        )
+        (result,) = await self.controller.create_topics([wish])
+        assert not isinstance(result, Exception), result
+
+    def fill(self, count: int, *, topic: str = "t", partition: int = 0, batch: int = 10) -> None:
+        """So many records with their numbers as values."""
+        served = self.replicas.partition(topic, partition)
+        first = served.log_end_offset
+        for begin in range(first, first + count, batch):
+            end = min(begin + batch, first + count)
+            numbers = [Record(value=b"%d" % each, timestamp=1_000) for each in range(begin, end)]
+            served.append(build_batch(numbers), 1_000)
+
+    async def open(
+        self,
+        group: str = "g",
+        *,
+        partition: int = 0,
+        mode: SubscriptionMode = SubscriptionMode.PTP_SHARED,
+        **more: object,
+    ) -> WindowDelivery:
+        return await self.service.open(
+            group=group, topic="t", partition=partition, mode=mode, **more
+        )
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        return self.replicas.partition(topic, partition)
+
+    def letters(self, topic: str = "t.dlq", partition: int = 0) -> list[Record]:
+        served = self.replicas.find(topic, partition)
+        if served is None:
+            return []
+        found: list[Record] = []
+        offset = served.log_start_offset
+        while offset < served.high_watermark:
+            data = served.read(offset, 1 << 20).read_bytes()
+            of_slice = list(records(data))
+            found += of_slice
+            offset = of_slice[-1].offset + 1
+        return found
+
+
+@asynccontextmanager
+async def broker_without_doors(
+    disk: MemoryDisk, *, crash: bool = False, settings: dict[str, str] | None = None
+) -> AsyncIterator[World]:
+    """Ended cleanly, or by a crash that loses what was not synced."""
+    clock = SystemClock()
+    config = BrokerConfig.load(data_dir=Path("/data"), settings=SETTINGS | (settings or {}))
+    async with contextlib.AsyncExitStack() as parts:
+        logs = LogManager.take("/data", disk=disk, clock=clock, broker_id=0)
+        if not crash:
+            parts.callback(logs.close)
+        store = LocalStore.open(
+            Path("/data"), disk=disk, cluster_id=logs.cluster_id, broker_id=BrokerId(0)
+        )
+        parts.push_async_callback(store.close)
+        logs.load(lambda _: config.partition_settings({}).log)
+        flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
+        parts.callback(flusher.close)
+        replicas = ReplicaManager(BrokerId(0), logs, flusher, config.partition_settings)
+        controller = ControllerDriver(store, LIMITS, uuid.uuid4)
+        groups = GroupCoordinator(config.settings, store, controller, replicas, clock)
+        delivery = DeliveryCoordinator(
+            config.settings,
+            store,
+            controller,
+            replicas,
+            groups,
+            clock,
+            broker_id=BrokerId(0),
+        )
+        for watcher in (replicas.apply, groups.apply, delivery.apply):
+            watcher(store.image)
+            store.watch(watcher)
+        await store.register(Broker(broker_id=BrokerId(0), host="127.0.0.1", port=1))
+        try:
+            yield World(delivery, controller, replicas, store)
+        finally:
+            if crash:
+                # As if the power went: nothing is told anybody, nothing is written any more.
+                disk.bytes_free = 0
+                # Record data must live by its own syncs; the small files beside it are storage's.
+                disk.crash(lambda path, unsynced: 0 if path.endswith(".log") else unsynced)
+            await delivery.close()
+            await groups.close()
+            disk.bytes_free = None
+
+
+def run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def with_deadline() -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            await scenario()
+
+    asyncio.run(with_deadline())
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    """Wait for a fact; the deadline is the scenario's."""
+    while not fact():
+        await asyncio.sleep(0.005)
+
+
+def accept(first: int, last: int) -> Acknowledgement:
+    return Acknowledgement(first_offset=first, last_offset=last, kind=AckKind.ACCEPT)
+
+
+def release(first: int, last: int, reason: str = "") -> Acknowledgement:
+    return Acknowledgement(
+        first_offset=first, last_offset=last, kind=AckKind.RELEASE, reason=reason
+    )
+
+
+def reject(first: int, last: int, reason: str = "") -> Acknowledgement:
+    return Acknowledgement(first_offset=first, last_offset=last, kind=AckKind.REJECT, reason=reason)
+
+
+def offsets_of(delivered) -> list[int]:
+    return [
+        offset
+        for each in delivered
+        for acquired in each.ranges
+        for offset in range(acquired.first_offset, acquired.last_offset + 1)
+    ]

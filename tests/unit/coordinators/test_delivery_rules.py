@@ -1,0 +1,320 @@
+"""Who may subscribe, what becomes of dead letters, and how windows end, on real logs."""
+
+import asyncio
+
+import pytest
+from delivery_support import (
+    accept,
+    broker_without_doors,
+    offsets_of,
+    reject,
+    release,
+    run,
+    until,
+)
+
+from zhumq.delivery.push_session import PushSession, SessionState
+from zhumq.delivery.subscription import (
+    Start,
+    Subscription,
+    SubscriptionMode,
+    TopicTaken,
+)
+from zhumq.model.errors import (
+    BrokerError,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
+from zhumq.testing.disk import MemoryDisk
+
+PSB = SubscriptionMode.PSB
+SHARED = SubscriptionMode.PTP_SHARED
+EXCLUSIVE = SubscriptionMode.PTP_EXCLUSIVE
+
+
+# Rules
+
+
+def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> None:
+    disk = MemoryDisk()
+    wish = Subscription(topic="t", group="orders", mode=SHARED, credit=10)
+
+    async def first_life() -> None:
+        async with broker_without_doors(disk) as world:
+            await world.make_topic()
+            assert await world.service.subscribe(wish) is not None
+
+    async def second_life() -> None:
+        async with broker_without_doors(disk) as world:
+            await world.service.subscribe(wish)
+            other = Subscription(topic="t", group="others", mode=SHARED, credit=10)
+            with pytest.raises(TopicTaken, match="orders") as refused:
+                await world.service.subscribe(other)
+            assert refused.value.claim.group == "orders"
+            other_way = Subscription(topic="t", group="orders", mode=EXCLUSIVE, credit=10)
+            with pytest.raises(TopicTaken, match="ptp-shared"):
+                await world.service.subscribe(other_way)
+            assert (
+                await world.service.subscribe(
+                    Subscription(topic="t", group="watcher", mode=PSB, credit=10)
+                )
+                is None
+            )
+            await world.service.unclaim("t", "orders")
+            assert await world.service.claim_of("t") is None
+            await world.service.subscribe(other)
+
+    run(first_life)
+    run(second_life)
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        (Subscription(topic="nowhere", group="g", mode=PSB), UnknownTopicOrPartition),
+        (Subscription(topic="t", group="g", mode=PSB, partitions=(1,)), UnknownTopicOrPartition),
+        (Subscription(topic="t", group="g", mode=PSB, partitions=(-1,)), UnknownTopicOrPartition),
+        (Subscription(topic="t", group="g", mode=PSB, partitions=(0, 0)), InvalidRequest),
+        (Subscription(topic="t", group="g", mode=PSB, partitions=()), InvalidRequest),
+        (Subscription(topic="t", group="g", mode=SHARED, partitions=(0,)), InvalidRequest),
+        (Subscription(topic="t", group="g", mode=PSB, credit=0), InvalidRequest),
+        (Subscription(topic="t", group="g", mode=PSB, credit=-5), InvalidRequest),
+        (Subscription(topic="t", group="g", mode=PSB, start=Start.offset(11)), OffsetOutOfRange),
+        (Subscription(topic="t", group="g", mode=PSB, start=Start.offset(-1)), OffsetOutOfRange),
+        (Subscription(topic="t", group="g", mode=SHARED, start=Start.offset(1)), InvalidRequest),
+        (Subscription(topic="t", group=" ", mode=PSB), BrokerError),
+    ],
+)
+def test_what_can_never_be_served_is_refused(wish: Subscription, error: type[BrokerError]) -> None:
+    async def scenario() -> None:
+        async with broker_without_doors(MemoryDisk()) as world:
+            await world.make_topic()
+            world.fill(10)
+            with pytest.raises(error):
+                await world.service.subscribe(wish)
+
+    run(scenario)
+
+
+# Dead letters
+
+
+def test_a_rejected_message_is_a_dead_letter_with_its_story() -> None:
+    async def scenario() -> None:
+        async with broker_without_doors(MemoryDisk()) as world:
+            await world.make_topic(partitions=2)
+            world.fill(3, partition=1)
+            window = await world.open(partition=1)
+            window.acquire("ann", records_max=3)
+            await window.acknowledge("ann", [reject(1, 1, "not JSON"), accept(0, 0), accept(2, 2)])
+            await until(lambda: window.start_offset == 3)
+            (letter,) = world.letters(partition=1)
+            assert letter.value == b"1"
+            story = {header.key: (header.value or b"").decode() for header in letter.headers}
+            assert int(story.pop("zhumq.time")) > 0
+            assert story == {
+                "zhumq.group": "g",
+                "zhumq.reason": "not JSON",
+                "zhumq.deliveries": "1",
+                "zhumq.topic": "t",
+                "zhumq.partition": "1",
+                "zhumq.offset": "1",
+                "zhumq.timestamp": "1000",
+            }
+            assert window.letters_total == 1
+
+    run(scenario)
+
+
+def test_a_message_past_its_most_deliveries_is_a_dead_letter() -> None:
+    async def scenario() -> None:
+        async with broker_without_doors(
+            MemoryDisk(), settings={"delivery.max.deliveries": "3"}
+        ) as world:
+            await world.make_topic()
+            world.fill(1)
+            window = await world.open()
+            for _ in range(3):
+                assert window.acquire("ann", records_max=1)
+                await window.acknowledge("ann", [release(0, 0, "boom")])
+            await until(lambda: window.start_offset == 1)
+            assert window.acquire("ann", records_max=1) == []
+            (letter,) = world.letters()
+            story = {header.key: (header.value or b"").decode() for header in letter.headers}
+            assert story["zhumq.deliveries"] == "3"
+            assert "boom" in story["zhumq.reason"]
+
+    run(scenario)
+
+
+def test_many_dead_letters_at_once_are_written_in_order_and_in_bounded_batches() -> None:
+    async def scenario() -> None:
+        async with broker_without_doors(MemoryDisk()) as world:
+            await world.make_topic()
+            world.fill(1_200, batch=400)
+            window = await world.open()
+            while window.acquire("ann", records_max=1_200):
+                pass
+            await window.acknowledge("ann", [reject(0, 1_199)])
+            await until(lambda: window.start_offset == 1_200)
+            assert [letter.value for letter in world.letters()] == [b"%d" % i for i in range(1_200)]
+
+    run(scenario)
+
+
+def test_a_dead_letter_is_not_written_twice_when_a_crash_comes_between() -> None:
+    disk = MemoryDisk()
+
+    async def before() -> None:
+        async with broker_without_doors(disk, crash=True) as world:
+            await world.make_topic()
+            world.fill(10)
+            served = world.partition("t")
+            await served.when_durable(served.log_end_offset)
+            window = await world.open()
+            window.acquire("ann", records_max=10)
+            real_write = window._store.write
+            burials = []
+
+            async def write_until_the_letters_are_there(update) -> None:
+                if any(run.state.name == "ARCHIVED" for run in update.runs):
+                    burials.append(update)
+                    await asyncio.Event().wait()  # the power goes before this is written
+                await real_write(update)
+
+            window._store.write = write_until_the_letters_are_there
+            await window.acknowledge("ann", [reject(2, 4, "bad")])
+            await until(lambda: bool(burials))
+            assert len(world.letters()) == 3, "they are written"
+
+    async def after() -> None:
+        async with broker_without_doors(disk) as world:
+            window = await world.open()
+            assert 3 not in offsets_of(window.acquire("ann", records_max=100))
+            await until(lambda: window._window.dying_count == 0)
+            assert [letter.value for letter in world.letters()] == [b"2", b"3", b"4"]
+            # And the numbering goes on behind them.
+            await window.acknowledge("ann", [reject(7, 7)])
+            await until(lambda: len(world.letters()) == 4)
+
+    run(before)
+    run(after)
+
+
+def test_dead_letters_wait_while_their_topic_cannot_be_made() -> None:
+    async def scenario() -> None:
+        name = "n" * 247  # with its suffix longer than a name may be
+        async with broker_without_doors(MemoryDisk()) as world:
+            await world.make_topic(name)
+            world.fill(1, topic=name)
+            window = await world.service.open(group="g", topic=name, partition=0, mode=SHARED)
+            window.acquire("ann", records_max=1)
+            await window.acknowledge("ann", [reject(0, 0)])
+            assert (window.start_offset, window.lag) == (0, 1), "pending, not lost"
+            assert window.acquire("ann", records_max=1) == []
+
+    run(scenario)
+
+
+# Ends
+
+
+def test_a_window_closes_with_its_topic_and_a_new_topic_begins_anew() -> None:
+    async def scenario() -> None:
+        async with broker_without_doors(MemoryDisk()) as world:
+            await world.make_topic()
+            world.fill(5)
+            window = await world.open()
+            window.acquire("ann", records_max=5)
+            await window.acknowledge("ann", [accept(0, 4)])
+            told = asyncio.Event()
+            window.watch(told.set)
+            await world.controller.delete_topics(["t"])
+            await told.wait()
+            assert window.is_closed
+            with pytest.raises(BrokerError):
+                window.acquire("ann", records_max=1)
+            await world.make_topic()
+            world.fill(2)
+            again = await world.open()
+            assert offsets_of(again.acquire("ann", records_max=5)) == [0, 1]
+
+    run(scenario)
+
+
+def test_a_failed_write_closes_the_window_and_what_was_said_may_be_said_again() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        async with broker_without_doors(disk) as world:
+            await world.make_topic()
+            world.fill(5)
+            window = await world.open()
+            window.acquire("ann", records_max=5)
+            await world.service.reset("g", world.store.image.topics["t"], 0, 2)
+            with pytest.raises(NotLeaderOrFollower):
+                await window.acknowledge("ann", [accept(0, 4)])
+            again = await world.open()
+            assert offsets_of(again.acquire("ann", records_max=5)) == [2, 3, 4]
+
+    run(scenario)
+
+
+def test_a_position_beyond_a_log_that_lost_its_end_goes_back_to_that_end() -> None:
+    disk = MemoryDisk()
+
+    async def before() -> None:
+        async with broker_without_doors(disk, crash=True) as world:
+            await world.make_topic()
+            world.fill(5)
+            served = world.partition("t")
+            await served.when_durable(5)
+            world.fill(5)  # these are not on the disk when the power goes
+            window = await world.open()
+            window.acquire("ann", records_max=10)
+            await window.acknowledge("ann", [accept(0, 9)])
+
+    async def after() -> None:
+        async with broker_without_doors(disk) as world:
+            assert world.partition("t").log_end_offset == 5
+            window = await world.open()
+            world.fill(3)
+            assert offsets_of(window.acquire("ann", records_max=10)) == [5, 6, 7]
+
+    run(before)
+    run(after)
+
+
+def test_sessions_and_settings_of_a_group_are_kept_and_go_with_it() -> None:
+    disk = MemoryDisk()
+    session = PushSession(
+        group="g",
+        consumer="ann",
+        topic="t",
+        mode=PSB,
+        partitions=(0,),
+        state=SessionState.PARKED,
+        reason="no answer",
+        retries=5,
+    )
+
+    async def before() -> None:
+        async with broker_without_doors(disk, crash=True) as world:
+            await world.make_topic()
+            await world.service.save_session(session)
+            await world.service.group_settings("g", {"share.auto.offset.reset": "earliest"})
+
+    async def after() -> None:
+        async with broker_without_doors(disk) as world:
+            assert await world.service.sessions("g") == [session]
+            assert await world.service.sessions() == [session]
+            assert await world.service.sessions("other") == []
+            assert await world.service.group_settings("g") == {
+                "share.auto.offset.reset": "earliest"
+            }
+            await world.service.delete("g")
+            assert await world.service.sessions("g") == []
+
+    run(before)
+    run(after)
