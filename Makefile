@@ -9,13 +9,18 @@ WORKERS ?= 2
 FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 200
+MESSAGES ?= 1000000
+BLOWS ?= 50
+MINUTES ?= 3
+FAULTS ?= 50
+KILLS ?= 20
 SOURCES := $(wildcard src tests tools benchmarks conformance)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim fuzz bench docs clean
+.PHONY: help run test check static kcat conformance million sim chaos delivery-chaos push-chaos proto fuzz bench scale spark-chaos spark-volume docs clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*  ## /\1|/' | \
+	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
 		awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # Made once, and again only when the list of dependencies changes.
@@ -23,10 +28,10 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "zhumq needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make $(VENV): on Debian and Ubuntu, apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
 	@echo "setting up $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,cluster,spark]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,cluster,push,spark]'
 	@touch $@
 
-run: $(READY)  ## start a broker, send and read a sample, serve until Ctrl-C (ONCE=1: stop after the summary)
+run: $(READY)  ## a broker, a shop's logs, pipelines on Spark over them; serves until Ctrl-C (ONCE=1: stop after the summary)
 	@$(BIN)/zhumq demo $(if $(ONCE),--once) $(if $(LISTEN),--listen $(LISTEN)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
 check: static  ## format, lint, types, import rules, unit and property tests: under a minute
@@ -56,11 +61,32 @@ million: $(READY)  ## a million messages through each Python client while group 
 sim: $(READY)  ## the simulation of consensus (SEEDS=200, or SEED=42 for one of them)
 	$(BIN)/python -m zhumq.testing.simulator $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED) --trace,--seeds $(SEEDS))
 
+chaos: $(READY)  ## break a real cluster while clients use it, then check what they saw (MINUTES=3 SEED=1)
+	$(BIN)/python -m zhumq.testing.chaos --minutes $(MINUTES) --seed $(SEED)
+
+delivery-chaos: $(READY)  ## share groups on a cluster whose brokers are killed and paused (FAULTS=50 SEED=1)
+	ZHUMQ_DELIVERY_FAULTS=$(FAULTS) ZHUMQ_DELIVERY_SEED=$(SEED) $(BIN)/pytest -q -n0 -o timeout=0 tests/integration/delivery/test_share_cluster.py
+
+push-chaos: $(READY)  ## push to consumers while they and three brokers are killed and paused (MESSAGES=1000000 BLOWS=50 SEED=1)
+	ZHUMQ_PUSH_MESSAGES=$(MESSAGES) ZHUMQ_PUSH_BLOWS=$(BLOWS) ZHUMQ_PUSH_SEED=$(SEED) ZHUMQ_PUSH_NODES=3 $(BIN)/pytest -q -n0 tests/integration/push/test_push_kills.py
+
+proto: $(READY)  ## make push_pb2.py again from push.proto
+	$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/zhumq/protocol/push/push.proto
+
 fuzz: $(READY)  ## broken frames against a live broker (FRAMES=1000000 SEED=1)
 	$(BIN)/python -m tests.fuzz.long --frames $(FRAMES) --seed $(SEED)
 
 bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look)
 	$(BIN)/python -m benchmarks.run
+
+scale: $(READY)  ## the cores at 10, 100 and 1,000 brokers and a million partitions: what breaks first
+	$(BIN)/python -m benchmarks.scale
+
+spark-chaos: $(READY)  ## kill the driver and the broker of an archive query, then audit it (KILLS=20 SEED=1)
+	ZHUMQ_SPARK_KILLS=$(KILLS) ZHUMQ_SPARK_SEED=$(SEED) $(BIN)/pytest -q -s -n 0 tests/integration/spark/test_archive_kills.py
+
+spark-volume: $(READY)  ## ten million messages through Spark, and the memory that takes
+	$(BIN)/python -m benchmarks.spark_volume
 
 docs: $(READY)  ## rewrite the generated parts of docs/ from the code
 	$(BIN)/python tools/docs.py
