@@ -114,6 +114,15 @@ class ClusterImage:
             return None
         return topic.partitions[topic_partition.partition]
 
+    @property
+    def admin_broker_id(self) -> BrokerId:
+        """Whom clients are to send administrative requests to: the controller, or any other broker
+        while there is none, for each can carry them out. librdkafka that is told of nobody asks
+        again only with its next refresh of metadata, minutes later."""
+        if self.controller_id in self.brokers:
+            return self.controller_id
+        return min(self.brokers, default=NO_BROKER)
+
     def leader_of(self, state: PartitionState) -> BrokerId:
         """Who leads the partition now: the named leader, if it has not registered again since."""
         broker = self.brokers.get(state.leader)

@@ -5,7 +5,6 @@ import socket
 import pytest
 
 from zhumq.cli.main import COMMANDS, EXIT_FAILED, EXIT_USAGE, run
-from zhumq.cli.sample import LEVELS, SERVICES, sample_lines
 
 
 def _free_port() -> int:
@@ -99,12 +98,3 @@ def test_what_cannot_be_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert said in error
-
-
-def test_the_sample_is_the_same_every_time() -> None:
-    lines = list(sample_lines(2_000))
-    assert lines == list(sample_lines(2_000))
-    assert lines[:100] == list(sample_lines(100))
-    assert {line.service for line in lines} == set(SERVICES)
-    assert {line.level for line in lines} == set(LEVELS)
-    assert all(line.text.split()[1] == line.level for line in lines)

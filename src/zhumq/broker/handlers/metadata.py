@@ -170,7 +170,7 @@ class MetadataHandler:
                 for broker in image.brokers.values()
             ],
             cluster_id=image.cluster_id,
-            controller_id=image.controller_id,
+            controller_id=image.admin_broker_id,
             topics=topics,
         )
         if request.include_cluster_authorized_operations:
