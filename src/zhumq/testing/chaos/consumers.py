@@ -2,6 +2,7 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -34,7 +35,7 @@ _CERTAINLY_NOT: Final = frozenset(
 )
 
 
-class Reader:
+class Reader(ABC):
     """A consumer in a thread of its own. A fatal error ends it, and a new one takes its place."""
 
     def __init__(self, bootstrap: str, recorder: Recorder, troubles: Troubles) -> None:
@@ -82,8 +83,9 @@ class Reader:
             "error_cb": self._errors.append,
         }
 
+    @abstractmethod
     def _begin(self, consumer: Consumer) -> None:
-        raise NotImplementedError
+        """Choose what to read."""
 
     def _turn(self, consumer: Consumer) -> None:
         """Poll for a while and write down what came."""
