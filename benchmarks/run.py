@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,20 +140,50 @@ def main() -> None:
         rows += measure_cases(chosen, servers, arguments.repetitions, console)
         for server in servers:
             server.stop()  # The others need the machine, and their own zhumq.
+        sizes, parts = Sizes(quick=quick), Parts(console)
         if arguments.only in partitions.NAME:
-            rows.append(partitions.measure_partitions(names, PREPARE, quick=quick))
-        rows += measure_push(
-            arguments.only, Sizes(quick=quick), arguments.repetitions, folder / "push", console
-        )
-        if replicated := [
-            case for case in three_nodes.cases(Sizes(quick=quick)) if arguments.only in case.name
-        ]:
-            with three_nodes.clusters(names, folder, Sizes(quick=quick), console) as clusters:
-                rows += measure_cases(replicated, clusters, arguments.repetitions, console)
-        spark_rows = measure_spark(
-            arguments.only, Sizes(quick=quick), arguments.repetitions, folder / "spark", console
-        )
+            rows += parts.measure(
+                lambda: [partitions.measure_partitions(names, PREPARE, quick=quick)]
+            )
+        options = arguments.only, sizes, arguments.repetitions
+        rows += parts.measure(lambda: measure_push(*options, folder / "push", console))
+        if replicated := [case for case in three_nodes.cases(sizes) if arguments.only in case.name]:
+            rows += parts.measure(
+                lambda: measure_three_nodes(
+                    replicated, names, folder, sizes, arguments.repetitions, console
+                )
+            )
+        spark_rows = parts.measure(lambda: measure_spark(*options, folder / "spark", console))
     finish(rows, spark_rows, arguments.output, began=began, load=load, console=console, quick=quick)
+    sys.exit(parts.exit_code)
+
+
+class Parts:
+    """Measures one part after the other; one that fails costs its own figures, not all of them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.exit_code = 0
+
+    def measure(self, part: Callable[[], list[Row]]) -> list[Row]:
+        try:
+            return part()
+        except Exception:  # whatever it is, it is shown, and the others go on
+            self._console.print_exception()
+            self.exit_code = 1
+            return []
+
+
+def measure_three_nodes(
+    chosen: list[Case],
+    names: Sequence[str],
+    folder: Path,
+    sizes: Sizes,
+    repetitions: int,
+    console: Console,
+) -> list[Row]:
+    with three_nodes.clusters(names, folder, sizes, console) as clusters:
+        return measure_cases(chosen, clusters, repetitions, console)
 
 
 def finish(

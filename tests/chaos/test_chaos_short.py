@@ -9,7 +9,7 @@ from zhumq.testing.chaos.modes import mixed_faults
 from zhumq.testing.chaos.schedule import Durations, FaultKind
 
 SEED = 20261115
-SECONDS = 40.0
+SECONDS = 15.0
 KINDS = (
     FaultKind.KILL_LEADER,
     FaultKind.KILL_GROUP_COORDINATOR,

@@ -91,10 +91,13 @@ class KafkaPythonMember:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            # A poll that times out between the assignment and its use leaves this client looping
+            # without a heartbeat (3.0.12): make that rare, and let the group go on without it soon.
+            session_timeout_ms=10_000,
         )
 
     def poll(self) -> list[Position]:
-        batches = self._consumer.poll(timeout_ms=200, max_records=2_000)
+        batches = self._consumer.poll(timeout_ms=1_000, max_records=2_000)
         return [
             (where.partition, message.offset, message.value)
             for where, messages in batches.items()

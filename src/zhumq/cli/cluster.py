@@ -23,6 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Run a cluster on this machine, and
 app.command()(rebalance)
 
 REPLICAS = 3  # as far as there are brokers
+UNWELL_SHOWN_MAX = 20
 
 
 @app.command()
@@ -147,6 +148,8 @@ def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOO
         "cluster": metadata.cluster_id,
         "topics": len(metadata.topics),
         "partitions": partitions,
+        "leaderless": sum(each["leader"] is None for each in unwell),
+        "underreplicated": sum(len(each["in_sync"]) < len(each["replicas"]) for each in unwell),
     }
     if as_json:
         print_json({**facts, "brokers": brokers, "unwell": unwell})
@@ -170,7 +173,11 @@ def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOO
             "replicas": "REPLICAS",
             "in_sync": "IN SYNC",
         }
-        print_table(unwell, headings, empty="")
+        # The worst first; a dead broker of a large cluster makes thousands of lines.
+        unwell.sort(key=lambda each: (each["leader"] is not None, len(each["in_sync"])))
+        print_table(unwell[:UNWELL_SHOWN_MAX], headings, empty="")
+        if len(unwell) > UNWELL_SHOWN_MAX:
+            _say(f"... and {len(unwell) - UNWELL_SHOWN_MAX} more (--json shows all)")
 
 
 def _say(line: str) -> None:

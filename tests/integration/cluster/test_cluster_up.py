@@ -84,7 +84,9 @@ def test_a_cluster_runs_until_it_is_stopped_and_survives_a_kill(tmp_path: Path) 
                 return [each["broker"] for each in status["brokers"]] == [1, 2] or None
 
             wait_for(alive, "two brokers left")
-            assert "IN SYNC" in output_of("cluster", "status", "--bootstrap", bootstrap)
+            said = output_of("cluster", "status", "--bootstrap", bootstrap)
+            assert "IN SYNC" in said
+            assert "underreplicated  1\n" in said
         finally:
             process.send_signal(signal.SIGTERM)
         process.communicate(timeout=SECONDS_MAX)
