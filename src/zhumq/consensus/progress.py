@@ -61,9 +61,13 @@ class ProgressTable:
 
     def heard(self, replica_id: int, now_ms: int) -> None:
         """It is alive and knows this leader, wherever its log is."""
+        self.was_heard(replica_id, now_ms)
+        self._of[replica_id].gone = False
+
+    def was_heard(self, replica_id: int, time_ms: int) -> None:
+        """It was alive then, which says nothing of now."""
         one = self._of[replica_id]
-        one.last_contact_ms = max(one.last_contact_ms, now_ms)
-        one.gone = False
+        one.last_contact_ms = max(one.last_contact_ms, time_ms)
 
     def lost(self, replica_id: int) -> None:
         """Its broker is gone: it is not missed only after a while, but at once."""

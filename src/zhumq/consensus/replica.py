@@ -217,6 +217,11 @@ class ReplicaCore(ABC):
                 self._commit()
         self._tell(fetch.replica_id, self.fetch_answer(fetch))
 
+    def heard_until(self, replica_id: int, time_ms: int) -> None:
+        """The session in which a follower was heard of has ended; so long it was there."""
+        if self.role is Role.LEADER and replica_id in self._progress:
+            self._progress.was_heard(replica_id, time_ms)
+
     def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
         """The answer to a fetch as of now."""
         error = ErrorCode.NONE

@@ -170,6 +170,8 @@ class ReplicaDriver:
     def forget_follower(self, session: "FollowerSession") -> None:
         standing = self.standings.get(session.broker_id)
         if standing is not None and standing.session is session:
+            # An idle partition was heard of with the session alone, until now.
+            self.core.heard_until(session.broker_id, self.heard_ms(session.broker_id))
             del self.standings[session.broker_id]
 
     def deadline_passed(self, now_ms: int) -> int | None:

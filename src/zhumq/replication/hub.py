@@ -20,7 +20,7 @@ from zhumq.protocol.messages.replicas import (
 from zhumq.replication.driver import ReplicaDriver
 from zhumq.replication.fetcher import REPLICA_FETCH, LeaderFetcher
 from zhumq.replication.follower_session import FollowerSession, PartitionKey
-from zhumq.replication.outbox import REPLICA_MESSAGES, Outbox, deliver
+from zhumq.replication.outbox import BACKOFF_MAX_MS, REPLICA_MESSAGES, Outbox, deliver
 from zhumq.replication.peer_service import PeerConnection
 from zhumq.replication.peers import Peers, TaskKeeper
 from zhumq.replication.replication import Replication
@@ -168,7 +168,8 @@ class ReplicaHub:
             return
         outbox = self._outboxes.get(outgoing.to)
         if outbox is None:
-            outbox = Outbox(self.peers.new_channel(outgoing.to, "votes"))
+            channel = self.peers.new_channel(outgoing.to, "votes", backoff_max_ms=BACKOFF_MAX_MS)
+            outbox = Outbox(channel)
             self._outboxes[outgoing.to] = outbox
         outbox.put(key, outgoing.message)
 

@@ -33,6 +33,9 @@ WAITING_MAX: Final = 100_000
 MESSAGES_PER_REQUEST_MAX: Final = 5_000
 # A vote that comes later than this comes too late.
 TIMEOUT_MS: Final = 2_000
+# Between attempts to reach a broker that is down. Short: when it is back, its vote may be what an
+# election waits for, and one that is lost costs an election timeout.
+BACKOFF_MAX_MS: Final = 100
 
 
 class Receiver(Protocol):
@@ -67,6 +70,8 @@ class Outbox:
 
     async def _send(self) -> None:
         while self._waiting:
+            # What is put meanwhile goes along, in the place of older messages of its kind.
+            await asyncio.sleep(self._channel.retry_seconds)
             keys = list(self._waiting)[:MESSAGES_PER_REQUEST_MAX]
             request = ReplicaMessagesRequest()
             for key in keys:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from zhumq.model.errors import BrokerError
 from zhumq.net.channel import Address, Channel, ChannelLimits, Exchange
@@ -36,9 +37,17 @@ class Peers:
         return self._identity.broker_id
 
     def new_channel(
-        self, broker_id: int, purpose: str, on_lost: Callable[[], None] = lambda: None
+        self,
+        broker_id: int,
+        purpose: str,
+        on_lost: Callable[[], None] = lambda: None,
+        *,
+        backoff_max_ms: int | None = None,
     ) -> Channel:
         """A connection of the caller's own: what it holds up holds up nobody else."""
+        limits = self._limits
+        if backoff_max_ms is not None:
+            limits = replace(limits, backoff_max_ms=backoff_max_ms)
 
         async def introduce(exchange: Exchange) -> None:
             await greet(
@@ -49,7 +58,7 @@ class Peers:
             f"broker {broker_id} ({purpose})",
             lambda: self._address_of(broker_id),
             introduce,
-            limits=self._limits,
+            limits=limits,
             on_lost=on_lost,
         )
 

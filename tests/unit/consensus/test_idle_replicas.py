@@ -97,6 +97,18 @@ def test_a_leader_stays_while_a_majority_of_the_brokers_is_heard_of() -> None:
     assert leader.role is Role.UNATTACHED
 
 
+def test_a_session_that_ends_is_not_taken_for_a_long_silence() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    leader = bench.replicas[0]
+    leader._heard_ms = Beats()
+    leader.heard_until(1, 50_000)
+    leader.step(DeadlinePassed(), 50_500)
+    assert leader.role is Role.LEADER
+    leader.step(DeadlinePassed(), 50_000 + ReplicaSettings().election_timeout_ms)
+    assert leader.role is Role.UNATTACHED
+
+
 def test_one_that_never_fetched_in_this_epoch_is_not_heard_of_by_its_broker() -> None:
     bench = ReplicaBench(3)
     bench.campaign(0)

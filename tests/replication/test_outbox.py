@@ -1,0 +1,65 @@
+"""Votes to a broker that was down: the first one after its return is not lost to a pause."""
+
+import uuid
+
+from replication_support import CLUSTER_ID, SECRET, run, until
+
+from zhumq.consensus.contract import LogPosition, Message, Mode, VoteAsked
+from zhumq.net.channel import ChannelLimits
+from zhumq.net.listener import Listener
+from zhumq.protocol.messages.replicas import ReplicaMessagesRequest, ReplicaMessagesResponse
+from zhumq.replication.follower_session import PartitionKey
+from zhumq.replication.handshake import Identity
+from zhumq.replication.outbox import REPLICA_MESSAGES, Outbox, deliver
+from zhumq.replication.peer_service import PeerConnection, PeerService
+from zhumq.replication.peers import Peers
+
+KEY = (uuid.UUID(int=1), 0)
+LONG_MS = 700
+
+
+def _question(epoch: int) -> VoteAsked:
+    return VoteAsked(
+        candidate_id=2,
+        epoch=epoch,
+        position=LogPosition(0, 0),
+        pre_vote=True,
+        mode=Mode.RAFT,
+    )
+
+
+class Received(list[VoteAsked]):
+    def receive(self, key: PartitionKey, message: Message, sender_id: int) -> None:
+        assert (key, sender_id) == (KEY, 2)
+        assert isinstance(message, VoteAsked)
+        self.append(message)
+
+
+def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> None:
+    async def body() -> None:
+        address: tuple[str, int] | None = None
+        limits = ChannelLimits(backoff_min_ms=LONG_MS, backoff_max_ms=LONG_MS)
+        identity = Identity(cluster_id=CLUSTER_ID, broker_id=2, secret=SECRET)
+        channel = Peers(identity, lambda _: address, limits=limits).new_channel(1, "votes")
+        outbox = Outbox(channel)
+        outbox.put(KEY, _question(1))
+        await until(lambda: channel.retry_seconds > 0, "an attempt failed")
+
+        received = Received()
+        service = PeerService(Identity(cluster_id=CLUSTER_ID, broker_id=1, secret=SECRET))
+
+        def answer(_: PeerConnection, request: ReplicaMessagesRequest) -> ReplicaMessagesResponse:
+            deliver(request, 2, received)
+            return ReplicaMessagesResponse()
+
+        service.register(REPLICA_MESSAGES, answer)
+        async with await Listener.open("127.0.0.1", 0, service=service) as listener:
+            address = listener.address
+            outbox.put(KEY, _question(2))
+            outbox.put(KEY, _question(3))
+            await until(lambda: received, "the question arrived")
+            # Of two questions about one partition only the newer one is asked.
+            assert received == [_question(3)]
+            await outbox.close()
+
+    run(body())
