@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, Protocol
 
 from zhumq.client.decode import decode
@@ -101,6 +101,7 @@ class Link:
         self.listener = listener
         self._credentials = credentials
         self._places: dict[tuple[str, int], Place] = {}
+        self._ignored: frozenset[tuple[str, int]] = frozenset()
         self._outbox: asyncio.Queue[pb.ClientFrame | None] = asyncio.Queue()
         # Answers that wait a moment for their neighbours: ranges by partition, kind and reason.
         self._answers: dict[tuple[Place, AnswerKind, str], list[list[int]]] = {}
@@ -137,6 +138,15 @@ class Link:
                 place.stale = EVERYTHING  # Nothing of it can be answered any more: it comes again.
             await channel.close(None)
         return None
+
+    def ignore(self, places: Iterable[tuple[str, int]]) -> None:
+        """These are given up: what still comes of them was sent before the broker knew that, and
+        what came before it is forgotten, so that it would come out of its order."""
+        self._ignored |= frozenset(places)
+
+    def heed_all(self) -> None:
+        """The broker has assigned anew."""
+        self._ignored = frozenset()
 
     def send(self, frame: "pb.ClientFrame") -> None:
         self._outbox.put_nowait(frame)
@@ -227,6 +237,8 @@ class Link:
         place = self.place(messages.topic, messages.partition)
         if messages.records:
             place.records = messages.records
+        if (messages.topic, messages.partition) in self._ignored:
+            return
         ranges = [
             Range(each.first_offset, each.last_offset, each.delivery_count)
             for each in messages.ranges

@@ -379,6 +379,7 @@ class PushConsumer:
                 if self._mode != "ptp":
                     self._follow(frame.moved.leaders)
             case "assigned":
+                link.heed_all()
                 self.assignment = frozenset(
                     (each.topic, each.partition) for each in frame.assigned.partitions
                 )
@@ -399,6 +400,8 @@ class PushConsumer:
     async def _give_up(self, link: Link, partitions: "Iterable[pb.Leader]") -> None:
         """Another member gets these: finish what is being worked on, forget what was not begun."""
         gone = {(each.topic, each.partition) for each in partitions}
+        for each in (link, *self._attachments):
+            each.ignore(gone)
         self._arrived = deque(
             batch for batch in self._arrived if (batch.topic, batch.partition) not in gone
         )
