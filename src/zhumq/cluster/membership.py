@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.store import (
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 EXPIRY_GRACE_MS: Final = 2_000
 RETRY_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 1.0
+
+Found = TypeVar("Found")
 
 
 class Ledger(Protocol):
@@ -134,7 +136,9 @@ class Membership:
     async def register(self, broker: Broker) -> None:
         """Register now, and again in every later session."""
         async with self._turn:
-            await self._register_patiently(broker)
+            await self.persist(
+                lambda: self._register(broker), f"broker {broker.broker_id} registered"
+            )
             self._broker = broker
         self._wake.set()
 
@@ -187,19 +191,19 @@ class Membership:
 
     # Registration
 
-    async def _register_patiently(self, broker: Broker) -> None:
-        """A connection that breaks at the start of a broker is not the end of it."""
+    async def persist(self, attempt: Callable[[], Awaitable[Found]], what: str) -> Found:
+        """Try until it is answered: a connection that breaks at the start of a broker is not the end
+        of it. Raises StoreUnusable if nobody answers for as long as was to be waited."""
         while True:
             with contextlib.suppress(ConnectionLost, SessionOver):
-                await self._register(broker)
-                return
+                return await attempt()
             try:
                 async with asyncio.timeout(self._connect_ms_max / 1_000):
                     await self._connected.wait()
             except TimeoutError:
                 raise StoreUnusable(
                     f"ZooKeeper stopped answering for {self._connect_ms_max / 1_000:g} s while"
-                    f" broker {broker.broker_id} registered: look at the ensemble"
+                    f" {what}: look at the ensemble"
                 ) from None
             await asyncio.sleep(RETRY_SECONDS)
 

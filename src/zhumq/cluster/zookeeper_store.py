@@ -118,15 +118,15 @@ class ZookeeperStore:
             connect_ms_max=connect_ms_max,
             on_state=membership.link_changed,
         )
-        try:
+
+        async def enter() -> tuple[ClusterImage, int, bytes]:
             await _prepare_chroot(client, ensemble, create_chroot)
             await _begin_cluster(client, ensemble, new_cluster_id, expected_cluster_id)
-            image, token = await read_picture(client)
-            secret = await _read_secret(client)
+            return *await read_picture(client), await _read_secret(client)
+
+        try:
+            image, token, secret = await membership.persist(enter, f"{ensemble} was read")
             _check_cluster(image, ensemble, expected_cluster_id)
-        except (ConnectionLost, SessionOver) as reason:
-            await client.close()
-            raise StoreUnusable(f"ZooKeeper at {ensemble} stopped answering: {reason}") from None
         except BaseException:
             await client.close()
             raise

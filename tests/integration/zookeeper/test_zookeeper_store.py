@@ -18,9 +18,10 @@ from zookeeper_support import (
 )
 
 from zhumq.cluster import zookeeper_layout as layout
+from zhumq.cluster import zookeeper_store
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.store import StoreUnusable, VersionConflict
-from zhumq.cluster.znodes import ConnectionLost, Create, Delete, Operation
+from zhumq.cluster.znodes import Client, ConnectionLost, Create, Delete, Operation
 from zhumq.cluster.zookeeper_reader import read_picture
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.metadata.changes import (
@@ -256,6 +257,27 @@ def test_a_damaged_node_is_named(chroot: str) -> None:
 def test_an_ensemble_that_is_down_is_a_clear_error_in_bounded_time() -> None:
     with pytest.raises(StoreUnusable, match=r"no ZooKeeper answers at 127\.0\.0\.1:1/x within"):
         asyncio.run(open_store("127.0.0.1:1/x", connect_ms_max=500))
+
+
+def test_a_connection_that_breaks_while_the_picture_is_read_is_not_the_end(
+    chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks = [ConnectionLost("/version"), ConnectionLost("/")]
+
+    async def breaking(client: Client) -> tuple[ClusterImage, int]:
+        if breaks:
+            raise breaks.pop()
+        return await read_picture(client)
+
+    monkeypatch.setattr(zookeeper_store, "read_picture", breaking)
+
+    async def scenario() -> None:
+        store = await open_store(chroot)
+        assert not breaks
+        await change(store, topic_created("t"))
+        await close_all([store])
+
+    asyncio.run(scenario())
 
 
 def test_a_word_that_is_no_ensemble_is_refused() -> None:
