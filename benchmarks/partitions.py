@@ -129,7 +129,13 @@ def measure_partitions(
     row = Row(
         name=NAME if not quick else f"{partitions} partitions on one broker",
         main="restart_seconds",
-        also=("create_seconds", "stall_ms", "rss_mb_written", "rss_mb_restarted", "p99_ms_among_many"),
+        also=(
+            "create_seconds",
+            "stall_ms",
+            "rss_mb_written",
+            "rss_mb_restarted",
+            "p99_ms_among_many",
+        ),
         notes="restart to the first acknowledged record; stall: the longest time without an answer"
         " while they are made; p99: end to end at 1 k messages/s beside them",
     )
