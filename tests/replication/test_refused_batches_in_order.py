@@ -6,6 +6,7 @@ import pytest
 from replication_support import T0, batch, nodes, produce, run
 
 from zhumq.model.errors import NotLeaderOrFollower, OutOfOrderSequenceNumber
+from zhumq.replication.replicated_partition import SETTLING_MS
 
 NOW_MS = 1_700_000_000_000
 
@@ -46,11 +47,38 @@ def test_a_gap_that_no_refusal_explains_is_still_called_one(tmp_path: Path) -> N
             partition = (await up.wait_leader()).partition()
             partition.append(batch("v", producer_id=7, sequence=0), NOW_MS)
             gap = batch("v", producer_id=7, sequence=5)
+            later_ms = NOW_MS + SETTLING_MS
             with pytest.raises(OutOfOrderSequenceNumber) as refusal:
-                partition.append(gap, NOW_MS)
+                partition.append(gap, later_ms)
             # This is not an error after which the same is sent again, so nothing waits for it.
-            partition.refused(gap, refusal.value, NOW_MS)
+            partition.refused(gap, refusal.value, later_ms)
             with pytest.raises(OutOfOrderSequenceNumber):
-                partition.append(batch("v", producer_id=7, sequence=6), NOW_MS)
+                partition.append(batch("v", producer_id=7, sequence=6), later_ms)
+
+    run(body())
+
+
+def test_a_batch_that_comes_to_a_new_leader_before_the_one_that_the_old_one_refused_waits(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create()
+            first, second, third = (batch("v", producer_id=7, sequence=each) for each in range(3))
+            old = await up.wait_leader()
+            old.partition().append(first, NOW_MS)
+            await old.partition().when_durable(old.partition().log.log_end_offset)
+            await up.wait_equal()
+            await up.stop(old.broker_id)
+            partition = (await up.wait_leader()).partition()
+            # Only the old leader has seen the second one, and refused it.
+            with pytest.raises(NotLeaderOrFollower, match="expected is 1") as refusal:
+                partition.append(third, NOW_MS)
+            partition.refused(third, refusal.value, NOW_MS)
+            partition.append(second, NOW_MS)
+            partition.append(third, NOW_MS)
+            # A new leader is not new for ever.
+            with pytest.raises(OutOfOrderSequenceNumber):
+                partition.append(batch("v", producer_id=7, sequence=9), NOW_MS + SETTLING_MS)
 
     run(body())

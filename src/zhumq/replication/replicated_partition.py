@@ -11,6 +11,7 @@ from zhumq.model.errors import (
     BrokerError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    OutOfOrderSequenceNumber,
     RequestTimedOut,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
@@ -27,6 +28,8 @@ from zhumq.storage.validator import WalkBudget
 # How long a leader takes nothing new while its successor catches up.
 HAND_OVER_LOOKS_MAX: Final = 40
 HAND_OVER_LOOK_SECONDS: Final = 0.005
+# How long after the first append of its epoch a leader takes a gap for a batch that is still to come.
+SETTLING_MS: Final = 10_000
 
 # (the partition, whether this broker leads and serves it from now on, in which epoch)
 LeadershipCallback = Callable[[TopicPartition, bool, int], None]
@@ -45,6 +48,7 @@ class ReplicatedPartition(Partition):
         "_on_leadership",
         "_refused",
         "_serving_epoch",
+        "_settling",
         "_unseen",
         "damaged_from",
         "driver",
@@ -82,6 +86,8 @@ class ReplicatedPartition(Partition):
         # Appends that consumers do not see yet: (next offset, bytes).
         self._unseen: deque[tuple[int, int]] = deque()
         self._refused = RefusedBatches()
+        # The epoch in which something was last appended, and until when batches may miss others.
+        self._settling = (-1, 0)
         self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
         self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
 
@@ -128,9 +134,19 @@ class ReplicatedPartition(Partition):
                 f"{self.topic_partition}: an earlier batch of this producer was refused, and has"
                 " not come again yet"
             )
-        appended = self.log.append(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
-        )
+        self._settle(now_ms)
+        try:
+            appended = self.log.append(
+                batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
+            )
+        except OutOfOrderSequenceNumber as gap:
+            if now_ms >= self._settling[1]:
+                raise
+            # The one before may be on its way back from the last leader, which refused it: both
+            # come again, in their order. See RefusedBatches for what the truth would cost.
+            raise NotLeaderOrFollower(
+                f"{self.topic_partition} has just changed its leader, and {gap}"
+            ) from gap
         if not appended.duplicate:
             self._written(len(batches))
         return appended
@@ -140,10 +156,16 @@ class ReplicatedPartition(Partition):
             return None
         if self._refused and self._refused.any_left(now_ms):
             return None
+        self._settle(now_ms)
         offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if offsets is not None:
             self._written(sum(map(len, batches)))
         return offsets
+
+    def _settle(self, now_ms: int) -> None:
+        """The first append of an epoch begins the time in which producers find this leader."""
+        if self._settling[0] != self.leader_epoch:
+            self._settling = (self.leader_epoch, now_ms + SETTLING_MS)
 
     def refused(self, batches: bytes | memoryview, reason: BrokerError, now_ms: int) -> None:
         if reason.retriable:
