@@ -7,6 +7,7 @@ import pytest
 from replication_support import T0, Nodes, batch, bytes_of, nodes, produce, run, until, values_of
 
 from zhumq.model.errors import BrokerError, NotLeaderOrFollower, OutOfOrderSequenceNumber
+from zhumq.replication.replicated_partition import SETTLING_MS
 
 NOW_MS = 1_700_000_000_000
 
@@ -156,7 +157,9 @@ def test_a_new_leader_recognises_what_a_producer_sends_again(tmp_path: Path) -> 
             assert again.duplicate
             assert again.base_offset == appended.base_offset
             with pytest.raises(OutOfOrderSequenceNumber):
-                second.partition().append(batch("x", producer_id=7, sequence=5), NOW_MS)
+                second.partition().append(
+                    batch("x", producer_id=7, sequence=5), NOW_MS + SETTLING_MS
+                )
 
     run(body())
 
