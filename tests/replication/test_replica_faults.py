@@ -1,7 +1,6 @@
 """Disks that are wiped, damaged, full or failing under one of three replicas."""
 
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,42 +18,13 @@ from replication_support import (
 )
 
 from zhumq.consensus.contract import Role
-from zhumq.host.disk import Buffer, DiskFile, SystemDisk, SystemFile
-from zhumq.model.errors import BrokerError, DiskFull, NotLeaderOrFollower, StorageFailed
+from zhumq.model.errors import BrokerError, NotLeaderOrFollower
 from zhumq.model.replication_mode import Mode
 from zhumq.storage.quorum_journal import QUORUM_FILE
+from zhumq.testing.faulty_disk import FaultyDisk
 
 NOW_MS = 1_700_000_000_000
 MODES = (Mode.RAFT, Mode.FETCH)
-
-
-class FaultyDisk(SystemDisk):
-    """The real disk, with no room or no syncs for the files the test names."""
-
-    def __init__(self) -> None:
-        self.is_full: Callable[[str], bool] = lambda _: False
-        self.cannot_sync: Callable[[str], bool] = lambda _: False
-
-    def open_file(self, path: str, *, create: bool = False) -> DiskFile:
-        return FaultyFile(self, path, create=create)
-
-
-class FaultyFile(SystemFile):
-    __slots__ = ("_disk",)
-
-    def __init__(self, disk: FaultyDisk, path: str, *, create: bool) -> None:
-        super().__init__(path, create=create)
-        self._disk = disk
-
-    def append(self, parts: Sequence[Buffer]) -> int:
-        if self._disk.is_full(self.path):
-            raise DiskFull(f"cannot write to {self.path}: No space left on device")
-        return super().append(parts)
-
-    def sync(self) -> None:
-        if self._disk.cannot_sync(self.path):
-            raise StorageFailed(f"cannot sync {self.path}: Input/output error")
-        super().sync()
 
 
 def _folder(up: Nodes, broker_id: int) -> Path:

@@ -2,9 +2,9 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.requests import (
@@ -172,16 +172,14 @@ class GroupService:
         responses = await self._ask_shards_of(
             message.groups, request, lambda groups: DescribeGroupsRequest(groups=groups)
         )
-        found = {
-            group.group_id: group
+        groups = [
+            group
             for response in responses
             for group in _expect(DescribeGroupsResponse, response).groups
-        }
+        ]
         if message.include_authorized_operations:
-            for group in found.values():
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return DescribeGroupsResponse(groups=[found[group_id] for group_id in message.groups])
+            _authorize(groups)
+        return DescribeGroupsResponse(groups=_in_order(groups, message.groups))
 
     async def _describe_consumers(
         self, message: ConsumerGroupDescribeRequest, request: GroupRequest
@@ -191,16 +189,14 @@ class GroupService:
             request,
             lambda groups: ConsumerGroupDescribeRequest(group_ids=groups),
         )
-        found = {
-            group.group_id: group
+        groups = [
+            group
             for response in responses
             for group in _expect(ConsumerGroupDescribeResponse, response).groups
-        }
+        ]
         if message.include_authorized_operations:
-            for group in found.values():
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return ConsumerGroupDescribeResponse(groups=[found[each] for each in message.group_ids])
+            _authorize(groups)
+        return ConsumerGroupDescribeResponse(groups=_in_order(groups, message.group_ids))
 
     async def _describe_shares(
         self, message: ShareGroupDescribeRequest, request: GroupRequest
@@ -208,16 +204,14 @@ class GroupService:
         responses = await self._ask_shards_of(
             message.group_ids, request, lambda groups: ShareGroupDescribeRequest(group_ids=groups)
         )
-        found = {
-            group.group_id: group
+        groups = [
+            group
             for response in responses
             for group in _expect(ShareGroupDescribeResponse, response).groups
-        }
+        ]
         if message.include_authorized_operations:
-            for group in found.values():
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return ShareGroupDescribeResponse(groups=[found[each] for each in message.group_ids])
+            _authorize(groups)
+        return ShareGroupDescribeResponse(groups=_in_order(groups, message.group_ids))
 
     async def _delete(
         self, message: DeleteGroupsRequest, request: GroupRequest
@@ -289,3 +283,26 @@ def _expect(expected: type[Answer], response: GroupResponse) -> Answer:
     """The response of the kind that belongs to the request that was sent."""
     assert isinstance(response, expected)
     return response
+
+
+class _Described(Protocol):
+    """A group in any of the answers that describe groups."""
+
+    group_id: str
+    error_code: int
+    authorized_operations: int
+
+
+DescribedGroup = TypeVar("DescribedGroup", bound=_Described)
+
+
+def _authorize(groups: Iterable[_Described]) -> None:
+    for group in groups:
+        if group.error_code == ErrorCode.NONE:
+            group.authorized_operations = GROUP_OPERATIONS
+
+
+def _in_order(groups: Iterable[DescribedGroup], group_ids: Sequence[str]) -> list[DescribedGroup]:
+    """As they were asked for, however often; the shards answer in theirs."""
+    found = {group.group_id: group for group in groups}
+    return [found[group_id] for group_id in group_ids]
