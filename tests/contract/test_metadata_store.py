@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from zhumq.broker.settings import BROKER_SETTINGS, MOVE_RATE_SETTING
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.local_store import JOURNAL_ENTRIES_MAX, JOURNAL_NAME, LocalStore
@@ -106,6 +107,35 @@ def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
         assert again.image.topics == before.topics
         assert again.image.topics_by_id == before.topics_by_id
         await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_brokers_were_told_is_there_after_a_restart_until_it_is_taken_back(
+    open_store: Open,
+) -> None:
+    rate = MOVE_RATE_SETTING
+
+    async def scenario() -> None:
+        store = await open_store()
+        driver = controller(store)
+        for who, value in (("", "100"), ("1", "200"), ("2", None)):
+            await driver.change_broker_settings(
+                who, lambda before, value=value: {**before, rate: value}, BROKER_SETTINGS
+            )
+        assert store.image.broker_settings == {"": {rate: "100"}, "1": {rate: "200"}}
+        await store.close()
+        again = await open_store()
+        assert again.image.broker_setting(BrokerId(1), rate) == "200"
+        assert again.image.broker_setting(BrokerId(2), rate) == "100"
+        driver = controller(again)
+        for who in ("", "1"):
+            await driver.change_broker_settings(who, lambda _: {}, BROKER_SETTINGS)
+        assert again.image.broker_setting(BrokerId(1), rate) is None
+        await again.close()
+        third = await open_store()
+        assert third.image.broker_settings == {}
+        await third.close()
 
     asyncio.run(scenario())
 

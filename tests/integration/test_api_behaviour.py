@@ -417,6 +417,47 @@ def test_lists_are_appended_to_and_subtracted_from(client: RawClient) -> None:
     assert alter(7, "1") == ErrorCode.INVALID_REQUEST
 
 
+def test_a_broker_is_told_some_settings_while_it_runs(client: RawClient) -> None:
+    rate = "leader.replication.throttled.rate"
+
+    def alter(who: str, operation: int, value: str | None, name: str = rate) -> int:
+        change = configs.IncrementalAlterConfigsAlterableConfig(
+            name=name, config_operation=operation, value=value
+        )
+        resource = configs.IncrementalAlterConfigsResource(
+            resource_type=4, resource_name=who, configs=[change]
+        )
+        request = configs.IncrementalAlterConfigsRequest(resources=[resource])
+        return client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses[0].error_code
+
+    def described(who: str, name: str = rate) -> list[tuple[str | None, int, bool]]:
+        resource = configs.DescribeConfigsResource(
+            resource_type=4, resource_name=who, configuration_keys=[name]
+        )
+        request = configs.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        (result,) = client.ask(ApiKey.DESCRIBE_CONFIGS, request).results
+        assert result.error_code == 0
+        return [(each.value, each.config_source, each.read_only) for each in result.configs]
+
+    assert described("0") == [(str(2**63 - 1), 5, False)]
+    assert described("") == []
+    assert alter("", 0, "1000") == 0
+    assert described("0") == [("1000", 3, False)]
+    assert described("") == [("1000", 3, False)]
+    assert alter("0", 0, "2000") == 0
+    assert described("0") == [("2000", 2, False)]
+    assert alter("0", 1, None) == 0
+    assert alter("", 1, None) == 0
+    assert described("0") == [(str(2**63 - 1), 5, False)]
+    assert described("0", "num.partitions")[0][2]
+    assert alter("", 0, "5", "num.partitions") == ErrorCode.INVALID_CONFIG
+    assert alter("", 0, "0") == ErrorCode.INVALID_CONFIG
+    assert alter("", 0, "fast") == ErrorCode.INVALID_CONFIG
+    assert alter("", 0, "5", "no.such") == ErrorCode.INVALID_CONFIG
+    assert alter("one", 0, "5") == ErrorCode.INVALID_REQUEST
+    assert alter("", 2, "5") == ErrorCode.INVALID_CONFIG
+
+
 def test_partitions_are_described_page_by_page(client: RawClient) -> None:
     create(client, "a", 3)
     create(client, "b", 3)

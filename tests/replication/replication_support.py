@@ -42,6 +42,7 @@ from zhumq.net.listener import Listener
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.replication.handshake import Identity
+from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 from zhumq.replication.partition import PartitionSettings
 from zhumq.replication.peer_service import PeerService
 from zhumq.replication.peers import Peers
@@ -232,6 +233,8 @@ class Node:
         self.wishes = ClusterWishes(
             self.broker_id, self.own_store, store.policy_of, self.ask_log_ends
         )
+        self.throttle = MoveThrottle(SystemClock())
+        self._move_rate = UNLIMITED
         self.replicas = ReplicaManager(
             self.broker_id,
             self.logs,
@@ -243,6 +246,7 @@ class Node:
                 wishes=self.wishes,
                 clock=SystemClock(),
                 draw=random.Random(broker_id).randint,
+                throttle=self.throttle,
                 settings=settings,
             ),
         )
@@ -311,6 +315,11 @@ class Node:
             self.pictures_held.append(image)
         else:
             self.replicas.apply(image)
+            self.throttle.see(image, self._move_rate)
+
+    def limit_moves(self, bytes_per_second: int) -> None:
+        self._move_rate = bytes_per_second
+        self.throttle.see(self.store.image, bytes_per_second)
 
     async def stop(self, *, clean: bool = True) -> None:
         """Unclean: nothing is written down any more, as after a kill."""

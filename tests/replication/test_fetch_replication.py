@@ -19,9 +19,15 @@ from replication_support import (
 
 from zhumq.metadata.image import PartitionState
 from zhumq.metadata.moves import begin_move
-from zhumq.model.errors import NotEnoughReplicas, NotLeaderOrFollower
+from zhumq.model.errors import (
+    BrokerError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+)
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
+from zhumq.replication.move_throttle import UNLIMITED
 
 NOW_MS = 1_700_000_000_000
 
@@ -167,6 +173,25 @@ def test_a_leader_cut_off_from_the_store_only_acknowledges_nothing_new(tmp_path:
     run(body())
 
 
+def test_an_append_is_given_up_after_the_time_its_producer_gave_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            old = up[1]
+            _cut_from_store(old)
+            up.store.declare_gone(1)
+            partition = old.partition()
+            partition.append(batch("lost"), NOW_MS)
+            answers: list[BrokerError | None] = []
+            partition.call_when_durable(partition.log_end_offset, answers.append, timeout_ms=100)
+            await until(lambda: answers, "an answer")
+            assert isinstance(answers[0], RequestTimedOut)
+            assert partition.leads
+
+    run(body())
+
+
 def test_a_broker_that_registers_again_is_led_by_the_next_naming(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
@@ -197,6 +222,31 @@ def test_a_partition_moves_to_a_broker_that_had_nothing_of_it(tmp_path: Path) ->
             assert up[1].replicas.find(*T0) is None
             await up.wait_equal(nodes=(2, 3, 4))
             assert values_of(up[4]) == [*(f"v{number}" for number in range(5)), "after"]
+
+    run(body())
+
+
+def test_a_move_is_no_faster_than_it_may_be_and_hears_of_another_rate(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2, 3, 4) as up:
+            up.store.create(mode=Mode.FETCH)
+            for _ in range(6):
+                await produce(up, "x" * 500_000)
+            leader = (await up.wait_leader()).partition()
+            for node in up:
+                node.limit_moves(1)
+            target = [BrokerId(each) for each in (1, 2, 4)]
+            up.store.write(begin_move(up.store.image, T0, target))
+            # One read of a megabyte is sent before anything is owed; then nothing for ten days.
+            await until(lambda: up[4].partition().log_end_offset > 0, "the first read")
+            for number in range(10):
+                await produce(up, f"meanwhile {number}")
+            assert up[4].partition().log_end_offset < leader.log_end_offset
+            assert BrokerId(4) not in _state(up).in_sync
+            for node in up:
+                node.limit_moves(UNLIMITED)
+            await until(lambda: set(_state(up).replicas) == {1, 2, 4}, "the move is over")
+            await up.wait_equal(nodes=(1, 2, 4))
 
     run(body())
 

@@ -9,8 +9,9 @@ from replication_support import batch, run
 
 from zhumq.consensus.contract import FetchAnswered, FetchArrived, Role
 from zhumq.host.clock import SystemClock
+from zhumq.metadata.image import ClusterImage, PartitionState, Topic
 from zhumq.model.errors import ErrorCode
-from zhumq.model.ids import TopicPartition
+from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.protocol.messages.replicas import (
     ForgottenReplica,
     ReplicaFetchPartition,
@@ -20,6 +21,7 @@ from zhumq.protocol.messages.replicas import (
 from zhumq.replication import follower_session
 from zhumq.replication.driver_seam import Standing
 from zhumq.replication.follower_session import FollowerSession, PartitionKey
+from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.testing.disk import MemoryDisk
@@ -83,6 +85,7 @@ class Leader:
 class Host:
     def __init__(self, count: int) -> None:
         self.clock = SystemClock()
+        self.throttle = MoveThrottle(self.clock)
         self.leaders = {(TOPIC, index): Leader(index, _log(index)) for index in range(count)}
 
     def driver(self, key: PartitionKey) -> Any:
@@ -90,6 +93,29 @@ class Host:
 
     def __getitem__(self, index: int) -> Leader:
         return self.leaders[TOPIC, index]
+
+
+def moving_to(broker_id: int, partitions: list[bool]) -> ClusterImage:
+    """Partitions of broker 1 that are on their way to another one, or are there already."""
+    states = tuple(
+        PartitionState(
+            replicas=(BrokerId(1), BrokerId(broker_id)),
+            leader=BrokerId(1),
+            leader_epoch=LeaderEpoch(1),
+            in_sync=(BrokerId(1),),
+            adding=(BrokerId(broker_id),) if is_moving else (),
+        )
+        for is_moving in partitions
+    )
+    topic = Topic(name="t", topic_id=TOPIC, partitions=states)
+    return ClusterImage(
+        version=1,
+        cluster_id="c",
+        controller_id=BrokerId(1),
+        brokers={},
+        topics={"t": topic},
+        topics_by_id={TOPIC: topic},
+    )
 
 
 def _log(index: int) -> PartitionLog:
@@ -287,6 +313,30 @@ def test_what_is_forgotten_is_told_nothing_more() -> None:
         session.close()
         assert host[0].forgotten == 2
         session.mark(host[0])  # type: ignore[arg-type]
+
+    run(body())
+
+
+def test_a_copy_that_is_too_fast_is_held_back_and_nothing_else() -> None:
+    async def body() -> None:
+        host = Host(2)
+        host.throttle.see(moving_to(2, partitions=[True, False]), 1)
+        session = FollowerSession(2, host)
+        for each in host.leaders.values():
+            each.write(1_000)
+            each.write(1_000)
+        first = await session.fetch(fetch(said(0), max_bytes=1))
+        assert indexes(first) == [0]
+        second = await session.fetch(fetch(said(0, offset=1, sequence=2), said(1)))
+        assert indexes(second) == [1]
+        held_back = await session.fetch(fetch())
+        assert indexes(held_back) == []
+        answer = session.fetch(fetch())
+        host.throttle.see(moving_to(2, partitions=[True, False]), UNLIMITED)
+        while not indexes(await answer):
+            answer = session.fetch(fetch())
+        assert indexes(answer.result()) == [0]
+        session.close()
 
     run(body())
 

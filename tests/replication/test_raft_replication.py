@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from replication_support import T0, Nodes, batch, bytes_of, nodes, produce, run, until, values_of
 
+from zhumq.host.clock import SystemClock
 from zhumq.model.errors import BrokerError, NotLeaderOrFollower, OutOfOrderSequenceNumber
 from zhumq.replication.replicated_partition import SETTLING_MS
 
@@ -231,10 +232,15 @@ def test_what_waits_for_replicas_that_never_answer_is_given_up(tmp_path: Path) -
             partition.append(batch("a"), NOW_MS)
             end = partition.log_end_offset
             failures: list[BrokerError | None] = []
-            partition.call_when_durable(end + 10, failures.append)
-            partition.give_up_waiting(end + 9)
+            patient: list[BrokerError | None] = []
+            began_ms = SystemClock().monotonic_ms()
+            partition.call_when_durable(end + 10, patient.append, timeout_ms=60_000)
+            partition.call_when_durable(end + 11, failures.append, timeout_ms=2_000)
+            partition.give_up_waiting(began_ms + 1_999)
             assert failures == []
-            partition.give_up_waiting(end + 10)
+            partition.give_up_waiting(began_ms + 20_000)
             assert [type(failure).__name__ for failure in failures] == ["RequestTimedOut"]
+            assert patient == []
+            assert partition.waiters_count == 1
 
     run(body())

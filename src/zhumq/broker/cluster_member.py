@@ -10,6 +10,7 @@ from typing import Final
 from zhumq.broker.config import Address, BrokerConfig
 from zhumq.broker.http import Metric
 from zhumq.broker.metrics import cluster_metrics
+from zhumq.broker.settings import MOVE_RATE_SETTING
 from zhumq.cluster.coordinator import Balance, Coordinator
 from zhumq.cluster.store import SessionState
 from zhumq.cluster.wishes import ClusterWishes
@@ -18,7 +19,7 @@ from zhumq.consensus.contract import ReplicaSettings
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
 from zhumq.metadata.controller import MODE_SETTING
-from zhumq.metadata.image import Broker, Topic
+from zhumq.metadata.image import Broker, ClusterImage, Topic
 from zhumq.metadata.leadership import LeaderPolicy, LogEnds
 from zhumq.model.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -32,6 +33,7 @@ from zhumq.model.topic_config import topic_settings
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
 from zhumq.replication.handshake import Identity, Peer
+from zhumq.replication.move_throttle import MoveThrottle
 from zhumq.replication.peer_service import PeerService
 from zhumq.replication.peers import Peers
 from zhumq.replication.replica_manager import ReplicaManager
@@ -94,6 +96,7 @@ class ClusterMember:
             balance,
             _copies(config.settings),
         )
+        self._throttle = MoveThrottle(clock)
         self._tasks: list[asyncio.Task[None]] = []
         # The epoch that the replicas live in; None while others may take this broker for dead.
         self._life: int | None = None
@@ -105,6 +108,7 @@ class ClusterMember:
             clock=clock,
             # Chance is asked for at every deadline of every replica, and is no secret.
             draw=random.Random().randint,  # noqa: S311
+            throttle=self._throttle,
             settings=ReplicaSettings(
                 election_timeout_ms=settings.integer("replica.election.timeout.ms"),
                 replica_lag_max_ms=settings.integer("replica.lag.time.max.ms"),
@@ -135,8 +139,9 @@ class ClusterMember:
     async def join(self, broker: Broker) -> None:
         """Register, and take part until `leave`. Raises BrokerIdTaken if the number is taken."""
         store = self._store
-        store.watch(self._coordinator.image_changed)
-        self._coordinator.image_changed(store.image)
+        for watcher in (self._coordinator.image_changed, self._set_throttle):
+            store.watch(watcher)
+            watcher(store.image)
         for work in (self._wishes.run(), self._coordinator.run()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         await store.register(broker)
@@ -164,6 +169,11 @@ class ClusterMember:
         elif state in (SessionState.LOST, SessionState.CLOSED) and self._life is not None:
             self._life = None
             self._replicas.end_life()
+
+    def _set_throttle(self, image: ClusterImage) -> None:
+        told = image.broker_setting(self._config.broker_id, MOVE_RATE_SETTING)
+        given = self._config.settings.integer(MOVE_RATE_SETTING)
+        self._throttle.see(image, given if told is None else int(told))
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         broker = self._store.image.brokers.get(BrokerId(broker_id))

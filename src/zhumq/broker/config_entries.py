@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from zhumq.broker.settings import BROKER_SETTINGS
-from zhumq.metadata.image import Topic
+from zhumq.metadata.image import ALL_BROKERS, ClusterImage, Topic
+from zhumq.model.ids import BrokerId
 from zhumq.model.settings import Setting, Settings, SettingType
 from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
 
@@ -14,6 +15,8 @@ class ConfigSource(IntEnum):
     """Who said so, in DescribeConfigs' codes."""
 
     DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_ALL_BROKERS = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -61,12 +64,43 @@ class ConfigEntries:
             if name in wanted
         ]
 
-    def of_broker(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+    def of_broker(
+        self, image: ClusterImage, broker_id: BrokerId, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
         wanted = set(BROKER_SETTINGS.by_name) if names is None else set(names)
+        told = {
+            ConfigSource.DYNAMIC_BROKER: image.broker_settings.get(str(broker_id), {}),
+            ConfigSource.DYNAMIC_ALL_BROKERS: image.broker_settings.get(ALL_BROKERS, {}),
+        }
         return [
-            _entry(setting, self._broker_synonyms(name), read_only=True)
+            _entry(
+                setting,
+                (
+                    *(
+                        ConfigSynonym(name, texts[name], source)
+                        for source, texts in told.items()
+                        if name in texts
+                    ),
+                    *self._broker_synonyms(name),
+                ),
+                read_only=not setting.changes_while_running,
+            )
             for name, setting in BROKER_SETTINGS.by_name.items()
             if name in wanted
+        ]
+
+    def of_all_brokers(
+        self, image: ClusterImage, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """What was said to all brokers while running, and nothing else."""
+        texts = image.broker_settings.get(ALL_BROKERS, {})
+        source = ConfigSource.DYNAMIC_ALL_BROKERS
+        return [
+            _entry(
+                BROKER_SETTINGS.setting(name), (ConfigSynonym(name, text, source),), read_only=False
+            )
+            for name, text in texts.items()
+            if names is None or name in names
         ]
 
     def _topic_entry(self, topic: Topic, setting: Setting) -> ConfigEntry:

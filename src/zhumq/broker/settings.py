@@ -6,8 +6,11 @@ from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
 from zhumq.model.settings import Setting, SettingsTable, SettingType
 from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
+from zhumq.replication.move_throttle import UNLIMITED
 
 _HOUR_MS = 3_600_000
+# Kafka's name; which replicas it is about need not be said here.
+MOVE_RATE_SETTING: Final = "leader.replication.throttled.rate"
 
 
 def _integer(
@@ -125,6 +128,15 @@ BROKER_SETTINGS: Final = SettingsTable(
         1_500,
         "In raft mode: a follower that hears nothing for this long, up to twice as long, campaigns.",
         minimum=1_000,
+    ),
+    Setting(
+        name=MOVE_RATE_SETTING,
+        type=SettingType.LONG,
+        default=str(UNLIMITED),
+        documentation="How many bytes a second each broker sends to replicas that move to another"
+        " broker. Can be changed while running.",
+        minimum=1,
+        changes_while_running=True,
     ),
     # The push door
     Setting(

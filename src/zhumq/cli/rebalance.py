@@ -17,6 +17,7 @@ from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, connect_admin, settle
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
 from zhumq.cli.output import print_json, print_note, print_table
 from zhumq.cli.requests import BrokerConnection
+from zhumq.cli.throttle import OFF, parse_rate, set_rate, throttled
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.moves import Move, plan_moves
 from zhumq.model.errors import BrokerError, ErrorCode
@@ -54,6 +55,14 @@ def rebalance(
         int,
         typer.Option(metavar="N", min=1, help="How many partitions move at the same time."),
     ] = AT_ONCE,
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="How many bytes a second each broker sends to new replicas, such as 50M, for as long"
+            f" as this takes. `{OFF}` lifts what an interrupted command has left behind.",
+        ),
+    ] = None,
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show what would be done.")
     ] = False,
@@ -66,6 +75,7 @@ def rebalance(
     After a broker has joined it takes its share; with --without a broker is emptied before it leaves.
     First a preview is shown. A partition is taken from nobody before its new replicas have all of it.
     """
+    rate = None if throttle is None else parse_rate(throttle)
     virtual_nodes = _virtual_nodes(bootstrap)
     with BrokerConnection(bootstrap) as broker:
         placement = _read(broker)
@@ -79,11 +89,16 @@ def rebalance(
             print_json([_as_row(move) for move in moves])
         else:
             _show(placement.image, moves)
-        if preview or not moves:
+        if preview:
+            return
+        if throttle is not None and rate is None:
+            set_rate(broker, None)
+        if not moves:
             return
         if not yes and sys.stdin.isatty():
             typer.confirm(f"Move {len(moves)} partitions?", abort=True, err=True)
-        carry_out(broker, moves, at_once, _progress(len(moves)))
+        with throttled(broker, rate):
+            carry_out(broker, moves, at_once, _progress(len(moves)))
         broker.ask(ApiKey.ELECT_LEADERS, ElectLeadersRequest(topic_partitions=None))
     print_note(f"moved {len(moves)} partitions")
 

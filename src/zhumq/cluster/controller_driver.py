@@ -9,6 +9,7 @@ from zhumq.metadata.changes import Change, Draft, ProducerIdsAllocated, TopicCre
 from zhumq.metadata.controller import (
     TopicLimits,
     TopicWish,
+    plan_broker_settings,
     plan_deletion,
     plan_more_partitions,
     plan_settings,
@@ -18,6 +19,7 @@ from zhumq.metadata.image import ClusterImage, ClusterView, Topic
 from zhumq.metadata.leadership import CHANGES_PER_PROPOSAL_MAX
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import ProducerId, TopicPartition
+from zhumq.model.settings import SettingsTable
 
 PRODUCER_ID_BLOCK: Final = 1_000
 Planned = TypeVar("Planned", bound=Change)
@@ -82,6 +84,24 @@ class ControllerDriver:
 
         def plan(image: ClusterView, _index: int) -> Change:
             return plan_settings(image, name, new_settings(image.topics.get(name)))
+
+        (result,) = await self._carry_out(1, plan, validate_only=validate_only)
+        if isinstance(result, BrokerError):
+            raise result
+
+    async def change_broker_settings(
+        self,
+        who: str,
+        new_settings: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+        table: SettingsTable,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Tell a broker, or all of them, what the function makes of what it was told before."""
+
+        def plan(image: ClusterView, _index: int) -> Change:
+            before = image.broker_settings.get(who, {})
+            return plan_broker_settings(who, new_settings(before), table)
 
         (result,) = await self._carry_out(1, plan, validate_only=validate_only)
         if isinstance(result, BrokerError):

@@ -5,6 +5,7 @@
     /version       the number of the newest picture, and the counters: the one node all brokers watch
     /changes/N     what made picture N of picture N-1; only the last ones are kept
     /topics/NAME   a topic with all its partitions
+    /settings      what brokers were told while running; not there as long as they were told nothing
     /brokers/ID    a broker as it registered last, until the controller declares it gone
     /live/ID       ephemeral: the broker's session is alive
     /candidates/.. ephemeral, in a row: who becomes controller, first come, first served
@@ -27,6 +28,7 @@ from zhumq.cluster.znodes import Create, Delete, Operation, SetData
 from zhumq.metadata.changes import (
     BrokerGone,
     BrokerRegistered,
+    BrokerSettingsChanged,
     Change,
     PartitionChanged,
     PartitionsAdded,
@@ -47,6 +49,7 @@ VERSION: Final = "/version"
 CHANGES: Final = "/changes"
 TOPICS: Final = "/topics"
 BROKERS: Final = "/brokers"
+SETTINGS: Final = "/settings"
 LIVE: Final = "/live"
 CANDIDATES: Final = "/candidates"
 CONTROLLER: Final = "/controller"
@@ -153,6 +156,13 @@ def transaction(
             after.brokers.get(broker_id),
             lambda broker: change_to_json(BrokerRegistered(broker=broker)),
         )
+    if any(isinstance(change, BrokerSettingsChanged) for change in changes):
+        operations += _update(
+            SETTINGS,
+            before.broker_settings or None,
+            after.broker_settings or None,
+            lambda settings: {who: dict(texts) for who, texts in settings.items()},
+        )
     _check_size(operations)
     return operations
 
@@ -255,6 +265,15 @@ def decode_broker(path: str, data: bytes) -> Broker:
         return change.broker
 
 
+def decode_settings(data: bytes) -> dict[str, dict[str, str]]:
+    fields = _unpack(SETTINGS, data)
+    with _Reading(SETTINGS):
+        return {
+            who: {name: str(text) for name, text in dict(texts).items()}
+            for who, texts in fields.items()
+        }
+
+
 def topic_bytes(topic: Topic) -> int:
     """About how many bytes a topic's node has, and not fewer."""
     count = len(topic.partitions)
@@ -264,7 +283,10 @@ def topic_bytes(topic: Topic) -> int:
 
 
 def subject_of(change: Change) -> str | None:
-    """The path of the state node that a change is about, if it is about one."""
+    """The path of the state node that a change is about, if it is about one of many.
+
+    Settings of brokers are replaced as a whole by each change, so to apply one twice does no harm.
+    """
     for name in _topics_of([change]):
         return topic_path(name)
     for broker_id in _brokers_of([change]):

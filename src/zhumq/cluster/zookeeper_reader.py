@@ -38,6 +38,7 @@ async def _read_once(client: Client) -> tuple[ClusterImage, int] | None:
     modified: dict[str, int] = {}
     topics = await _read_topics(client, modified)
     brokers = await _read_brokers(client, modified)
+    (settings,) = await client.get_all([layout.SETTINGS])
     image = ClusterImage(
         version=counters.version,
         cluster_id=cluster_id,
@@ -48,6 +49,7 @@ async def _read_once(client: Client) -> tuple[ClusterImage, int] | None:
         topics_by_id={topic.topic_id: topic for topic in topics.values()},
         partition_count=sum(len(topic.partitions) for topic in topics.values()),
         next_producer_id=counters.next_producer_id,
+        broker_settings={} if settings is None else layout.decode_settings(settings.data),
     )
     return await _add_entries_since(client, image, modified)
 

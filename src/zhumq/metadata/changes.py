@@ -43,6 +43,15 @@ class TopicSettingsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettingsChanged:
+    """What a broker, or all of them, was told while running is now exactly this."""
+
+    # A broker's number, or ALL_BROKERS.
+    who: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsAllocated:
     """All producer ids below this one belong to some broker."""
 
@@ -85,6 +94,7 @@ Change = (
     | TopicDeleted
     | PartitionsAdded
     | TopicSettingsChanged
+    | BrokerSettingsChanged
     | ProducerIdsAllocated
     | PartitionChanged
     | BrokerRegistered
@@ -102,6 +112,7 @@ class Draft:
         self.topics = dict(image.topics)
         self.topics_by_id = dict(image.topics_by_id)
         self.partition_count = image.partition_count
+        self.broker_settings = dict(image.broker_settings)
         self._next_producer_id = image.next_producer_id
         self._controller = (image.controller_id, image.controller_epoch)
 
@@ -118,6 +129,10 @@ class Draft:
                 self._put(replace(topic, partitions=topic.partitions + change.partitions))
             case TopicSettingsChanged():
                 self._put(replace(self.topics[change.name], settings=change.settings))
+            case BrokerSettingsChanged():
+                self.broker_settings.pop(change.who, None)
+                if change.settings:
+                    self.broker_settings[change.who] = change.settings
             case ProducerIdsAllocated():
                 self._next_producer_id = change.next_producer_id
             case PartitionChanged():
@@ -150,6 +165,7 @@ class Draft:
             partition_count=self.partition_count,
             next_producer_id=self._next_producer_id,
             brokers=self.brokers,
+            broker_settings=self.broker_settings,
             controller_id=controller_id,
             controller_epoch=controller_epoch,
         )
@@ -183,6 +199,8 @@ def changes_of(image: ClusterImage) -> list[Change]:
     """The changes that lead from an empty cluster to this one: a snapshot."""
     changes: list[Change] = [TopicCreated(topic=topic) for topic in image.topics.values()]
     changes.append(ProducerIdsAllocated(next_producer_id=image.next_producer_id))
+    for who, settings in image.broker_settings.items():
+        changes.append(BrokerSettingsChanged(who=who, settings=settings))
     return changes
 
 
@@ -210,6 +228,9 @@ def change_to_json(change: Change) -> dict[str, Any]:
         case TopicSettingsChanged():
             settings = dict(change.settings)
             return {"change": "topic_settings_changed", "name": change.name, "settings": settings}
+        case BrokerSettingsChanged():
+            settings = dict(change.settings)
+            return {"change": "broker_settings_changed", "who": change.who, "settings": settings}
         case ProducerIdsAllocated():
             return {"change": "producer_ids_allocated", "next": change.next_producer_id}
         case PartitionChanged():
@@ -262,6 +283,8 @@ def change_from_json(data: Mapping[str, Any]) -> Change:
             return PartitionsAdded(name=data["name"], partitions=partitions)
         case "topic_settings_changed":
             return TopicSettingsChanged(name=data["name"], settings=dict(data["settings"]))
+        case "broker_settings_changed":
+            return BrokerSettingsChanged(who=data["who"], settings=dict(data["settings"]))
         case "producer_ids_allocated":
             return ProducerIdsAllocated(next_producer_id=int(data["next"]))
         case "partition_changed":

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zhumq.metadata.changes import (
+    BrokerSettingsChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
     TopicSettingsChanged,
 )
-from zhumq.metadata.image import NO_BROKER, ClusterView, PartitionState, Topic
+from zhumq.metadata.image import ALL_BROKERS, NO_BROKER, ClusterView, PartitionState, Topic
 from zhumq.metadata.placement import VIRTUAL_NODES, place
 from zhumq.model.errors import (
     InvalidConfig,
@@ -28,7 +29,7 @@ from zhumq.model.errors import (
 )
 from zhumq.model.ids import INTERNAL_TOPICS, BrokerId, LeaderEpoch
 from zhumq.model.replication_mode import Mode
-from zhumq.model.settings import SettingType
+from zhumq.model.settings import SettingsTable, SettingType
 from zhumq.model.topic_config import TOPIC_SETTINGS
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
@@ -151,6 +152,21 @@ def plan_settings(
     return TopicSettingsChanged(name=name, settings=check_topic_settings(settings))
 
 
+def plan_broker_settings(
+    who: str, settings: Mapping[str, str | None], table: SettingsTable
+) -> BrokerSettingsChanged:
+    """What a broker, or all of them, is told while running is now this."""
+    if who != ALL_BROKERS and not who.isdecimal():
+        raise InvalidRequest(f"{who!r} is not the number of a broker")
+    kept = _check_settings(settings, table, "brokers")
+    for name in kept:
+        if not table.setting(name).changes_while_running:
+            raise InvalidConfig(
+                f"{name} is given at the start of a broker: --set NAME=VALUE or the TOML file"
+            )
+    return BrokerSettingsChanged(who=who, settings=kept)
+
+
 def append_to_list_setting(name: str, present: str, value: str) -> str:
     """The list setting with these elements added."""
     elements = _list_elements(name, present)
@@ -165,14 +181,20 @@ def subtract_from_list_setting(name: str, present: str, value: str) -> str:
 
 def check_topic_settings(settings: Mapping[str, str | None]) -> dict[str, str]:
     """The settings as text, without those given as null. Raises InvalidConfig."""
+    return _check_settings(settings, TOPIC_SETTINGS, "topics")
+
+
+def _check_settings(
+    settings: Mapping[str, str | None], table: SettingsTable, whose: str
+) -> dict[str, str]:
     kept: dict[str, str] = {}
     for name, value in settings.items():
-        if name not in TOPIC_SETTINGS.by_name:
-            raise InvalidConfig(f"topics have no setting named {name!r}")
+        if name not in table.by_name:
+            raise InvalidConfig(f"{whose} have no setting named {name!r}")
         if value is None:
             continue
         try:
-            TOPIC_SETTINGS.setting(name).parse(value)
+            table.setting(name).parse(value)
         except SettingInvalid as reason:
             raise InvalidConfig(str(reason)) from None
         kept[name] = value

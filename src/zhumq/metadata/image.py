@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
@@ -12,6 +12,8 @@ from zhumq.model.replication_mode import Mode
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # Stands where a partition has no leader, or the cluster no controller.
 NO_BROKER = BrokerId(-1)
+# Stands for every broker where settings of one could be.
+ALL_BROKERS: Final = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class ClusterView(Protocol):
     def topics(self) -> Mapping[str, Topic]: ...
     @property
     def partition_count(self) -> int: ...
+    @property
+    def broker_settings(self) -> Mapping[str, Mapping[str, str]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +111,22 @@ class ClusterImage:
     next_producer_id: int = 0
     # Grows with every election of a controller; an older one's decisions do not count.
     controller_epoch: int = 0
+    # What brokers were told while running: by a broker's number, and for all of them by "".
+    broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
         topic = self.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
+
+    def broker_setting(self, broker_id: BrokerId, name: str) -> str | None:
+        """What a broker was told while running; what was said to it alone comes first."""
+        for who in (str(broker_id), ALL_BROKERS):
+            value = self.broker_settings.get(who, _NOTHING).get(name)
+            if value is not None:
+                return value
+        return None
 
     @property
     def admin_broker_id(self) -> BrokerId:

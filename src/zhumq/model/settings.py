@@ -36,6 +36,8 @@ class Setting:
     maximum: float | None = None
     # For strings the legal values; for lists the legal elements. Empty: anything goes.
     allowed: tuple[str, ...] = ()
+    # Of a broker's settings: whether it takes another value while it runs.
+    changes_while_running: bool = False
 
     def parse(self, text: str) -> Value:
         """The value in its own type. Raises SettingInvalid naming the setting and what it takes."""

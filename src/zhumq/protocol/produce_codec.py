@@ -59,8 +59,8 @@ def install() -> None:
         use_encoder(ProduceResponse, version, _response_encoder(version))
 
 
-# Version, correlation id, acks, the topic's name or id as sent, partition, records.
-OneProduce = tuple[int, int, int, bytes, int, memoryview]
+# Version, correlation id, acks, timeout, the topic's name or id as sent, partition, records.
+OneProduce = tuple[int, int, int, int, bytes, int, memoryview]
 
 
 def parse_one(frame: bytes) -> OneProduce | None:
@@ -89,6 +89,7 @@ class ProduceRun(NamedTuple):
 
     version: int
     acks: int
+    timeout_ms: int
     topic: bytes
     partition: int
     correlation_ids: list[int]
@@ -102,8 +103,8 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     one = parse_one(first)
     if one is None:
         return None
-    version, correlation_id, acks, topic, index, records = one
-    run = ProduceRun(version, acks, topic, index, [correlation_id], [records])
+    version, correlation_id, acks, timeout_ms, topic, index, records = one
+    run = ProduceRun(version, acks, timeout_ms, topic, index, [correlation_id], [records])
     legacy = version in LEGACY_VERSIONS
     trailer = b"" if legacy else _NO_TAGS
     records_at = len(first) - len(records) - len(trailer)
@@ -130,11 +131,11 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     return run
 
 
-_Found = tuple[int, bytes, int, memoryview]
+_Found = tuple[int, int, bytes, int, memoryview]
 
 
 def _find_legacy(frame: bytes, position: int) -> _Found | None:
-    null, acks, _, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
+    null, acks, timeout_ms, topics, length = _LEGACY_HEAD.unpack_from(frame, position)
     name_at = position + _LEGACY_HEAD.size
     at = name_at + length
     if null >= 0 or topics != 1 or length < 0:
@@ -143,11 +144,11 @@ def _find_legacy(frame: bytes, position: int) -> _Found | None:
     records_at = at + _LEGACY_PARTITION.size
     if partitions != 1 or size < 0 or records_at + size != len(frame):
         return None
-    return acks, frame[name_at:at], index, memoryview(frame)[records_at:]
+    return acks, timeout_ms, frame[name_at:at], index, memoryview(frame)[records_at:]
 
 
 def _find_named(frame: bytes, position: int) -> _Found | None:
-    null, acks, _, topics, length = _NAMED_HEAD.unpack_from(frame, position)
+    null, acks, timeout_ms, topics, length = _NAMED_HEAD.unpack_from(frame, position)
     if null or topics != 2 or not 0 < length < 128:
         return None
     name_at = position + _NAMED_HEAD.size
@@ -160,11 +161,13 @@ def _find_named(frame: bytes, position: int) -> _Found | None:
     # Equal only if the records end three bytes before the frame does.
     if partitions != 2 or not size or frame[end : end + 4] != _NO_TAGS:
         return None
-    return acks, frame[name_at:at], index, memoryview(frame)[records_at:end]
+    return acks, timeout_ms, frame[name_at:at], index, memoryview(frame)[records_at:end]
 
 
 def _find_by_id(frame: bytes, position: int) -> _Found | None:
-    null, acks, _, topics, topic_id, partitions, index, size = _ID_HEAD.unpack_from(frame, position)
+    null, acks, timeout_ms, topics, topic_id, partitions, index, size = _ID_HEAD.unpack_from(
+        frame, position
+    )
     if null or topics != 2 or partitions != 2:
         return None
     records_at = position + _ID_HEAD.size
@@ -173,7 +176,7 @@ def _find_by_id(frame: bytes, position: int) -> _Found | None:
     end = records_at + size - 1
     if not size or frame[end : end + 4] != _NO_TAGS:
         return None
-    return acks, topic_id, index, memoryview(frame)[records_at:end]
+    return acks, timeout_ms, topic_id, index, memoryview(frame)[records_at:end]
 
 
 def _response_encoder(version: int) -> Encode:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import uuid
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -37,9 +36,6 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 # In which all replicas have heard that their partition is in another mode.
 MODE_NEWS_MS: Final = 100
-# acks=-1 that is not committed after so many ticks is answered with a timeout. Clients give up
-# after 30 s by default.
-WAITING_TICKS_MAX: Final = 30
 
 
 class ClusterReplicas:
@@ -64,8 +60,6 @@ class ClusterReplicas:
         self._has_seen_itself = False
         # Elected here, and not in the picture yet.
         self._unpublished: set[TopicPartition] = set()
-        # Up to where appends waited at each of the last ticks.
-        self._waited: deque[dict[ReplicatedPartition, int]] = deque(maxlen=WAITING_TICKS_MAX)
         self._timer: asyncio.TimerHandle | None = None
         self.image: ClusterImage | None = None
         self._lost: frozenset[BrokerId] = frozenset()
@@ -319,15 +313,10 @@ class ClusterReplicas:
                 self.hand_back.balance(), name="balance of leaders"
             )
             self._tasks.start(balancing)
-        waited = {
-            partition: partition.log_end_offset
-            for partition in self._partitions.values()
-            if partition.waiters_count
-        }
-        if len(self._waited) == WAITING_TICKS_MAX:
-            for partition, next_offset in self._waited[0].items():
-                partition.give_up_waiting(next_offset)
-        self._waited.append(waited)
+        now_ms = self._replication.clock.monotonic_ms()
+        for partition in self._partitions.values():
+            if partition.waiters_count:
+                partition.give_up_waiting(now_ms)
 
     # Ends of logs
 

@@ -18,6 +18,7 @@ from zhumq.protocol.messages.replicas import (
 )
 from zhumq.replication.driver import ReplicaDriver
 from zhumq.replication.driver_seam import Standing, is_plain
+from zhumq.replication.move_throttle import MoveThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 PARTITION_BYTES_MAX: Final = 1024 * 1024
 # Partitions without records in one answer; the rest goes with the next one.
 ANSWERS_MAX: Final = 10_000
+# The longest time until a copy that is held back is looked at again: the rate may have been changed.
+PAUSE_MS_MAX: Final = 1_000
 
 PartitionKey = tuple[uuid.UUID, int]
 
@@ -38,6 +41,8 @@ class SessionHost(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+    @property
+    def throttle(self) -> MoveThrottle: ...
 
     def driver(self, key: PartitionKey) -> ReplicaDriver | None: ...
 
@@ -70,6 +75,9 @@ class FollowerSession:
         self._too_large: list[ReplicaDriver] = []
         # Answers that are ready: of partitions that are not known here.
         self._ready: list[ReplicaFetchAnswer] = []
+        # Copies to a broker that partitions move to, which are sent no faster than is allowed.
+        self._paused: dict[ReplicaDriver, None] = {}
+        self._pause: asyncio.TimerHandle | None = None
         self._held: _Held | None = None
         self._is_answering = False
         self._is_closed = False
@@ -100,6 +108,8 @@ class FollowerSession:
     def close(self) -> None:
         """The follower is gone."""
         self._is_closed = True
+        if self._pause is not None:
+            self._pause.cancel()
         if self._held is not None:
             self._held.timer.cancel()
             self._held = None
@@ -223,7 +233,9 @@ class FollowerSession:
             standing.fetch = None
             return encoded
         if fetch.fetch_offset < driver.log.log_end_offset:
-            if not self._add_records(driver, fetch, encoded, bytes_left, first=first):
+            if self._is_held_back(driver) or not self._add_records(
+                driver, fetch, encoded, bytes_left, first=first
+            ):
                 return None
             standing.fetch = None
         elif answer.high_watermark <= standing.told_high_watermark:
@@ -232,6 +244,22 @@ class FollowerSession:
             encoded.stands = True
         standing.told_high_watermark = answer.high_watermark
         return encoded
+
+    def _is_held_back(self, driver: ReplicaDriver) -> bool:
+        """Whether this copy has to wait; if so it is looked at again in a while."""
+        pause_ms = self._host.throttle.pause_ms(driver.topic_partition, self.broker_id)
+        if not pause_ms:
+            return False
+        self._paused[driver] = None
+        if self._pause is None:
+            self._pause = self._loop.call_later(min(pause_ms, PAUSE_MS_MAX) / 1000, self._go_on)
+        return True
+
+    def _go_on(self) -> None:
+        self._pause = None
+        paused, self._paused = self._paused, {}
+        for driver in paused:
+            self.mark(driver)
 
     def _add_records(
         self,
@@ -262,6 +290,7 @@ class FollowerSession:
             self._too_large.append(driver)
             return False
         encoded.records = records.regions[0]
+        self._host.throttle.sent(driver.topic_partition, self.broker_id, len(records.regions[0]))
         encoded.gaps_allowed = log.config.is_compacted or log.first_dirty_offset > 0
         return True
 

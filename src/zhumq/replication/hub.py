@@ -20,6 +20,7 @@ from zhumq.protocol.messages.replicas import (
 from zhumq.replication.driver import ReplicaDriver
 from zhumq.replication.fetcher import REPLICA_FETCH, LeaderFetcher
 from zhumq.replication.follower_session import FollowerSession, PartitionKey
+from zhumq.replication.move_throttle import MoveThrottle
 from zhumq.replication.outbox import BACKOFF_MAX_MS, REPLICA_MESSAGES, Outbox, deliver
 from zhumq.replication.peer_service import PeerConnection
 from zhumq.replication.peers import Peers, TaskKeeper
@@ -77,6 +78,10 @@ class ReplicaHub:
     @property
     def wishes(self) -> ClusterWishes:
         return self._replication.wishes
+
+    @property
+    def throttle(self) -> MoveThrottle:
+        return self._replication.throttle
 
     @property
     def fetchers(self) -> Iterable[LeaderFetcher]:

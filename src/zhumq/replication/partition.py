@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from zhumq.model.errors import (
     BrokerError,
@@ -19,6 +20,9 @@ from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.validator import WalkBudget
+
+# How long whoever does not say waits for other replicas: as long as most producers.
+DURABLE_TIMEOUT_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +140,12 @@ class Partition:
     def is_durable(self, next_offset: int) -> bool:
         return self.log.flushed_offset >= next_offset
 
-    def call_when_durable(self, next_offset: int, callback: DurableCallback) -> None:
+    def call_when_durable(
+        self,
+        next_offset: int,
+        callback: DurableCallback,
+        timeout_ms: int = DURABLE_TIMEOUT_MS,  # noqa: ARG002 (for other replicas; the disk always answers)
+    ) -> None:
         """Call back once everything below the offset is on the disk. Waiters share flushes."""
         self._durable.add(next_offset, callback)
         if not self._flush_requested:

@@ -1,6 +1,7 @@
 """Requests that wait: appends for the disk, fetches for bytes. Kafka calls this the purgatory."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -57,27 +58,38 @@ class DurabilityWaiters:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: deque[tuple[int, DurableCallback]] = deque()
+        self._waiters: deque[tuple[int, DurableCallback, float]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def add(self, next_offset: int, callback: DurableCallback) -> None:
+    def add(
+        self, next_offset: int, callback: DurableCallback, give_up_at_ms: float = math.inf
+    ) -> None:
         # Appends are numbered in the order they happen, so a queue is all the sorting there is.
-        self._waiters.append((next_offset, callback))
+        self._waiters.append((next_offset, callback, give_up_at_ms))
 
     def reached(self, flushed_offset: int) -> None:
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:
             waiters.popleft()[1](None)
 
-    def failed_up_to(self, next_offset: int, reason: BrokerError) -> None:
-        """Those who wait for no more than this have waited for too long."""
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= next_offset:
-            waiters.popleft()[1](reason)
+    def is_any_overdue(self, now_ms: int) -> bool:
+        return any(give_up_at_ms <= now_ms for _, _, give_up_at_ms in self._waiters)
+
+    def failed_overdue(self, now_ms: int, reason: BrokerError) -> None:
+        """Each waits for as long as it wants to: those behind it may be more patient, or less."""
+        waiters, self._waiters = self._waiters, deque()
+        overdue: list[DurableCallback] = []
+        for waiter in waiters:
+            if waiter[2] <= now_ms:
+                overdue.append(waiter[1])
+            else:
+                self._waiters.append(waiter)
+        for callback in overdue:
+            callback(reason)
 
     def failed(self, reason: BrokerError) -> None:
         waiters, self._waiters = self._waiters, deque()
-        for _, callback in waiters:
+        for _, callback, _ in waiters:
             callback(reason)

@@ -17,7 +17,7 @@ from zhumq.model.errors import (
 from zhumq.model.ids import LeaderEpoch, TopicPartition
 from zhumq.replication.driver import Core, ReplicaDriver
 from zhumq.replication.driver_seam import DriverHost
-from zhumq.replication.partition import Partition
+from zhumq.replication.partition import DURABLE_TIMEOUT_MS, Partition
 from zhumq.replication.pending import DurableCallback
 from zhumq.replication.refused_batches import RefusedBatches
 from zhumq.storage.flusher import Flusher
@@ -44,6 +44,7 @@ class ReplicatedPartition(Partition):
     """
 
     __slots__ = (
+        "_clock",
         "_is_handing_over",
         "_on_leadership",
         "_refused",
@@ -78,6 +79,7 @@ class ReplicatedPartition(Partition):
             min_in_sync_replicas=min_in_sync_replicas,
         )
         self.rebuilds = 0
+        self._clock = host.clock
         self._is_handing_over = False
         # Found when the log was opened.
         self.damaged_from = damaged_from
@@ -225,22 +227,25 @@ class ReplicatedPartition(Partition):
     def is_durable(self, next_offset: int) -> bool:
         return self.driver.core.high_watermark >= next_offset and self.leads
 
-    def call_when_durable(self, next_offset: int, callback: DurableCallback) -> None:
+    def call_when_durable(
+        self, next_offset: int, callback: DurableCallback, timeout_ms: int = DURABLE_TIMEOUT_MS
+    ) -> None:
         """Call back once everything below the offset is committed; refused when leadership ends
-        before that, for then nobody knows."""
+        before that, for then nobody knows, and when too few replicas have answered in time."""
         if not self.leads:
             callback(self._not_leader())
         elif self.high_watermark >= next_offset:
             callback(None)
         else:
-            self._durable.add(next_offset, callback)
+            self._durable.add(next_offset, callback, self._clock.monotonic_ms() + timeout_ms)
 
-    def give_up_waiting(self, next_offset: int) -> None:
-        """What was not committed for so long is answered: the client asks again."""
-        self._durable.failed_up_to(
-            next_offset,
-            RequestTimedOut(f"{self.topic_partition}: not enough replicas answered in time"),
-        )
+    def give_up_waiting(self, now_ms: int) -> None:
+        """Whoever has waited for as long as it wanted to is answered, and may ask again."""
+        if self._durable.is_any_overdue(now_ms):
+            self._durable.failed_overdue(
+                now_ms,
+                RequestTimedOut(f"{self.topic_partition}: not enough replicas answered in time"),
+            )
 
     def retire(self, reason: BrokerError) -> None:
         self.driver.close()

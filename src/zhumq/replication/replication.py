@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from zhumq.consensus.contract import Draw, ReplicaSettings
 from zhumq.host.clock import Clock
+from zhumq.replication.move_throttle import MoveThrottle
 from zhumq.replication.peer_service import PeerService
 from zhumq.replication.peers import Peers
 from zhumq.replication.wishes import ClusterWishes
@@ -18,6 +19,7 @@ class Replication:
     wishes: ClusterWishes
     clock: Clock
     draw: Draw
+    throttle: MoveThrottle
     # Times for all partitions; min_in_sync_replicas comes from each topic's settings.
     settings: ReplicaSettings = field(default_factory=ReplicaSettings)
     # How often leadership of raft partitions goes back to their first replicas; None: never by itself.

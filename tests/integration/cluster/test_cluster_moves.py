@@ -6,9 +6,14 @@ import sys
 
 import pytest
 from cluster_support import create_topic, traffic
+from confluent_kafka import Producer
+from confluent_kafka.admin import ConfigResource, ResourceType
 
+from zhumq.cli.requests import BrokerConnection
+from zhumq.cli.throttle import throttled
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.configs import DescribableLogDirTopic, DescribeLogDirsRequest
 from zhumq.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -17,6 +22,7 @@ from zhumq.protocol.messages.reassignments import (
     ReassignableTopic,
     TopicPartitions,
 )
+from zhumq.replication.move_throttle import UNLIMITED
 from zhumq.testing.cluster import ClusterProcesses, wait_for
 from zhumq.testing.raw_client import RawClient
 
@@ -64,6 +70,20 @@ def moving(cluster: ClusterProcesses) -> int:
             ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest(topics=None)
         )
     return sum(len(topic.partitions) for topic in answer.topics)
+
+
+def rate_of(cluster: ClusterProcesses, broker_id: int) -> str | None:
+    resource = ConfigResource(ResourceType.BROKER, str(broker_id))
+    admin = cluster.admin()
+    described = admin.describe_configs([resource])[resource].result(MOVE_SECONDS_MAX)
+    return described["leader.replication.throttled.rate"].value
+
+
+def size_at(cluster: ClusterProcesses, broker_id: int, topic: str) -> int:
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
+    with RawClient(cluster.brokers[broker_id].bootstrap) as client:
+        (folder,) = client.ask(ApiKey.DESCRIBE_LOG_DIRS, request).results
+    return sum(each.partition_size for found in folder.topics for each in found.partitions)
 
 
 @pytest.fixture
@@ -137,6 +157,43 @@ def test_leadership_goes_back_to_the_first_replica_by_wish(
         wait_for(lambda: four.leader_of(topic) == first or None, "leadership back")
 
 
+def test_an_interrupted_rebalancing_stays_throttled_until_that_is_lifted(
+    four: ClusterProcesses,
+) -> None:
+    create_topic(four, "slow")
+    producer = Producer({"bootstrap.servers": four.bootstrap, "linger.ms": 0})
+
+    def write(count: int, size: int) -> None:
+        for _ in range(count):
+            producer.produce("slow", bytes(size))
+            assert producer.flush(MOVE_SECONDS_MAX) == 0
+
+    write(30, 100_000)
+    (before,) = replicas_of(four, "slow").values()
+    (left_out,) = {1, 2, 3, 4} - before
+    try:
+        with (
+            BrokerConnection(four.brokers[1].bootstrap) as broker,
+            pytest.raises(KeyboardInterrupt),
+            throttled(broker, 1),
+        ):
+            raise KeyboardInterrupt
+        for broker_id in (1, 2, 3):
+            wait_for(lambda each=broker_id: rate_of(four, each) == "1" or None, "the rate there")
+        assert move(four, "slow", 0, *sorted(before)[1:], left_out) is ErrorCode.NONE
+        # The first read goes out whatever the rate is, and there is more than one.
+        wait_for(lambda: size_at(four, left_out, "slow") or None, "the first read")
+        write(100, 10)
+        assert moving(four) == 1
+        assert size_at(four, left_out, "slow") < 3_000_000
+    finally:
+        lift = ("cluster", "rebalance", "--yes", "--throttle", "off")
+        zhumq(*lift, "--bootstrap", four.bootstrap)
+    assert rate_of(four, 1) == str(UNLIMITED)
+    wait_for(lambda: moving(four) == 0 or None, "the end of the move", MOVE_SECONDS_MAX)
+    assert size_at(four, left_out, "slow") > 3_000_000
+
+
 def test_rebalancing_gives_a_new_broker_its_share(four: ClusterProcesses) -> None:
     create_topic(four, "spread", partitions=12)
     bootstrap = four.brokers[2].bootstrap
@@ -156,7 +213,8 @@ def test_rebalancing_gives_a_new_broker_its_share(four: ClusterProcesses) -> Non
     with traffic(four, "spread"):
         zhumq("cluster", "rebalance", "--without", "4", "--yes", "--bootstrap", bootstrap)
         assert all(4 not in each for each in replicas_of(four, "spread").values())
-        zhumq("cluster", "rebalance", "--yes", "--bootstrap", bootstrap)
+        zhumq("cluster", "rebalance", "--yes", "--throttle", "5M", "--bootstrap", bootstrap)
+        assert rate_of(four, 1) == str(UNLIMITED)
         held = sum(4 in each for each in replicas_of(four, "spread").values())
         # A quarter of 36 replicas is 9.
         assert 5 <= held <= 12

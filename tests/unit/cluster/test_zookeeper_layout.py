@@ -12,6 +12,7 @@ from zhumq.cluster.znodes import Check, Create, Delete, SetData
 from zhumq.metadata.changes import (
     BrokerGone,
     BrokerRegistered,
+    BrokerSettingsChanged,
     Change,
     ProducerIdsAllocated,
     TopicCreated,
@@ -87,6 +88,27 @@ def test_a_broker_is_written_when_it_registers_and_removed_when_it_is_gone() -> 
     guards = layout.gone_guards([gone])
     assert [type(each) for each in guards] == [Create, Delete]
     assert {each.path for each in guards} == {"/live/1"}
+
+
+def test_what_brokers_are_told_is_one_node_as_long_as_there_is_something() -> None:
+    first = BrokerSettingsChanged(who="", settings={"k": "v"})
+    (node,) = operations(EMPTY, first)[2:]
+    assert isinstance(node, Create)
+    assert layout.decode_settings(node.data) == {"": {"k": "v"}}
+    image = apply_changes(EMPTY, [first])
+    second = BrokerSettingsChanged(who="3", settings={"k": "w"})
+    (node,) = operations(image, second)[2:]
+    assert isinstance(node, SetData)
+    assert layout.decode_settings(node.data) == {"": {"k": "v"}, "3": {"k": "w"}}
+    taken_back = BrokerSettingsChanged(who="", settings={})
+    assert operations(image, taken_back)[2:] == [Delete(path="/settings")]
+    assert layout.subject_of(first) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"1": 5}', b'{"1": "abc"}', b"\xff"])
+def test_damaged_settings_are_refused_with_the_name_of_their_node(data: bytes) -> None:
+    with pytest.raises(StoreUnusable, match="/settings"):
+        layout.decode_settings(data)
 
 
 def test_guards_come_before_everything_they_guard() -> None:

@@ -87,7 +87,7 @@ def read_on_the_long_road(frame: bytes, version: int) -> object:
     (topic,) = body.topic_data
     (data,) = topic.partition_data
     name = topic.topic_id.bytes if version >= FIRST_VERSION_WITH_IDS else topic.name.encode()
-    return (version, 77, body.acks, name, data.index, data.records)
+    return (version, 77, body.acks, body.timeout_ms, name, data.index, data.records)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -127,7 +127,7 @@ def test_what_is_damaged_leaves_the_short_road_or_reads_as_on_the_long_one(versi
                     assert (*one[:1], *one[2:]) == (*long_road[:1], *long_road[2:])
                 else:
                     # Only a name or client id that is no text is left to whoever looks it up.
-                    assert not is_text(one[3]) or not is_text(bytes(damaged[10:16]))
+                    assert not is_text(one[4]) or not is_text(bytes(damaged[10:16]))
 
 
 def is_text(name: bytes) -> bool:
@@ -284,6 +284,7 @@ def test_a_run_is_read_as_its_requests_one_by_one_are(version: int) -> None:
                 version,
                 correlation_id,
                 run.acks,
+                run.timeout_ms,
                 run.topic,
                 run.partition,
                 records,
@@ -296,15 +297,23 @@ def test_a_run_is_read_as_its_requests_one_by_one_are(version: int) -> None:
 def test_records_of_different_lengths_make_one_run_and_another_partition_ends_it(
     version: int,
 ) -> None:
-    def frame(records: bytes, index: int = 1, acks: int = 1) -> bytes:
+    def frame(records: bytes, index: int = 1, acks: int = 1, timeout_ms: int = 9) -> bytes:
         partition = PartitionProduceData(index=index, records=records)
         topic = TopicProduceData(name="topic", topic_id=TOPIC_ID, partition_data=[partition])
-        request = ProduceRequest(transactional_id=None, acks=acks, topic_data=[topic])
+        request = ProduceRequest(
+            transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[topic]
+        )
         return framed(encode_body(request, version), version)
 
     many = [b"r" * length for length in (100, 100, 1, 500, 100, 127, 126, 20_000)]
     frames = [frame(records) for records in many]
-    for last in (frame(b"other", index=2), frame(b"other", acks=-1), frame(b"cut off")[:-1], b"\0"):
+    for last in (
+        frame(b"other", index=2),
+        frame(b"other", acks=-1),
+        frame(b"other", timeout_ms=8),
+        frame(b"cut off")[:-1],
+        b"\0",
+    ):
         run = parse_run([*frames, last, frames[0]])
         assert run is not None
         assert run.records == many

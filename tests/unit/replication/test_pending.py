@@ -68,3 +68,21 @@ def test_waiters_are_released_up_to_what_is_on_disk() -> None:
     waiters.failed(broken)
     assert told[12] is broken
     assert len(waiters) == 0
+
+
+def test_a_waiter_is_given_up_when_its_own_time_is_over() -> None:
+    waiters = DurabilityWaiters()
+    told: dict[int, BrokerError | None] = {}
+    for next_offset, give_up_at_ms in ((5, 300), (6, 100), (7, 200)):
+        waiters.add(next_offset, partial(told.__setitem__, next_offset), give_up_at_ms)
+    waiters.add(8, partial(told.__setitem__, 8))
+    assert not waiters.is_any_overdue(99)
+    assert waiters.is_any_overdue(200)
+    late = StorageFailed("late")
+    waiters.failed_overdue(200, late)
+    assert told == {6: late, 7: late}
+    # Those who are left are still in the order of their offsets.
+    waiters.reached(5)
+    assert told[5] is None
+    assert not waiters.is_any_overdue(1 << 60)
+    assert len(waiters) == 1

@@ -1,11 +1,12 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from functools import partial
 
 from zhumq.broker.config_entries import ConfigEntries, ConfigEntry
 from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
 from zhumq.metadata.controller import (
@@ -14,7 +15,7 @@ from zhumq.metadata.controller import (
     existing_topic,
     subtract_from_list_setting,
 )
-from zhumq.metadata.image import Topic
+from zhumq.metadata.image import ALL_BROKERS, Topic
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest
 from zhumq.model.ids import BrokerId
 from zhumq.protocol.api import ApiKey
@@ -53,12 +54,12 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-NewSettings = Callable[[Topic | None], Mapping[str, str | None]]
-_NOT_DYNAMIC: Final = "broker settings are given at the start: --set NAME=VALUE or the TOML file"
+# What is set, and what is in force of one that is not: makes of them what is to be set.
+NewSettings = Callable[[Mapping[str, str], Callable[[str], str]], Mapping[str, str | None]]
 
 
 class ConfigsHandler:
-    """Topic settings can be changed while running; a broker's are those of its start."""
+    """Topic settings can be changed while running; of a broker's only a few."""
 
     def __init__(
         self,
@@ -112,14 +113,13 @@ class ConfigsHandler:
             topic = existing_topic(self._store.image, resource.resource_name)
             return self._entries.of_topic(topic, names)
         if resource.resource_type == ResourceType.BROKER:
-            # The empty name stands for the defaults of all brokers, and none is set that way.
-            if resource.resource_name == "":
-                return []
+            if resource.resource_name == ALL_BROKERS:
+                return self._entries.of_all_brokers(self._store.image, names)
             if resource.resource_name != str(self._broker_id):
                 raise InvalidRequest(
                     f"this is broker {self._broker_id}, not {resource.resource_name!r}"
                 )
-            return self._entries.of_broker(names)
+            return self._entries.of_broker(self._store.image, self._broker_id, names)
         raise InvalidRequest(f"resource type {resource.resource_type} has no settings here")
 
     async def alter_configs(
@@ -131,7 +131,9 @@ class ConfigsHandler:
             replacement = {config.name: config.value for config in resource.configs}
 
             def replace_all(
-                _topic: Topic | None, replacement: Mapping[str, str | None] = replacement
+                _before: Mapping[str, str],
+                _in_force: Callable[[str], str],
+                replacement: Mapping[str, str | None] = replacement,
             ) -> Mapping[str, str | None]:
                 return replacement
 
@@ -150,19 +152,11 @@ class ConfigsHandler:
     ) -> IncrementalAlterConfigsResponse:
         response = IncrementalAlterConfigsResponse()
         for resource in request.resources:
-            operations = resource.configs
-
-            def alter(
-                topic: Topic | None,
-                operations: list[IncrementalAlterConfigsAlterableConfig] = operations,
-            ) -> Mapping[str, str | None]:
-                return self._altered(topic, operations)
-
             response.responses.append(
                 await self._alter(
                     resource.resource_type,
                     resource.resource_name,
-                    alter,
+                    partial(_altered, resource.configs),
                     validate_only=request.validate_only,
                 )
             )
@@ -192,45 +186,78 @@ class ConfigsHandler:
         result = AlterConfigsResourceResponse(resource_type=resource_type, resource_name=name)
         try:
             if resource_type == ResourceType.BROKER:
-                raise InvalidConfig(_NOT_DYNAMIC)
-            if resource_type != ResourceType.TOPIC:
+                await self._alter_broker(name, new_settings, validate_only=validate_only)
+            elif resource_type == ResourceType.TOPIC:
+                await self._alter_topic(name, new_settings, validate_only=validate_only)
+            else:
                 raise InvalidRequest(f"resource type {resource_type} has no settings here")
-            await self._controller.change_settings(name, new_settings, validate_only=validate_only)
         except BrokerError as reason:
             result.error_code = reason.code
             result.error_message = str(reason)
         return result
 
-    def _altered(
-        self, topic: Topic | None, operations: list[IncrementalAlterConfigsAlterableConfig]
-    ) -> Mapping[str, str | None]:
-        if topic is None:
-            return {}
-        if len({operation.name for operation in operations}) != len(operations):
-            raise InvalidRequest("a setting stands twice in the request")
-        settings: dict[str, str | None] = dict(topic.settings)
-        for operation in operations:
-            name, value = operation.name, operation.value
-            match operation.config_operation:
-                case AlterOperation.SET:
-                    if value is None:
-                        raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
-                    settings[name] = value
-                case AlterOperation.DELETE:
-                    # A name that does not exist is refused later, even to delete it.
-                    settings[name] = None
-                case AlterOperation.APPEND | AlterOperation.SUBTRACT:
-                    (present,) = self._entries.of_topic(topic, [name]) or (None,)
-                    before = settings.get(name) or (present.value if present else "")
-                    change = (
-                        append_to_list_setting
-                        if operation.config_operation == AlterOperation.APPEND
-                        else subtract_from_list_setting
-                    )
-                    settings[name] = change(name, before, value or "")
-                case unknown:
-                    raise InvalidRequest(f"there is no operation {unknown} on settings")
-        return settings
+    async def _alter_topic(
+        self, name: str, new_settings: NewSettings, *, validate_only: bool
+    ) -> None:
+        def alter(topic: Topic | None) -> Mapping[str, str | None]:
+            if topic is None:
+                return {}
+
+            def in_force(setting: str) -> str:
+                return _value_of(self._entries.of_topic(topic, [setting]))
+
+            return new_settings(topic.settings, in_force)
+
+        await self._controller.change_settings(name, alter, validate_only=validate_only)
+
+    async def _alter_broker(
+        self, name: str, new_settings: NewSettings, *, validate_only: bool
+    ) -> None:
+        def in_force(setting: str) -> str:
+            image = self._store.image
+            return _value_of(self._entries.of_broker(image, self._broker_id, [setting]))
+
+        await self._controller.change_broker_settings(
+            name,
+            lambda before: new_settings(before, in_force),
+            BROKER_SETTINGS,
+            validate_only=validate_only,
+        )
+
+
+def _altered(
+    operations: list[IncrementalAlterConfigsAlterableConfig],
+    before: Mapping[str, str],
+    in_force: Callable[[str], str],
+) -> Mapping[str, str | None]:
+    if len({operation.name for operation in operations}) != len(operations):
+        raise InvalidRequest("a setting stands twice in the request")
+    settings: dict[str, str | None] = dict(before)
+    for operation in operations:
+        name, value = operation.name, operation.value
+        match operation.config_operation:
+            case AlterOperation.SET:
+                if value is None:
+                    raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
+                settings[name] = value
+            case AlterOperation.DELETE:
+                # A name that does not exist is refused later, even to delete it.
+                settings[name] = None
+            case AlterOperation.APPEND | AlterOperation.SUBTRACT:
+                change = (
+                    append_to_list_setting
+                    if operation.config_operation == AlterOperation.APPEND
+                    else subtract_from_list_setting
+                )
+                settings[name] = change(name, settings.get(name) or in_force(name), value or "")
+            case unknown:
+                raise InvalidRequest(f"there is no operation {unknown} on settings")
+    return settings
+
+
+def _value_of(entries: Sequence[ConfigEntry]) -> str:
+    """The value of the only one; nothing of one that does not exist."""
+    return entries[0].value if entries else ""
 
 
 def _described(

@@ -103,7 +103,7 @@ class ProduceHandler:
         response = ProduceResponse(responses=topics)
         if not undurable:
             return response
-        return self._answer_when_durable(header, response, undurable)
+        return self._answer_when_durable(header, response, undurable, request.timeout_ms)
 
     def answer_run(self, frames: Sequence[bytes]) -> tuple[int, Answer] | None:
         """The short road, for requests about one partition each, which most requests are: answers
@@ -116,7 +116,7 @@ class ProduceHandler:
         run = parse_run(frames)
         if run is None:
             return None
-        version, acks, topic, index, correlation_ids, records = run
+        version, acks, _, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
         # On compacted topics records are looked at one by one, and how many is the long road's to bound.
         if partition is None or acks not in _ANSWERED_ACKS or partition.log.config.is_compacted:
@@ -174,6 +174,7 @@ class ProduceHandler:
         header: RequestHeader,
         response: ProduceResponse,
         undurable: list[tuple[Partition, int, PartitionProduceResponse]],
+        timeout_ms: int,
     ) -> EncodedAnswer:
         done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
         missing = len(undurable)
@@ -188,7 +189,7 @@ class ProduceHandler:
                 done.set_result(encode_response(header, response))
 
         for partition, next_offset, answer in undurable:
-            partition.call_when_durable(next_offset, partial(settle, answer))
+            partition.call_when_durable(next_offset, partial(settle, answer), timeout_ms)
         return EncodedAnswer(done)
 
 
@@ -211,7 +212,7 @@ def _answer_run_when_durable(
             refusals += encode_response(header, refused)
         done.set_result(refusals)
 
-    partition.call_when_durable(next_offset, settle)
+    partition.call_when_durable(next_offset, settle, run.timeout_ms)
     return done
 
 

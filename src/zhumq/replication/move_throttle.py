@@ -1,0 +1,55 @@
+"""How fast partitions are copied to brokers that they move to, so that clients keep their share."""
+
+from typing import Final
+
+from zhumq.host.clock import Clock
+from zhumq.metadata.image import ClusterImage
+from zhumq.model.ids import TopicPartition
+from zhumq.model.settings import INT64_MAX
+
+UNLIMITED: Final = INT64_MAX
+
+
+class MoveThrottle:
+    """Bytes a second that this broker sends, as a leader, to replicas on their way in.
+
+    What was sent is paid for afterwards: one read may exceed the rate, and the next waits the longer.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._image: ClusterImage | None = None
+        self._bytes_per_second = UNLIMITED
+        self._owed_bytes = 0.0
+        self._owed_since_ms = 0
+
+    def see(self, image: ClusterImage, bytes_per_second: int) -> None:
+        """The cluster as it is now, and the rate from now on."""
+        self._settle()
+        self._image = image
+        self._bytes_per_second = bytes_per_second
+
+    def pause_ms(self, topic_partition: TopicPartition, broker_id: int) -> int:
+        """For how long that broker gets nothing of the partition; 0: it may have some now."""
+        if not self._counts(topic_partition, broker_id):
+            return 0
+        self._settle()
+        return int(self._owed_bytes * 1000 / self._bytes_per_second)
+
+    def sent(self, topic_partition: TopicPartition, broker_id: int, size: int) -> None:
+        if self._counts(topic_partition, broker_id):
+            self._settle()
+            self._owed_bytes += size
+
+    def _counts(self, topic_partition: TopicPartition, broker_id: int) -> bool:
+        if self._bytes_per_second == UNLIMITED or self._image is None:
+            return False
+        state = self._image.partition(topic_partition)
+        # Producers wait for one that has caught up and is in sync: it is not held back any more.
+        return state is not None and broker_id in state.adding and broker_id not in state.in_sync
+
+    def _settle(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        paid = (now_ms - self._owed_since_ms) * self._bytes_per_second / 1000
+        self._owed_bytes = max(self._owed_bytes - paid, 0.0)
+        self._owed_since_ms = now_ms
