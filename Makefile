@@ -16,6 +16,9 @@ FAULTS ?= 50
 KILLS ?= 20
 SOURCES := $(wildcard src tests tools benchmarks conformance)
 
+# A broker is started hundreds of times in the tests, and need not compile itself each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test check static kcat conformance million sim chaos delivery-chaos push-chaos proto fuzz bench scale spark-chaos spark-volume docs clean
 

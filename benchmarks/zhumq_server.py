@@ -1,5 +1,6 @@
 """zhumq as the benchmark and the conformance suites start it: a process of its own on free ports."""
 
+import compileall
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def prepare_zhumq(
     zookeeper: str | None = None,
 ) -> Prepared:
     """A broker with its data below `directory`, on a port known before it starts."""
+    # As pip does when it installs a package: a checkout may have no bytecode.
+    compileall.compile_dir(REPOSITORY / "src", quiet=2)
     data = directory / "zhumq-data"
     (kafka_port,) = free_ports(1)
     return Prepared(

@@ -173,7 +173,6 @@ def serve(config: BrokerConfig) -> int:
 
 async def _serve(config: BrokerConfig) -> int:
     _allow_many_open_files()
-    _collect_garbage_rarely()
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
@@ -183,6 +182,7 @@ async def _serve(config: BrokerConfig) -> int:
     except ZhumqError as reason:
         sys.stderr.write(f"zhumq: {reason}\n")
         return EXIT_FAILED
+    _collect_garbage_rarely()
     sys.stdout.write(app.ready_line + "\n")
     sys.stdout.flush()
     await asked_to_stop.wait()
@@ -201,6 +201,7 @@ def _allow_many_open_files() -> None:
 def _collect_garbage_rarely() -> None:
     """Requests leave no cycles behind, so looking for some costs more than it ever finds."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
 
