@@ -28,6 +28,7 @@ from zhumq.model.errors import (
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
 from zhumq.replication.move_throttle import UNLIMITED
+from zhumq.replication.replicated_partition import ReplicatedPartition
 
 NOW_MS = 1_700_000_000_000
 
@@ -148,18 +149,24 @@ def test_a_leader_of_an_earlier_life_does_not_lead(tmp_path: Path) -> None:
     run(body())
 
 
+async def _append_in_vain(up: Nodes) -> ReplicatedPartition:
+    """Broker 1 is cut off while it leads, does not even know that its session is over, and takes what
+    clients send, which nobody will commit any more."""
+    up.store.create(mode=Mode.FETCH)
+    await produce(up, "a")
+    _cut_from_store(up[1])
+    up.store.declare_gone(1)
+    partition = up[1].partition()
+    assert partition.leads
+    partition.append(batch("lost"), NOW_MS)
+    return partition
+
+
 def test_a_leader_cut_off_from_the_store_only_acknowledges_nothing_new(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
-            up.store.create(mode=Mode.FETCH)
-            await produce(up, "a")
+            partition = await _append_in_vain(up)
             old = up[1]
-            _cut_from_store(old)
-            up.store.declare_gone(1)
-            # It does not even know that its session is over, and takes what clients send.
-            partition = old.partition()
-            assert partition.leads
-            partition.append(batch("lost"), NOW_MS)
             waiting = partition.when_durable(partition.log_end_offset)
             await produce(up, "b")
             assert not waiting.done()
@@ -176,13 +183,7 @@ def test_a_leader_cut_off_from_the_store_only_acknowledges_nothing_new(tmp_path:
 def test_an_append_is_given_up_after_the_time_its_producer_gave_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
-            up.store.create(mode=Mode.FETCH)
-            await produce(up, "a")
-            old = up[1]
-            _cut_from_store(old)
-            up.store.declare_gone(1)
-            partition = old.partition()
-            partition.append(batch("lost"), NOW_MS)
+            partition = await _append_in_vain(up)
             answers: list[BrokerError | None] = []
             partition.call_when_durable(partition.log_end_offset, answers.append, timeout_ms=100)
             await until(lambda: answers, "an answer")
