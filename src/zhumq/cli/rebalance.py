@@ -100,7 +100,7 @@ def rebalance(
         with throttled(broker, rate):
             carry_out(broker, moves, at_once, _progress(len(moves)))
         broker.ask(ApiKey.ELECT_LEADERS, ElectLeadersRequest(topic_partitions=None))
-    print_note(f"moved {len(moves)} partitions")
+    print_note(f"partitions moved: {len(moves)}")
 
 
 def carry_out(
@@ -240,7 +240,7 @@ def _show(image: ClusterImage, moves: Sequence[Move]) -> None:
     print_table(rows, headings, empty="no brokers")
     copies = sum(move.copies for move in moves)
     if moves:
-        sys.stdout.write(f"\n{len(moves)} partitions change, {copies} replicas are copied\n")
+        sys.stdout.write(f"\npartitions to move: {len(moves)}, replicas to copy: {copies}\n")
     else:
         sys.stdout.write("\nevery partition is where it ought to be\n")
 
