@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from replication_support import T0, batch, nodes, produce, run
+from replication_support import T0, Node, Nodes, batch, nodes, produce, run
 
 from zhumq.model.errors import NotLeaderOrFollower, OutOfOrderSequenceNumber
 from zhumq.replication.replicated_partition import SETTLING_MS
@@ -11,17 +11,23 @@ from zhumq.replication.replicated_partition import SETTLING_MS
 NOW_MS = 1_700_000_000_000
 
 
+async def _first_of_three(up: Nodes) -> tuple[Node, bytes, bytes]:
+    """A leader that has committed a producer's first batch, and the two that come next."""
+    up.store.create()
+    first, second, third = (batch("v", producer_id=7, sequence=each) for each in range(3))
+    leader = await up.wait_leader()
+    leader.partition().append(first, NOW_MS)
+    await leader.partition().when_durable(leader.partition().log.log_end_offset)
+    await up.wait_equal()
+    return leader, second, third
+
+
 def test_a_batch_sent_behind_a_refused_one_is_refused_until_that_one_has_come_again(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
-            up.store.create()
-            first, second, third = (batch("v", producer_id=7, sequence=each) for each in range(3))
-            old = await up.wait_leader()
-            old.partition().append(first, NOW_MS)
-            await old.partition().when_durable(old.partition().log.log_end_offset)
-            await up.wait_equal()
+            old, second, third = await _first_of_three(up)
             others = [node for node in up if node is not old]
             for node in others:
                 with pytest.raises(NotLeaderOrFollower) as refusal:
@@ -63,12 +69,7 @@ def test_a_batch_that_comes_to_a_new_leader_before_the_one_that_the_old_one_refu
 ) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
-            up.store.create()
-            first, second, third = (batch("v", producer_id=7, sequence=each) for each in range(3))
-            old = await up.wait_leader()
-            old.partition().append(first, NOW_MS)
-            await old.partition().when_durable(old.partition().log.log_end_offset)
-            await up.wait_equal()
+            old, second, third = await _first_of_three(up)
             await up.stop(old.broker_id)
             partition = (await up.wait_leader()).partition()
             # Only the old leader has seen the second one, and refused it.
