@@ -3,18 +3,17 @@
 import logging
 import socket
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicDescription
+from confluent_kafka.admin import ClusterMetadata, NewTopic, TopicDescription
 
 from zhumq.cli.options import CommandFailed
+from zhumq.client.patient_admin import PatientAdmin, Question
 
 DEFAULT_PORT = 9092
 REACH_TIMEOUT_SECONDS = 3.0  # how long one address may take to accept a connection
-REQUEST_TIMEOUT_SECONDS = 15.0  # how long the broker may take to answer one request
 
 T = TypeVar("T")
 
@@ -62,16 +61,74 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     return found
 
 
-def connect_admin(bootstrap: str) -> AdminClient:
-    """An admin client of a broker that is known to accept connections."""
-    check_reachable(bootstrap)
-    return AdminClient(client_settings(bootstrap))
+class TopicExists(CommandFailed):
+    """A topic of that name is there."""
 
 
-def settle(future: Future[T], doing: str) -> T:
-    """The result of one admin call, or the reason in one line."""
-    with kafka_errors(doing):
-        return future.result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
+class Cluster:
+    """The brokers at an address, asked with patience; what they refuse becomes the command's one line."""
+
+    def __init__(self, bootstrap: str) -> None:
+        check_reachable(bootstrap)
+        self._admin = PatientAdmin(client_settings(bootstrap))
+
+    def ask(self, doing: str, question: Question[T]) -> T:
+        """The answer to a question that may be put more than once."""
+        with kafka_errors(doing):
+            return self._admin.ask(question)
+
+    def change(self, doing: str, wish: Question[T]) -> T:
+        """The outcome of what must not be done twice."""
+        with kafka_errors(doing):
+            return self._admin.change(wish)
+
+    def metadata(self) -> ClusterMetadata:
+        """The topics and brokers that there are."""
+        with kafka_errors("list topics"):
+            return self._admin.metadata()
+
+    def create_topic(self, topic: NewTopic) -> None:
+        """Raises TopicExists."""
+        with kafka_errors(f"create {topic.topic!r}"):
+            try:
+                self._admin.change(
+                    lambda admin, seconds: admin.create_topics([topic], request_timeout=seconds)[
+                        topic.topic
+                    ].result()
+                )
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                raise TopicExists(
+                    f"cannot create {topic.topic!r}: it exists already: see `zhumq topic describe`"
+                ) from error
+
+    def delete_topic(self, topic: str) -> None:
+        self.change(
+            f"delete {topic!r}",
+            lambda admin, seconds: admin.delete_topics([topic], request_timeout=seconds)[
+                topic
+            ].result(),
+        )
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """What is known of a topic. Asking never creates it."""
+        names = TopicCollection([topic])
+        with kafka_errors(f"describe {topic!r}"):
+            try:
+                found: TopicDescription = self._admin.ask(
+                    lambda admin, seconds: admin.describe_topics(names, request_timeout=seconds)[
+                        topic
+                    ].result()
+                )
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                raise CommandFailed(
+                    f"there is no topic {topic!r}: see `zhumq topic list`, "
+                    f"or make it with `zhumq topic create {topic}`"
+                ) from error
+        return found
 
 
 @contextmanager
@@ -85,30 +142,6 @@ def kafka_errors(doing: str) -> Iterator[None]:
         raise CommandFailed(f"cannot {doing}: {error}") from error
 
 
-def list_topics(admin: AdminClient) -> ClusterMetadata:
-    """The topics and brokers that there are."""
-    with kafka_errors("list topics"):
-        return admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
-
-
-def describe_topic(admin: AdminClient, topic: str) -> TopicDescription:
-    """What the broker knows of a topic. Asking never creates it."""
-    with kafka_errors(f"describe {topic!r}"):
-        futures = admin.describe_topics(
-            TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-        try:
-            found: TopicDescription = futures[topic].result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise
-            raise CommandFailed(
-                f"there is no topic {topic!r}: see `zhumq topic list`, "
-                f"or make it with `zhumq topic create {topic}`"
-            ) from error
-    return found
-
-
 def explain(error: KafkaError) -> str:
     """What went wrong and what to do, in one line."""
     advice = {
@@ -118,7 +151,6 @@ def explain(error: KafkaError) -> str:
         "_MSG_TIMED_OUT": "the broker did not take the message in time: look at its log",
         "_UNKNOWN_TOPIC": "there is no such topic: make it with `zhumq topic create`",
         "UNKNOWN_TOPIC_OR_PART": "there is no such topic or partition: see `zhumq topic list`",
-        "TOPIC_ALREADY_EXISTS": "it exists already: see `zhumq topic describe`",
         "_UNKNOWN_PARTITION": "there is no such partition: see `zhumq topic describe`",
         "GROUP_ID_NOT_FOUND": "there is no such group: see `zhumq group list`",
         "NON_EMPTY_GROUP": "the group has members: stop its consumers first",

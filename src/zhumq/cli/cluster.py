@@ -7,13 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zhumq.cli.client import (
-    REQUEST_TIMEOUT_SECONDS,
-    connect_admin,
-    kafka_errors,
-    list_topics,
-    settle,
-)
+from zhumq.cli.client import Cluster
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, parse_settings
 from zhumq.cli.output import print_facts, print_json, print_table
 from zhumq.cli.rebalance import rebalance
@@ -105,12 +99,12 @@ def up(
 @app.command()
 def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Show the brokers, what each of them leads, and partitions that are not well."""
-    admin = connect_admin(bootstrap)
-    metadata = list_topics(admin)
-    with kafka_errors("describe the cluster"):
-        described = settle(
-            admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS), "describe the cluster"
-        )
+    cluster = Cluster(bootstrap)
+    metadata = cluster.metadata()
+    described = cluster.ask(
+        "describe the cluster",
+        lambda admin, seconds: admin.describe_cluster(request_timeout=seconds).result(),
+    )
     racks = {node.id: node.rack for node in described.nodes}
     leads: dict[int, int] = dict.fromkeys(metadata.brokers, 0)
     holds: dict[int, int] = dict.fromkeys(metadata.brokers, 0)

@@ -9,10 +9,9 @@ import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
 from zhumq.cli.client import (
+    Cluster,
     check_reachable,
     client_settings,
-    connect_admin,
-    describe_topic,
     explain,
     kafka_errors,
 )
@@ -120,13 +119,15 @@ def consume(
         )
     if group is not None and mode is not Mode.PSB and partition is not None:
         raise CommandFailed("--partition and --group exclude each other: a group shares partitions")
-    admin = connect_admin(bootstrap)
-    known = sorted(entry.id for entry in describe_topic(admin, topic).partitions)
+    cluster = Cluster(bootstrap)
+    known = sorted(entry.id for entry in cluster.describe_topic(topic).partitions)
     rules = StopRules(
         messages_max=messages_max,
         timeout_seconds=timeout_seconds,
         idle_seconds=idle_seconds,
-        end_offsets=resolve_offsets(admin, topic, known, Position(edge=LATEST)) if at_end else None,
+        end_offsets=resolve_offsets(cluster, topic, known, Position(edge=LATEST))
+        if at_end
+        else None,
     )
     if at_end and mode is not None and mode is not Mode.PSB:
         raise CommandFailed(
@@ -167,7 +168,7 @@ def consume(
         try:
             if group is None:
                 wanted = known if partition is None else [partition]
-                offsets = resolve_offsets(admin, topic, wanted, position)
+                offsets = resolve_offsets(cluster, topic, wanted, position)
                 consumer.assign(
                     [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
                 )

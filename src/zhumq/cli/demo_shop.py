@@ -4,18 +4,11 @@ import time
 from collections import Counter
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from zhumq.cli.client import (
-    REQUEST_TIMEOUT_SECONDS,
-    client_settings,
-    connect_admin,
-    describe_topic,
-    list_topics,
-    settle,
-)
+from zhumq.cli.client import Cluster, TopicExists, client_settings
 from zhumq.cli.messages import OutgoingMessage
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
@@ -35,12 +28,12 @@ POLL_SECONDS = 0.1
 
 def offsets_of(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
     """The first and the next offset of each partition; nothing if there is no such topic."""
-    admin = connect_admin(bootstrap)
-    if topic not in list_topics(admin).topics:
+    cluster = Cluster(bootstrap)
+    if topic not in cluster.metadata().topics:
         return {}
-    numbers = [entry.id for entry in describe_topic(admin, topic).partitions]
-    first = resolve_offsets(admin, topic, numbers, Position(edge=EARLIEST))
-    ends = resolve_offsets(admin, topic, numbers, Position(edge=LATEST))
+    numbers = [entry.id for entry in cluster.describe_topic(topic).partitions]
+    first = resolve_offsets(cluster, topic, numbers, Position(edge=EARLIEST))
+    ends = resolve_offsets(cluster, topic, numbers, Position(edge=LATEST))
     return {number: (first[number], ends[number]) for number in numbers}
 
 
@@ -51,29 +44,24 @@ def count_of(bootstrap: str, topic: str) -> int:
 
 def make_topics_anew(bootstrap: str) -> None:
     """The topic of the sample, empty, and those that the pipelines write, gone."""
-    admin = connect_admin(bootstrap)
-    existing = [name for name in (TOPIC, ALERTS, DEAD_LETTERS) if name in list_topics(admin).topics]
-    if existing:
-        for name, future in admin.delete_topics(existing).items():
-            settle(future, f"delete {name!r}")
+    cluster = Cluster(bootstrap)
+    existing = [name for name in (TOPIC, ALERTS, DEAD_LETTERS) if name in cluster.metadata().topics]
+    for name in existing:
+        cluster.delete_topic(name)
     deadline = time.monotonic() + DELETE_TIMEOUT_SECONDS
-    while not _create(admin, TOPIC):
+    while not _create(cluster, TOPIC):
         # A deleted topic is gone a moment later.
         if time.monotonic() > deadline:
             raise CommandFailed(f"the topic {TOPIC!r} does not go away")
         time.sleep(POLL_SECONDS)
 
 
-def _create(admin: AdminClient, topic: str) -> bool:
-    futures = admin.create_topics(
-        [NewTopic(topic, num_partitions=PARTITIONS)], request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
+def _create(cluster: Cluster, topic: str) -> bool:
+    """Whether it could be made, or is there still."""
     try:
-        futures[topic].result(timeout=REQUEST_TIMEOUT_SECONDS * 2)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return False
-        raise CommandFailed(f"cannot create {topic!r}: {error.args[0].str()}") from None
+        cluster.create_topic(NewTopic(topic, num_partitions=PARTITIONS))
+    except TopicExists:
+        return False
     return True
 
 

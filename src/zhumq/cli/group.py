@@ -4,10 +4,15 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, ConsumerGroupListing
 
-from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, connect_admin, describe_topic, settle
+from zhumq.cli.client import Cluster
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
     INT32_MAX,
@@ -28,14 +33,10 @@ def list_groups(
     as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP
 ) -> None:
     """List the groups."""
-    admin = connect_admin(bootstrap)
-    future = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS)
-    listing = settle(future, "list groups")
-    if listing.errors:
-        raise CommandFailed(f"cannot list groups: {listing.errors[0]}")
+    cluster = Cluster(bootstrap)
     rows: list[dict[str, Any]] = [
         {"group": entry.group_id, "state": _word(entry.state), "type": _word(entry.type)}
-        for entry in sorted(listing.valid, key=lambda entry: entry.group_id)
+        for entry in sorted(_listing(cluster), key=lambda entry: entry.group_id)
     ]
     if as_json:
         print_json(rows)
@@ -51,8 +52,8 @@ def describe(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show a group's members, offsets and lag."""
-    admin = connect_admin(bootstrap)
-    description = _describe(admin, group)
+    cluster = Cluster(bootstrap)
+    description = _describe(cluster, group)
     members: list[dict[str, Any]] = []
     holders: dict[tuple[str, int], str] = {}
     for member in sorted(description.members, key=lambda member: member.member_id):
@@ -68,7 +69,7 @@ def describe(
                 "partitions": len(held),
             }
         )
-    offsets = _offsets_with_lag(admin, group, holders)
+    offsets = _offsets_with_lag(cluster, group, holders)
     if as_json:
         document = {
             "group": group,
@@ -128,22 +129,25 @@ def reset(
 ) -> None:
     """Move a group's offsets. Its consumers must be stopped."""
     position = parse_position(place, option="--to")
-    admin = connect_admin(bootstrap)
-    numbers = sorted(entry.id for entry in describe_topic(admin, topic).partitions)
+    cluster = Cluster(bootstrap)
+    numbers = sorted(entry.id for entry in cluster.describe_topic(topic).partitions)
     if partition is not None:
         if partition not in numbers:
             raise CommandFailed(f"{topic!r} has no partition {partition}")
         numbers = [partition]
-    if _describe(admin, group, must_exist=False).members:
+    if _describe(cluster, group, must_exist=False).members:
         raise CommandFailed(f"group {group!r} has members: stop its consumers first")
-    before = _committed(admin, group)
-    target = resolve_offsets(admin, topic, numbers, position)
+    before = _committed(cluster, group)
+    target = resolve_offsets(cluster, topic, numbers, position)
     if not dry_run:
         places = [TopicPartition(topic, number, target[number]) for number in numbers]
-        futures = admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, places)], request_timeout=REQUEST_TIMEOUT_SECONDS
+        wanted = [ConsumerGroupTopicPartitions(group, places)]
+        changed = cluster.ask(
+            f"reset {group!r}",
+            lambda admin, seconds: admin.alter_consumer_group_offsets(
+                wanted, request_timeout=seconds
+            )[group].result(),
         )
-        changed = settle(futures[group], f"reset {group!r}")
         for entry in changed.topic_partitions:
             if entry.error is not None:
                 raise CommandFailed(
@@ -173,36 +177,56 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete groups with their offsets. Their consumers must be stopped."""
-    admin = connect_admin(bootstrap)
-    futures = admin.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    for group, future in futures.items():
-        settle(future, f"delete group {group!r}")
+    cluster = Cluster(bootstrap)
+    for group in groups:
+        _describe(cluster, group)  # waits until its coordinator is known, and says if there is none
+        _delete(cluster, group)
         print_note(f"deleted group {group}")
 
 
-def _describe(
-    admin: AdminClient, group: str, *, must_exist: bool = True
-) -> ConsumerGroupDescription:
+def _listing(cluster: Cluster) -> list[ConsumerGroupListing]:
+    def question(admin: AdminClient, seconds: float) -> list[ConsumerGroupListing]:
+        found = admin.list_consumer_groups(request_timeout=seconds).result()
+        if found.errors:  # of some of the brokers
+            raise KafkaException(found.errors[0])
+        return list(found.valid)
 
-    futures = admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_SECONDS)
-    description: ConsumerGroupDescription = settle(futures[group], f"describe group {group!r}")
+    return cluster.ask("list groups", question)
+
+
+def _describe(cluster: Cluster, group: str, *, must_exist: bool = True) -> ConsumerGroupDescription:
+    description: ConsumerGroupDescription = cluster.ask(
+        f"describe group {group!r}",
+        lambda admin, seconds: admin.describe_consumer_groups([group], request_timeout=seconds)[
+            group
+        ].result(),
+    )
     # Kafka answers for a group that never was with the state Dead, not with an error.
     if must_exist and description.state == ConsumerGroupState.DEAD:
         raise CommandFailed(f"there is no group {group!r}: see `zhumq group list`")
     return description
 
 
+def _delete(cluster: Cluster, group: str) -> None:
+    cluster.change(
+        f"delete group {group!r}",
+        lambda admin, seconds: admin.delete_consumer_groups([group], request_timeout=seconds)[
+            group
+        ].result(),
+    )
+
+
 def _offsets_with_lag(
-    admin: AdminClient, group: str, holders: dict[tuple[str, int], str]
+    cluster: Cluster, group: str, holders: dict[tuple[str, int], str]
 ) -> list[dict[str, Any]]:
     """One row for each partition that has a committed offset or a member that holds it."""
-    committed = _committed(admin, group)
+    committed = _committed(cluster, group)
     places = sorted(set(committed) | set(holders))
     latest: dict[tuple[str, int], int] = {}
     for topic in sorted({topic for topic, _ in places}):
         numbers = [number for name, number in places if name == topic]
         try:
-            found = resolve_offsets(admin, topic, numbers, Position(edge=LATEST))
+            found = resolve_offsets(cluster, topic, numbers, Position(edge=LATEST))
         except CommandFailed:
             continue  # the topic is gone, its offsets are not: show them without a lag
         latest |= {(topic, number): offset for number, offset in found.items()}
@@ -222,12 +246,14 @@ def _offsets_with_lag(
     return rows
 
 
-def _committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
-
-    futures = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_SECONDS
+def _committed(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
+    wanted = [ConsumerGroupTopicPartitions(group)]
+    listing = cluster.ask(
+        f"read the offsets of {group!r}",
+        lambda admin, seconds: admin.list_consumer_group_offsets(wanted, request_timeout=seconds)[
+            group
+        ].result(),
     )
-    listing = settle(futures[group], f"read the offsets of {group!r}")
     return {
         (place.topic, place.partition): place.offset
         for place in listing.topic_partitions

@@ -7,7 +7,7 @@ from datetime import datetime
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, settle
+from zhumq.cli.client import Cluster
 from zhumq.cli.options import INT64_MAX, CommandFailed
 
 DIGITS_MAX = 19  # of a number of 64 bits
@@ -45,25 +45,25 @@ def parse_position(text: str, *, option: str) -> Position:
 
 
 def resolve_offsets(
-    admin: AdminClient, topic: str, partitions: Iterable[int], position: Position
+    cluster: Cluster, topic: str, partitions: Iterable[int], position: Position
 ) -> dict[int, int]:
     """The offset of each partition that a position stands for, kept within what the log holds."""
     wanted = list(partitions)
     if position.edge == EARLIEST:
-        return list_offsets(admin, topic, wanted, OffsetSpec.earliest())
-    latest = list_offsets(admin, topic, wanted, OffsetSpec.latest())
+        return list_offsets(cluster, topic, wanted, OffsetSpec.earliest())
+    latest = list_offsets(cluster, topic, wanted, OffsetSpec.latest())
     if position.edge == LATEST:
         return latest
     if position.timestamp_ms is not None:
         spec = OffsetSpec.for_timestamp(position.timestamp_ms)
-        found = list_offsets(admin, topic, wanted, spec)
+        found = list_offsets(cluster, topic, wanted, spec)
         # -1: nothing is that new, so the next message to come is the first one meant.
         return {
             partition: offset if offset >= 0 else latest[partition]
             for partition, offset in found.items()
         }
     assert position.offset is not None
-    earliest = list_offsets(admin, topic, wanted, OffsetSpec.earliest())
+    earliest = list_offsets(cluster, topic, wanted, OffsetSpec.earliest())
     return {
         partition: min(max(position.offset, earliest[partition]), latest[partition])
         for partition in wanted
@@ -71,14 +71,15 @@ def resolve_offsets(
 
 
 def list_offsets(
-    admin: AdminClient, topic: str, partitions: Iterable[int], spec: OffsetSpec
+    cluster: Cluster, topic: str, partitions: Iterable[int], spec: OffsetSpec
 ) -> dict[int, int]:
     """One offset per partition."""
     requests = {TopicPartition(topic, partition): spec for partition in partitions}
     if not requests:
         return {}
-    futures = admin.list_offsets(requests, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    return {
-        place.partition: settle(future, f"list the offsets of {topic!r}").offset
-        for place, future in futures.items()
-    }
+
+    def question(admin: AdminClient, seconds: float) -> dict[int, int]:
+        futures = admin.list_offsets(requests, request_timeout=seconds)
+        return {place.partition: future.result().offset for place, future in futures.items()}
+
+    return cluster.ask(f"list the offsets of {topic!r}", question)

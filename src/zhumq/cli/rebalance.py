@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from zhumq.cli.client import REQUEST_TIMEOUT_SECONDS, connect_admin, settle
+from zhumq.cli.client import Cluster
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
 from zhumq.cli.output import print_json, print_note, print_table
 from zhumq.cli.requests import BrokerConnection
@@ -278,9 +278,13 @@ def _progress(total: int) -> Callable[[int], None]:
 
 def _virtual_nodes(bootstrap: str) -> int:
     """As the brokers are set: the ring has to be theirs."""
-    admin = connect_admin(bootstrap)
-    brokers = list(admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).brokers)
-    resource = ConfigResource(ResourceType.BROKER, str(brokers[0]))
-    futures = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
-    entries = settle(futures[resource], "read the settings of a broker")
-    return int(entries[_VIRTUAL_NODES_SETTING].value)
+    cluster = Cluster(bootstrap)
+
+    def question(admin: AdminClient, seconds: float) -> int:
+        # Whoever is alive by now: one that has just died may still be named.
+        alive = admin.list_topics(timeout=seconds).brokers
+        resource = ConfigResource(ResourceType.BROKER, str(next(iter(alive))))
+        futures = admin.describe_configs([resource], request_timeout=seconds)
+        return int(futures[resource].result()[_VIRTUAL_NODES_SETTING].value)
+
+    return cluster.ask("read the settings of a broker", question)

@@ -5,12 +5,13 @@ import struct
 from types import TracebackType
 from typing import Any, Final, Self
 
-from zhumq.cli.client import REACH_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS, addresses
+from zhumq.cli.client import REACH_TIMEOUT_SECONDS, addresses
 from zhumq.cli.options import CommandFailed
 from zhumq.model.errors import MalformedFrame
 from zhumq.protocol.api import APIS, ApiKey, RequestHeader, decode_response, encode_request
 from zhumq.protocol.schema import Message
 
+REQUEST_TIMEOUT_SECONDS: Final = 15.0  # how long the broker may take to answer one request
 RESPONSE_BYTES_MAX: Final = 256 << 20
 _SIZE = struct.Struct(">i")
 

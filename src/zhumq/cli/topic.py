@@ -4,9 +4,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -16,14 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from zhumq.cli.client import (
-    REQUEST_TIMEOUT_SECONDS,
-    connect_admin,
-    describe_topic,
-    kafka_errors,
-    list_topics,
-    settle,
-)
+from zhumq.cli.client import Cluster, TopicExists, kafka_errors
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
     INT32_MAX,
@@ -68,7 +59,7 @@ def create(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Create a topic."""
-    admin = connect_admin(bootstrap)
+    cluster = Cluster(bootstrap)
 
     wanted = parse_settings(settings or [])
     if mode is not None:
@@ -81,15 +72,9 @@ def create(
                 replication_factor=replicas or BROKER_DEFAULT,
                 config=wanted,
             )
-            futures = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_SECONDS)
-            settle(futures[name], f"create {name!r}")
-    except CommandFailed as error:
-        cause = error.__cause__
-        exists = (
-            isinstance(cause, KafkaException)
-            and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-        )
-        if not (exists and if_not_exists):
+        cluster.create_topic(topic)
+    except TopicExists:
+        if not if_not_exists:
             raise
         print_note(f"topic {name} exists already")
         return
@@ -105,7 +90,7 @@ def list_command(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the topics."""
-    metadata = list_topics(connect_admin(bootstrap))
+    metadata = Cluster(bootstrap).metadata()
     rows: list[dict[str, Any]] = []
     for name, topic in sorted(metadata.topics.items()):
         if name.startswith("__") and not internal:
@@ -126,11 +111,11 @@ def describe(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show a topic's partitions, offsets and settings."""
-    admin = connect_admin(bootstrap)
-    topic = describe_topic(admin, name)
+    cluster = Cluster(bootstrap)
+    topic = cluster.describe_topic(name)
     numbers = [entry.id for entry in topic.partitions]
-    earliest = resolve_offsets(admin, name, numbers, Position(edge=EARLIEST))
-    latest = resolve_offsets(admin, name, numbers, Position(edge=LATEST))
+    earliest = resolve_offsets(cluster, name, numbers, Position(edge=EARLIEST))
+    latest = resolve_offsets(cluster, name, numbers, Position(edge=LATEST))
     partitions = [
         {
             "partition": entry.id,
@@ -143,7 +128,7 @@ def describe(
         }
         for entry in sorted(topic.partitions, key=lambda entry: entry.id)
     ]
-    settings = _changed_settings(admin, name)
+    settings = _changed_settings(cluster, name)
     # Kafka's tools write an id in the alphabet that is safe in addresses and file names.
     topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")
     if as_json:
@@ -187,8 +172,8 @@ def alter(
     if partitions is None and not settings and not unset:
         raise CommandFailed("nothing to alter: give --partitions N, --set KEY=VALUE or --unset KEY")
     changes = parse_settings(settings or [])
-    admin = connect_admin(bootstrap)
-    describe_topic(admin, name)
+    cluster = Cluster(bootstrap)
+    cluster.describe_topic(name)
 
     if changes or unset:
         resource = _topic_resource(name)
@@ -200,16 +185,20 @@ def alter(
             resource.add_incremental_config(
                 ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE)
             )
-        futures = admin.incremental_alter_configs(
-            [resource], request_timeout=REQUEST_TIMEOUT_SECONDS
+        cluster.ask(
+            f"change the settings of {name!r}",
+            lambda admin, seconds: admin.incremental_alter_configs(
+                [resource], request_timeout=seconds
+            )[resource].result(),
         )
-        settle(futures[resource], f"change the settings of {name!r}")
     if partitions is not None:
-        with kafka_errors(f"add partitions to {name!r}"):
-            added = admin.create_partitions(
-                [NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS
-            )
-            settle(added[name], f"add partitions to {name!r}")
+        more = [NewPartitions(name, partitions)]
+        cluster.change(
+            f"add partitions to {name!r}",
+            lambda admin, seconds: admin.create_partitions(more, request_timeout=seconds)[
+                name
+            ].result(),
+        )
     print_note(f"altered topic {name}")
 
 
@@ -220,23 +209,25 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete topics with all their messages. Asks first when a person is at the terminal."""
-    admin = connect_admin(bootstrap)
+    cluster = Cluster(bootstrap)
     for name in names:
-        describe_topic(admin, name)
+        cluster.describe_topic(name)
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} and all messages in it?", abort=True, err=True)
-    futures = admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    for name, future in futures.items():
-        settle(future, f"delete {name!r}")
+    for name in names:
+        cluster.delete_topic(name)
         print_note(f"deleted topic {name}")
 
 
-def _changed_settings(admin: AdminClient, name: str) -> dict[str, str | None]:
+def _changed_settings(cluster: Cluster, name: str) -> dict[str, str | None]:
     """The settings that were given for this topic, without the defaults."""
-
     resource = _topic_resource(name)
-    futures = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
-    entries = settle(futures[resource], f"read the settings of {name!r}")
+    entries = cluster.ask(
+        f"read the settings of {name!r}",
+        lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
+            resource
+        ].result(),
+    )
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
 

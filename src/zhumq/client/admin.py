@@ -1,16 +1,18 @@
 """Looking after topics, groups, push sessions and dead letters from a program."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from zhumq.client import dead_letters
 from zhumq.client.errors import RequestFailed
+from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
 
@@ -66,7 +68,7 @@ class Admin:
     def __init__(self, bootstrap: str = "127.0.0.1:9092", *, push: str | None = None) -> None:
         self._bootstrap = bootstrap
         self._push = push
-        self._admin = AdminClient(quiet_settings(bootstrap))
+        self._admin = PatientAdmin(quiet_settings(bootstrap))
 
     def __enter__(self) -> Self:
         return self
@@ -91,17 +93,25 @@ class Admin:
     ) -> None:
         """Make a topic. -1: as the broker is set. Raises RequestFailed if there is one."""
         wish = NewTopic(name, partitions, replicas, config=dict(settings or {}))
-        self._settle(self._admin.create_topics([wish])[name], f"create {name!r}")
+        with _failing(f"create {name!r}"):
+            self._admin.change(
+                lambda admin, seconds: admin.create_topics([wish], request_timeout=seconds)[
+                    name
+                ].result()
+            )
 
     def delete_topic(self, name: str) -> None:
-        self._settle(self._admin.delete_topics([name])[name], f"delete {name!r}")
+        with _failing(f"delete {name!r}"):
+            self._admin.change(
+                lambda admin, seconds: admin.delete_topics([name], request_timeout=seconds)[
+                    name
+                ].result()
+            )
 
     def topics(self) -> dict[str, int]:
         """Topics with how many partitions each has."""
-        try:
-            found = self._admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
-        except KafkaException as error:
-            raise RequestFailed(f"cannot list topics: {error.args[0].str()}") from error
+        with _failing("list topics"):
+            found = self._admin.metadata().topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     # Push sessions
@@ -225,12 +235,6 @@ class Admin:
                 letters.note(name, done)
         return replayed
 
-    def _settle(self, future: Any, doing: str) -> None:
-        try:
-            future.result(REQUEST_SECONDS_MAX * 2)
-        except KafkaException as error:
-            raise RequestFailed(f"cannot {doing}: {error.args[0].str()}") from error
-
 
 class _Letters:
     """Reads dead-letter topics from one end to the other."""
@@ -309,7 +313,7 @@ class _Letters:
         self._consumer.commit(offsets=places, asynchronous=False)
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
-        try:
+        with _failing(f"read {topic!r}"):
             known = self._consumer.list_topics(topic, timeout=REQUEST_SECONDS_MAX).topics[topic]
             if known.error is not None:
                 raise RequestFailed(f"there is no dead-letter topic {topic!r}")
@@ -319,8 +323,14 @@ class _Letters:
                 )
                 for partition in known.partitions
             }
-        except KafkaException as error:
-            raise RequestFailed(f"cannot read {topic!r}: {error.args[0].str()}") from error
+
+
+@contextmanager
+def _failing(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise RequestFailed(f"cannot {doing}: {error.args[0].str()}") from error
 
 
 def _together(one: Session, other: Session) -> Session:

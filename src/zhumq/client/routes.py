@@ -1,16 +1,19 @@
 """Where brokers are: addresses as people write them, and the push doors behind a Kafka address."""
 
 import logging
+from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 
 from zhumq.client.errors import PushUnavailable, RequestFailed
+from zhumq.client.patient_admin import PatientAdmin
 
 PUSH_SETTING: Final = "advertised.push.listener"
 PUSH_OFF: Final = "off"
 REQUEST_SECONDS_MAX: Final = 10.0
+DOOR_SECONDS_MIN: Final = 5.0  # a broker that is only slow is not left out
 
 
 def parse_addresses(text: str) -> list[str]:
@@ -27,33 +30,37 @@ def parse_addresses(text: str) -> list[str]:
 
 def find_push_addresses(bootstrap: str) -> list[str]:
     """Ask the brokers behind a Kafka address for their push doors. Blocks: run it in a thread."""
-    admin = AdminClient(quiet_settings(bootstrap))
     try:
-        brokers = sorted(admin.list_topics(timeout=REQUEST_SECONDS_MAX).brokers)
-        resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
-        futures: dict[Any, Any] = {}
-        for resource in resources:  # one request each: a broker answers for itself alone
-            futures |= admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
-        found = []
-        reason: KafkaException | None = None
-        for future in futures.values():
-            try:
-                entries = future.result(REQUEST_SECONDS_MAX)
-            except KafkaException as error:
-                reason = error  # One that is down has nothing to deliver anyway.
-                continue
-            entry = entries.get(PUSH_SETTING)
-            if entry is not None and entry.value and entry.value != PUSH_OFF:
-                found.append(entry.value)
+        found = PatientAdmin(quiet_settings(bootstrap)).ask(_push_addresses)
     except KafkaException as error:
-        raise RequestFailed(f"cannot reach {bootstrap}: {error.args[0].str()}") from error
-    if not found and reason is not None:
-        raise RequestFailed(f"cannot ask {bootstrap}: {reason.args[0].str()}")
+        raise RequestFailed(f"cannot ask {bootstrap}: {error.args[0].str()}") from error
     if not found:
         raise PushUnavailable(
             f"the brokers at {bootstrap} do not push: is grpcio installed there"
             " (pip install 'zhumq[push]')?"
         )
+    return found
+
+
+def _push_addresses(admin: AdminClient, seconds: float) -> list[str]:
+    brokers = sorted(admin.list_topics(timeout=seconds).brokers)
+    resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+    futures: list[Future[dict[str, ConfigEntry]]] = []
+    patience = max(seconds, DOOR_SECONDS_MIN)
+    for resource in resources:  # one request each: a broker answers for itself alone
+        futures += admin.describe_configs([resource], request_timeout=patience).values()
+    found = []
+    reason: KafkaException | None = None
+    for future in futures:
+        try:
+            entry = future.result().get(PUSH_SETTING)
+        except KafkaException as error:
+            reason = error  # One that is down has nothing to deliver anyway.
+            continue
+        if entry is not None and entry.value and entry.value != PUSH_OFF:
+            found.append(entry.value)
+    if not found and reason is not None:
+        raise reason
     return found
 
 

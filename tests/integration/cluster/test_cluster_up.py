@@ -35,17 +35,6 @@ def output_of(*words: str) -> str:
     return out
 
 
-def told(*words: str) -> str:
-    """What a command says once it can: a leader may be on its way in, or on its way out."""
-
-    def said() -> str | None:
-        with zhumq(*words) as process:
-            out, _ = process.communicate(timeout=SECONDS_MAX)
-        return out if process.returncode == 0 else None
-
-    return wait_for(said, " ".join(words))
-
-
 def children_of(pid: int) -> set[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {int(each) for each in found}
@@ -78,7 +67,7 @@ def test_a_cluster_runs_until_it_is_stopped_and_survives_a_kill(tmp_path: Path) 
             bootstrap = addresses[1]
             output_of("topic", "create", "tried", "--mode", "fetch", "--bootstrap", bootstrap)
             described = json.loads(
-                told("topic", "describe", "tried", "--json", "--bootstrap", bootstrap)
+                output_of("topic", "describe", "tried", "--json", "--bootstrap", bootstrap)
             )
             assert described["settings"]["replication.mode"] == "fetch"
             (partition,) = described["partitions"]
@@ -89,11 +78,13 @@ def test_a_cluster_runs_until_it_is_stopped_and_survives_a_kill(tmp_path: Path) 
             assert said.startswith("broker 3 ended with code -9; to start it again: zhumq start")
 
             def alive() -> bool | None:
-                status = json.loads(told("cluster", "status", "--json", "--bootstrap", bootstrap))
+                status = json.loads(
+                    output_of("cluster", "status", "--json", "--bootstrap", bootstrap)
+                )
                 return [each["broker"] for each in status["brokers"]] == [1, 2] or None
 
             wait_for(alive, "two brokers left")
-            said = told("cluster", "status", "--bootstrap", bootstrap)
+            said = output_of("cluster", "status", "--bootstrap", bootstrap)
             assert "IN SYNC" in said
             assert "underreplicated  1\n" in said
         finally:

@@ -1,0 +1,97 @@
+"""Commands and the library's Admin, given in the moment a broker dies: they wait until the cluster has healed."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cluster_support import create_topic
+from confluent_kafka import KafkaError, KafkaException
+
+from zhumq import Admin
+from zhumq.client.errors import RequestFailed
+from zhumq.client.patient_admin import PatientAdmin
+from zhumq.client.routes import find_push_addresses
+from zhumq.testing.cluster import ClusterProcesses
+
+pytestmark = pytest.mark.slow
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+SECONDS_MAX = 60.0
+
+
+def zhumq(bootstrap: str, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "zhumq", *words],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "ZHUMQ_BOOTSTRAP": bootstrap},
+    )
+    return done.returncode, done.stderr
+
+
+def kill_controller(cluster: ClusterProcesses) -> int:
+    controller = cluster.admin().list_topics(timeout=SECONDS_MAX).controller_id
+    cluster.kill(controller)
+    return int(controller)
+
+
+def test_commands_given_when_the_controller_dies_are_carried_out(
+    cluster: ClusterProcesses,
+) -> None:
+    for mode in ("raft", "fetch"):
+        create_topic(cluster, f"commands-{mode}", 4, replication_mode=mode)
+    kill_controller(cluster)
+    commands = [
+        ("cluster", "status"),
+        ("topic", "describe", "commands-raft"),
+        ("topic", "describe", "commands-fetch"),
+        ("topic", "create", "commands-new", "--replicas", "2"),
+        ("topic", "alter", "commands-raft", "--set", "retention.ms=70000"),
+        ("group", "list"),
+    ]
+    with ThreadPoolExecutor(len(commands)) as pool:
+        ends = list(pool.map(lambda words: zhumq(cluster.bootstrap, *words), commands))
+    assert [code for code, _ in ends] == [0] * len(commands), ends
+
+
+def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses) -> None:
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic("before", partitions=2)
+        dead = kill_controller(cluster)
+        admin.create_topic("after", partitions=2, replicas=2)
+        assert {"before", "after"} <= set(admin.topics())
+        admin.delete_topic("before")
+        with pytest.raises(RequestFailed, match="after"):
+            admin.create_topic("after", partitions=2, replicas=2)
+    doors = set(find_push_addresses(cluster.bootstrap))
+    assert doors == {broker.push for each, broker in cluster.brokers.items() if each != dead}
+
+
+def test_a_change_that_somebody_else_is_in_charge_of_is_sent_again_and_no_other(
+    cluster: ClusterProcesses,
+) -> None:
+    admin = PatientAdmin({"bootstrap.servers": cluster.bootstrap})
+    answers: list[int] = []
+
+    def wish(_client: object, _seconds: float) -> str:
+        answers.append(len(answers))
+        if len(answers) < 3:
+            raise KafkaException(KafkaError(KafkaError.NOT_CONTROLLER))
+        return "done"
+
+    assert admin.change(wish) == "done"
+    assert len(answers) == 3
+
+    def unanswered(_client: object, _seconds: float) -> str:
+        answers.append(len(answers))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    answers.clear()
+    with pytest.raises(KafkaException):
+        admin.change(unanswered)
+    assert len(answers) == 1, "it may have been done"
