@@ -227,6 +227,29 @@ def test_a_partition_moves_to_a_broker_that_had_nothing_of_it(tmp_path: Path) ->
     run(body())
 
 
+def test_a_new_replica_may_have_everything_before_its_leader_hears_of_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2, 3, 4) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            end = await up.wait_equal(nodes=(1, 2, 3))
+            leader = await up.wait_leader()
+            leader.pictures_held = []
+            target = [*(each for each in _state(up).replicas if each != 3), BrokerId(4)]
+            up.store.write(begin_move(up.store.image, T0, target))
+            # Nothing is written, so it says once that it has everything, and then only waits.
+            copy = up[4].partition()
+            await until(lambda: copy.log.flushed_offset == end, "the copy is on its disk")
+            beats = up[4].fetches_sent
+            await until(lambda: up[4].fetches_sent >= beats + 2, "the leader has been told")
+            held, leader.pictures_held = leader.pictures_held, None
+            for image in held:
+                leader.see(image)
+            await until(lambda: set(_state(up).replicas) == set(target), "the move is over")
+
+    run(body())
+
+
 def test_a_move_is_no_faster_than_it_may_be_and_hears_of_another_rate(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2, 3, 4) as up:

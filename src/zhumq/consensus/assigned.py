@@ -124,6 +124,9 @@ class AssignedReplica(ReplicaCore):
         self._lag_due_ms: int | None = None
         self._ballot: Ballot | None = None
         self._ballot_due_ms: int | None = None
+        # Replicas that heard of a move before this leader did. An idle one says where it is once,
+        # and then waits. Whoever is taken out is fenced by an epoch, so nobody's past is counted.
+        self._strangers: dict[int, FetchArrived] = {}
 
     @property
     def accepts_all_acks(self) -> bool:
@@ -205,8 +208,11 @@ class AssignedReplica(ReplicaCore):
         if set(replicas) == set(self.voters.ids):
             return
         self.voters = Voters(replicas)
-        if self.role is Role.LEADER:
-            self._progress.change(self.voters.others(self.replica_id), now_ms)
+        if self.role is not Role.LEADER:
+            return
+        self._progress.change(self.voters.others(self.replica_id), now_ms)
+        for known in sorted(self._strangers.keys() & set(replicas)):
+            self._on_fetch_arrived(self._strangers.pop(known), now_ms)
 
     def _goes_on(self, word: LeaderAssigned) -> bool:
         """Whether this is news of the epoch this replica is in, not of another leader."""
@@ -251,6 +257,7 @@ class AssignedReplica(ReplicaCore):
 
     def _lead_all(self, now_ms: int) -> None:
         self._led_epoch = self.epoch
+        self._strangers.clear()
         self._lead(self.voters.others(self.replica_id), now_ms)
         self._set_lag_deadline(now_ms)
 
@@ -375,6 +382,8 @@ class AssignedReplica(ReplicaCore):
             self._lag_due_ms = None
         self._on_fetch_arrived(fetch, now_ms)
         if self.role is Role.LEADER and fetch.epoch == self.epoch:
+            if fetch.replica_id not in self._progress:
+                self._strangers[fetch.replica_id] = fetch
             self._check_followers(now_ms, shrink=fetch.healing)
 
     def _is_caught_up(self, replica_id: int) -> bool:
