@@ -14,9 +14,11 @@ _SIZE = struct.Struct(">i")
 class RawClient:
     """Requests out, responses in, in order. Raises ConnectionError when the broker hangs up."""
 
-    def __init__(self, bootstrap: str, *, client_id: str = "raw") -> None:
+    def __init__(
+        self, bootstrap: str, *, client_id: str = "raw", seconds_max: float = SECONDS_MAX
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+        self._socket = socket.create_connection((host, int(port)), timeout=seconds_max)
         self._client_id = client_id
         self._correlation_id = 0
 

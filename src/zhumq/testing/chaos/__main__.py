@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from zhumq.testing.chaos.campaign import TOPICS, Campaign, run
+from zhumq.testing.chaos.campaign import BROKERS, TOPICS, Campaign, run
 from zhumq.testing.chaos.modes import (
     damages,
     kills_of_group_coordinators,
@@ -26,6 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--damages", type=int, help="instead: so many broken, cut, empty disks")
     parser.add_argument(
         "--only", nargs="+", choices=[each.name for each in FaultKind], help="these faults alone"
+    )
+    parser.add_argument(
+        "--move-every",
+        type=float,
+        metavar="SECONDS",
+        help="a fourth broker, and so often a partition's replicas are moved",
     )
     parser.add_argument("--zookeeper-nodes", type=int, default=3)
     parser.add_argument("--per-second", type=int, default=300, help="sends of each producer")
@@ -62,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
             zookeeper_nodes=chosen.zookeeper_nodes,
             per_second=chosen.per_second,
             switch_seconds=switch_seconds,
+            brokers=BROKERS if chosen.move_every is None else BROKERS + 1,
+            move_seconds=chosen.move_every,
             settings=settings,
             keep=chosen.keep,
             tell=_tell,

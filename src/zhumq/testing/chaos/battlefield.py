@@ -92,6 +92,17 @@ class Battlefield:
             }
         return {}
 
+    def holders(self) -> dict[str, tuple[int, ...]]:
+        """Who has replicas of which partition."""
+        with contextlib.suppress(KafkaException):
+            topics = self.admin.list_topics(timeout=ASK_SECONDS).topics
+            return {
+                partition_name(name, number): tuple(partition.replicas)
+                for name, topic in topics.items()
+                for number, partition in topic.partitions.items()
+            }
+        return {}
+
     def in_sync(self, topics: Mapping[str, int]) -> bool:
         """Whether every replica of these topics (with their partitions) is in sync."""
         with contextlib.suppress(KafkaException):

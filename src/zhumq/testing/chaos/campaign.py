@@ -14,7 +14,6 @@ from zhumq.testing.chaos.checker import check
 from zhumq.testing.chaos.clients import partition_name
 from zhumq.testing.chaos.findings import Findings
 from zhumq.testing.chaos.history import Action, Recorder, read_history
-from zhumq.testing.chaos.last_reads import LastReads
 from zhumq.testing.chaos.nemesis import Nemesis
 from zhumq.testing.chaos.producers import count_epoch_bumps
 from zhumq.testing.chaos.report import Report
@@ -43,6 +42,10 @@ class Campaign:
     producers: int = 2
     per_second: int = 300
     switch_seconds: float = 7.0
+    brokers: int = BROKERS
+    move_seconds: float | None = (
+        None  # between two moves of replicas; needs more brokers than replicas
+    )
     settings: Mapping[str, str] = field(default_factory=dict)  # of the brokers
     folder: Path | None = None  # none: a new one, which is removed if nothing was found
     keep: bool = False  # do not remove it
@@ -57,11 +60,11 @@ def run(campaign: Campaign) -> Report:
     history = folder / "history.jsonl"
     recorder = Recorder.create(history)
     try:
-        scene, last = _run_clients(campaign, folder, recorder, findings)
+        scene, ending = _run_clients(campaign, folder, recorder, findings)
     finally:
         recorder.close()
     campaign.tell("comparing replicas and checking the history")
-    bytes_compared = end_phase.compare(folder, scene.field.broker_ids, last, findings)
+    bytes_compared = end_phase.compare(folder, ending, findings)
     nemesis, workload = scene.nemesis, scene.workload
     writes = _write_meters(scene)
     commits = GapMeter(nemesis.group_interruptions(), Action.COMMIT)
@@ -75,13 +78,14 @@ def run(campaign: Campaign) -> Report:
         findings=(*verdict.findings, *findings),
         deeds=nemesis.deeds,
         switches=sum(len(each.times_ms) for each in workload.switchers),
+        moves=workload.mover.granted if workload.mover is not None else 0,
         troubles=workload.troubles.counts,
         epoch_bumps=count_epoch_bumps(folder / PRODUCERS_LOG),
         write_gaps={topic: meter.gaps for topic, meter in writes.items()},
         commit_gaps=commits.gaps,
         switch_gaps=switches.gaps,
         bytes_compared=bytes_compared,
-        partitions_compared=len(last.high_watermarks),
+        partitions_compared=len(ending.last.high_watermarks),
         folder=folder,
     )
     (folder / "report.json").write_text(report.to_json())
@@ -92,16 +96,17 @@ def run(campaign: Campaign) -> Report:
 
 def _run_clients(
     campaign: Campaign, folder: Path, recorder: Recorder, findings: Findings
-) -> tuple[Scene, LastReads]:
+) -> tuple[Scene, end_phase.Ending]:
     plan = WorkloadPlan(
         topics=campaign.topics,
         producers=campaign.producers,
         per_second=campaign.per_second,
         switch_seconds=campaign.switch_seconds,
+        move_seconds=campaign.move_seconds,
     )
     with Battlefield(
         folder,
-        brokers=BROKERS,
+        brokers=campaign.brokers,
         zookeeper_nodes=campaign.zookeeper_nodes,
         settings=campaign.settings,
     ) as battlefield:
@@ -118,7 +123,7 @@ def _run_clients(
             findings=findings,
             tell=campaign.tell,
         )
-        campaign.tell(f"{BROKERS} brokers at {bootstrap}, their data in {folder}")
+        campaign.tell(f"{campaign.brokers} brokers at {bootstrap}, their data in {folder}")
         scene.workload.create_topics()
         scene.workload.start()
         campaign.harm(scene)

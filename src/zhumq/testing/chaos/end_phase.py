@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from confluent_kafka import KafkaException
 from zhumq.testing.chaos.battlefield import broker_name
 from zhumq.testing.chaos.findings import Findings, Kind
 from zhumq.testing.chaos.last_reads import LastReads, read_everything
+from zhumq.testing.chaos.mover import moves_left
 from zhumq.testing.chaos.nemesis import INTERNAL_PREFIX
 from zhumq.testing.chaos.replicas import compare_replicas
 from zhumq.testing.chaos.scene import HEAL_SECONDS_MAX, Scene
@@ -19,7 +21,15 @@ HEALED_SECONDS: Final = 3.0  # of work after the last fault
 ASK_SECONDS: Final = 5.0
 
 
-def end(scene: Scene) -> LastReads:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What a run leaves behind, on the disks of brokers that do not run any more."""
+
+    last: LastReads
+    holders: Mapping[str, Sequence[int]]  # the brokers that have a partition
+
+
+def end(scene: Scene) -> Ending:
     """Heal, let the clients finish, read everything, and stop the brokers cleanly."""
     findings = scene.findings
     scene.nemesis.look_for_the_fallen()
@@ -31,6 +41,7 @@ def end(scene: Scene) -> LastReads:
         findings.add(Kind.NOT_HEALED, "producers", f"{unanswered} sends are never answered")
     if not scene.wait_until(lambda: scene.field.in_sync(scene.topics)):
         findings.add(Kind.NOT_HEALED, "replicas", scene.field.describe(scene.topics))
+    _see_moves_end(scene)
     stuck = scene.workload.stop_reading()
     if stuck:
         findings.add(Kind.NOT_HEALED, "consumers", f"{stuck} readers hang")
@@ -40,21 +51,37 @@ def end(scene: Scene) -> LastReads:
     last = _read(scene)
     for partition in last.unread:
         findings.add(Kind.NOT_HEALED, partition, "it cannot be read to its end")
+    holders = scene.field.holders()
+    for partition in last.high_watermarks.keys() - holders:
+        findings.add(Kind.NOT_HEALED, partition, "nobody says who has it")
     _stop_brokers(scene)
-    return last
+    return Ending(last=last, holders=holders)
 
 
-def compare(folder: Path, broker_ids: Sequence[int], last: LastReads, findings: Findings) -> int:
+def compare(folder: Path, ending: Ending, findings: Findings) -> int:
     """Compare all replicas of all partitions; how many bytes were looked at."""
     return sum(
         compare_replicas(
             partition,
-            {broker_name(each): folder / broker_name(each) / partition for each in broker_ids},
+            {
+                broker_name(each): folder / broker_name(each) / partition
+                for each in ending.holders.get(partition, ())
+            },
             high_watermark,
             findings,
         )
-        for partition, high_watermark in last.high_watermarks.items()
+        for partition, high_watermark in ending.last.high_watermarks.items()
     )
+
+
+def _see_moves_end(scene: Scene) -> None:
+    """With all brokers alive every move ends, also that of a partition which nobody writes to."""
+    if scene.workload.mover is None:
+        return
+    first = scene.field.cluster.brokers[scene.field.broker_ids[0]].bootstrap
+    if not scene.wait_until(lambda: moves_left(first) == []):
+        for partition in moves_left(first) or ["nobody answers"]:
+            scene.findings.add(Kind.NOT_HEALED, partition, "its move does not end")
 
 
 def _see_writes_go_on(scene: Scene) -> None:

@@ -27,6 +27,7 @@ class Report:
     findings: tuple[Finding, ...]  # of the history and of everything else
     deeds: Sequence[Deed]
     switches: int
+    moves: int
     troubles: Counter[str]
     epoch_bumps: int  # how often a producer took another epoch, which risks duplicates
     write_gaps: Mapping[str, Gaps]  # of each topic
@@ -54,6 +55,7 @@ class Report:
             (
                 f"  faults          {len(self.deeds)}: {kills} kills, {pauses} pauses, {cuts} partitions"
                 f", {len(self.deeds) - kills - pauses - cuts} others; {self.switches} mode switches"
+                + (f"; {self.moves} moves of replicas" if self.moves else "")
             ),
             *(f"    {count:4d}  {kind}" for kind, count in sorted(kinds.items())),
             (
@@ -93,6 +95,7 @@ class Report:
                 "seconds": round(self.seconds, 1),
                 "faults": Counter(str(deed.kind) for deed in self.deeds),
                 "switches": self.switches,
+                "moves": self.moves,
                 "sends": {
                     "acknowledged": verdict.sends_acknowledged,
                     "failed": verdict.sends_failed,

@@ -1,4 +1,4 @@
-"""Everything that uses the cluster during a run: producers, readers, groups, and a switcher."""
+"""Everything that uses the cluster during a run: producers, readers, groups, switcher and mover."""
 
 import logging
 import time
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, partition_name
 from zhumq.testing.chaos.consumers import Asker, GroupReader, LoneReader, Reader
 from zhumq.testing.chaos.history import Recorder
+from zhumq.testing.chaos.mover import Mover
 from zhumq.testing.chaos.producers import ChaosProducer, ProducerPlan
 from zhumq.testing.chaos.switcher import Switcher
 
@@ -43,6 +44,7 @@ class WorkloadPlan:
     per_second: int = 300  # of each producer
     groups: Sequence[tuple[str, str]] = (("chaos-classic", "classic"), ("chaos-new", "consumer"))
     switch_seconds: float = 7.0
+    move_seconds: float | None = None  # between two moves of replicas; none: they stay
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -104,6 +106,14 @@ class Workload:
             for topic in plan.topics
             if topic.is_switched
         ]
+        self.mover: Mover | None = None
+        if plan.move_seconds is not None:
+            self.mover = Mover(
+                bootstrap.split(","),
+                replicas=plan.replicas,
+                seed=seed,
+                every_seconds=plan.move_seconds,
+            )
 
     def create_topics(self) -> None:
         """Make the topics and wait until each partition has a leader. Raises AssertionError."""
@@ -139,13 +149,13 @@ class Workload:
             producer.start()
         for reader in self._reading:
             reader.start()
-        for switcher in self.switchers:
-            switcher.start()
+        for each in self._changers:
+            each.start()
 
     def stop_writing(self, flush_seconds: float) -> int:
         """End the producers; how many sends are still without an answer after so long."""
-        for switcher in self.switchers:
-            switcher.stop()
+        for each in self._changers:
+            each.stop()
         for producer in self.producers:
             producer.ask_to_stop(flush_seconds)
         for producer in self.producers:
@@ -157,6 +167,10 @@ class Workload:
         for each in self._reading:
             each.ask_to_stop()
         return sum(not each.join() for each in self._reading)
+
+    @property
+    def _changers(self) -> list[Switcher | Mover]:
+        return [*self.switchers, *([self.mover] if self.mover is not None else [])]
 
     @property
     def _reading(self) -> list[Reader | Asker]:
