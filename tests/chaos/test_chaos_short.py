@@ -1,4 +1,4 @@
-"""A short chaos run on a real cluster: kills, pauses and cuts under load leave nothing to be found."""
+"""A short chaos run on a real cluster: kills, pauses, cuts and moves under load leave nothing to be found."""
 
 from pathlib import Path
 
@@ -35,6 +35,8 @@ def test_a_cluster_that_is_broken_again_and_again_loses_nothing(tmp_path: Path) 
             zookeeper_nodes=1,
             per_second=150,
             switch_seconds=5.0,
+            brokers=4,
+            move_seconds=1.0,
             folder=tmp_path,
         )
     )
@@ -42,4 +44,5 @@ def test_a_cluster_that_is_broken_again_and_again_loses_nothing(tmp_path: Path) 
     assert report.verdict.sends_acknowledged > 0
     assert report.verdict.values_read == report.verdict.sends_acknowledged
     assert report.deeds
+    assert report.moves
     assert report.bytes_compared > 0

@@ -1,7 +1,14 @@
 """How long writes stood still is read from the history."""
 
 from zhumq.testing.chaos.history import Action, Entry, Operation, Phase
-from zhumq.testing.chaos.write_gaps import GapMeter, Gaps, Interruption, SilenceMeter, only_at
+from zhumq.testing.chaos.write_gaps import (
+    GapMeter,
+    Gaps,
+    Interruption,
+    LongGap,
+    SilenceMeter,
+    only_at,
+)
 
 
 def send(value: int, phase: Phase, time_ms: int, partition: str = "p") -> Operation:
@@ -53,6 +60,14 @@ def test_the_gap_ends_with_the_first_success_of_what_was_begun_after_the_kill() 
         send(2, Phase.OK, 950),
     ]
     assert write_gaps(history, [kill(100)]) == Gaps(gaps_ms=(800,), never=0)
+
+
+def test_a_long_gap_is_told_with_its_place_and_time() -> None:
+    history = [send(1, Phase.INVOKE, 110), send(1, Phase.OK, 3_101)]
+    (long,) = write_gaps(history, [kill(100)]).long
+    assert long == LongGap(place="p", since_ms=100, lasted_ms=3_001)
+    history = [send(1, Phase.INVOKE, 110), send(1, Phase.OK, 3_100)]
+    assert write_gaps(history, [kill(100)]).long == ()
 
 
 def test_only_the_partitions_that_were_hit_count() -> None:

@@ -14,6 +14,7 @@ from zhumq.testing.chaos.schedule import KILLS, PARTITIONS, PAUSES
 from zhumq.testing.chaos.write_gaps import Gaps
 
 TROUBLES_SHOWN: Final = 6
+BEFORE_A_GAP_MS: Final = 15_000  # what was done then may not be healed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class Report:
             ),
             "  write gaps      from the kill of a leader alone to the next acknowledged send",
             *(f"    {topic:12}  {gaps}" for topic, gaps in self.write_gaps.items()),
+            *self._long_gaps(),
             f"  commit gaps     {self.commit_gaps} (kill of a group's coordinator)",
             f"  switch gaps     {self.switch_gaps} (longest silence after a change of mode)",
             f"  client errors   {troubles or 'none'}",
@@ -84,6 +86,22 @@ class Report:
         for finding in self.findings:
             lines += [f"    {finding}", f"      that is: {MEANINGS[finding.kind]}"]
         return [*lines, f"  what was kept   {self.folder}"]
+
+    def _long_gaps(self) -> list[str]:
+        """Each with what was done to the cluster a little before it, and while it lasted."""
+        found = [each for gaps in self.write_gaps.values() for each in gaps.long]
+        lines = []
+        for gap in sorted(found, key=lambda each: each.since_ms):
+            span = range(gap.since_ms - BEFORE_A_GAP_MS, gap.since_ms + gap.lasted_ms)
+            deeds = ", ".join(
+                f"{deed.kind} ({deed.target}) at {deed.time_ms / 1_000:.1f} s"
+                for deed in self.deeds
+                if deed.time_ms in span
+            )
+            lines.append(
+                f"      {gap.place}: {gap.lasted_ms} ms from {gap.since_ms / 1_000:.1f} s; {deeds}"
+            )
+        return lines
 
     def to_json(self) -> str:
         """The same for programs."""

@@ -19,11 +19,21 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LongGap:
+    """One that is longer than it ought to be."""
+
+    place: str
+    since_ms: int
+    lasted_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
     """The time from each interruption to the first success of what was begun after it."""
 
     gaps_ms: tuple[int, ...]
     never: int  # places where nothing succeeded any more before the history ended
+    long: tuple[LongGap, ...] = ()
 
     def percentile(self, share: float) -> int:
         """The smallest gap that at least this share of all gaps does not exceed."""
@@ -49,12 +59,13 @@ class GapMeter:
         self._open_since: dict[str, list[int]] = {}
         self._begun: dict[tuple[int, str, int | None], int] = {}
         self._gaps: list[int] = []
+        self._long: list[LongGap] = []
 
     @property
     def gaps(self) -> Gaps:
         never = sum(map(len, self._open_since.values()))
         never += sum(len(each.places) for each in self._coming)
-        return Gaps(gaps_ms=tuple(self._gaps), never=never)
+        return Gaps(gaps_ms=tuple(self._gaps), never=never, long=tuple(self._long))
 
     def see(self, operation: Operation) -> None:
         """The next operation."""
@@ -79,7 +90,13 @@ class GapMeter:
     def _succeeded(self, place: str, began_ms: int, time_ms: int) -> None:
         # What was begun before the fault may still be answered by the one that died.
         since = self._open_since.get(place, [])
-        self._gaps += [time_ms - each for each in since if each <= began_ms]
+        ended = [each for each in since if each <= began_ms]
+        self._gaps += [time_ms - each for each in ended]
+        self._long += [
+            LongGap(place=place, since_ms=each, lasted_ms=time_ms - each)
+            for each in ended
+            if time_ms - each > LONG_MS
+        ]
         left = [each for each in since if each > began_ms]
         if left:
             self._open_since[place] = left
