@@ -20,6 +20,7 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     SessionExpiredError,
     SessionMovedError,
 )
+from kazoo.protocol.states import KeeperState  # type: ignore[import-untyped]
 
 from zhumq.cluster.store import StoreUnusable
 from zhumq.cluster.znodes import (
@@ -42,6 +43,7 @@ from zhumq.cluster.znodes import (
 
 READS_AT_ONCE_MAX: Final = 500
 RECONNECT_SECONDS_MAX: Final = 1.0
+REVIVE_SECONDS: Final = 0.2
 _ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
     (NoNodeError, NodeMissing),
     (NodeExistsError, NodeTaken),
@@ -53,6 +55,7 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
     (SessionExpiredError, SessionOver),
 )
 
+logger = logging.getLogger(__name__)
 # kazoo tells every failed attempt to connect; the broker logs the states of its session itself.
 _quiet = logging.getLogger("zhumq.cluster.kazoo")
 _quiet.setLevel(logging.ERROR)
@@ -76,6 +79,7 @@ class ZookeeperClient:
         self._operation_seconds_max = operation_ms_max / 1_000
         self._on_state = on_state
         self._closed = False
+        self._reviving: asyncio.Task[None] | None = None
         kazoo.add_listener(self._state_changed)
 
     @classmethod
@@ -171,6 +175,8 @@ class ZookeeperClient:
             return
         self._closed = True
         self._kazoo.remove_listener(self._state_changed)
+        if self._reviving is not None:
+            await asyncio.wait({self._reviving})
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
@@ -180,6 +186,26 @@ class ZookeeperClient:
     def _state_changed(self, state: str) -> None:
         """Called in kazoo's connection thread, which must not be held up."""
         self._hop(self._on_state, _LINK_STATES[state])
+        if self._kazoo.client_state == KeeperState.CLOSED:
+            self._hop(self._revive)
+
+    def _revive(self) -> None:
+        """An answer out of turn ends kazoo's connection thread for good, where the Java client only
+        connects again (github.com/python-zk/kazoo/issues/254). So it is started again, with a new
+        session."""
+        if not self._closed:
+            logger.warning("the client of ZooKeeper has given up: beginning anew")
+            self._reviving = self._loop.create_task(self._begin_anew())
+
+    async def _begin_anew(self) -> None:
+        while not self._closed:
+            await asyncio.sleep(REVIVE_SECONDS)
+            try:
+                await asyncio.to_thread(self._kazoo.start_async)
+            except Exception:
+                logger.exception("the client of ZooKeeper does not start again")
+            else:
+                return
 
     def _hop(self, function: Callable[..., None], *arguments: Any) -> None:
         # The loop may be closed while kazoo's threads still have something to say.
@@ -214,6 +240,9 @@ def _translated(error: Exception, path: str) -> Exception:
     for theirs, ours in _ERRORS:
         if isinstance(error, theirs):
             return ours(path)
+    if isinstance(error, RuntimeError):
+        # Answers out of turn: what became of the request cannot be known.
+        return ConnectionLost(path)
     if isinstance(error, KazooException):
         return NodeRefused(f"{path}: {type(error).__name__} {error}")
     return error
