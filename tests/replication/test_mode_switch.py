@@ -84,6 +84,41 @@ def test_a_raft_partition_moves_through_fetch_mode(tmp_path: Path) -> None:
     run(body())
 
 
+def test_a_voter_that_heard_of_nothing_but_the_end_of_a_move_counts_with_the_new_ones(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path, 1, 2, 3, 4) as up:
+            up.store.create()
+            await produce(up, "before")
+            # Cut off from the picture alone, it goes on voting and fetching.
+            leader = (await up.wait_leader()).broker_id
+            held, gone = (up[each] for each in (1, 2, 3) if each != leader)
+            held.pictures_held = []
+            target = (leader, held.broker_id, BrokerId(4))
+            up.store.write(begin_move(up.store.image, T0, target))
+
+            def is_moved() -> bool:
+                up.store.step_modes()
+                state = up.store.image.partition(T0)
+                assert state is not None
+                return state.replicas == target and state.mode is Mode.RAFT
+
+            await until(is_moved, "the move is over")
+            (*_, last), held.pictures_held = held.pictures_held, None
+            held.see(last)
+            voters = held.partition().driver.core.voters
+            assert set(voters.ids) == set(target)
+            # It and the newest one are a majority.
+            assert gone.replicas.find(*T0) is None
+            await up.stop(leader, clean=False, declare=False)
+            await produce(up, "after")
+            await up.wait_equal(nodes=(held.broker_id, 4))
+            assert values_of(held) == ["before", "after"]
+
+    run(body())
+
+
 def test_a_leader_that_dies_in_the_handover_does_not_stop_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:

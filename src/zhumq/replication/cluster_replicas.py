@@ -9,6 +9,7 @@ from typing import Final
 
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import BrokerLost, Mode, QuorumState, ReplicaSettings, Role
+from zhumq.consensus.handover import state_for_fetch
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.metadata.leadership import LogEnd, LogEnds
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -209,6 +210,9 @@ class ClusterReplicas:
             return
         if state.mode is Mode.FETCH:
             driver.step(assigned_word(state, self._broker_id, own_epoch=self._own_epoch))
+        elif set(core.voters.ids) != set(state.replicas):
+            logger.info("%s: of a move only its end was heard", partition.topic_partition)
+            self._rebuild(partition, state)
         elif partition.leads:
             self._unpublished.add(partition.topic_partition)
 
@@ -228,7 +232,8 @@ class ClusterReplicas:
         partition.driver.replace_core(
             self._maker().make(
                 state,
-                core.quorum_state,
+                # From raft to raft with other voters it goes as all others did, through fetch mode.
+                state_for_fetch(core.quorum_state),
                 core.settings,
                 high_watermark=core.high_watermark,
                 rebuilds=partition.rebuilds,
