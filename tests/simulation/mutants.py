@@ -23,12 +23,16 @@ from zhumq.consensus.voters import Voters
 from zhumq.testing.simulated_broker import SimulatedBroker
 
 Patch = Callable[[object, str, Any], None]
-RAFT_3 = (Mode.RAFT, 3, False)
-RAFT_5 = (Mode.RAFT, 5, False)
-FETCH_3 = (Mode.FETCH, 3, False)
-FETCH_5 = (Mode.FETCH, 5, False)
-SWITCH_3 = (Mode.RAFT, 3, True)
-SWITCH_5 = (Mode.RAFT, 5, True)
+# The mode, how many brokers, whether the mode changes, and how many replicas move among them.
+Cluster = tuple[Mode, int, bool, int | None]
+RAFT_3: Cluster = (Mode.RAFT, 3, False, None)
+RAFT_5: Cluster = (Mode.RAFT, 5, False, None)
+FETCH_3: Cluster = (Mode.FETCH, 3, False, None)
+FETCH_5: Cluster = (Mode.FETCH, 5, False, None)
+SWITCH_3: Cluster = (Mode.RAFT, 3, True, None)
+SWITCH_5: Cluster = (Mode.RAFT, 5, True, None)
+MOVE_RAFT: Cluster = (Mode.RAFT, 5, False, 3)
+MOVE_FETCH: Cluster = (Mode.FETCH, 5, False, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +41,13 @@ class Mutant:
 
     name: str
     plant: Callable[[Patch], None]
-    clusters: tuple[tuple[Mode, int, bool], ...]
+    clusters: tuple[Cluster, ...]
 
 
 MUTANTS: list[Mutant] = []
 
 
-def planted(*clusters: tuple[Mode, int, bool]) -> Callable[[Callable[[Patch], None]], None]:
+def planted(*clusters: Cluster) -> Callable[[Callable[[Patch], None]], None]:
     def register(plant: Callable[[Patch], None]) -> None:
         MUTANTS.append(Mutant(name=plant.__name__, plant=plant, clusters=clusters))
 

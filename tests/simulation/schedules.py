@@ -330,6 +330,30 @@ def _deliver_only_votes(bench: ReplicaBench) -> None:
             bench.deliver(sender, outgoing.to, outgoing.message)
 
 
+def a_move_and_a_larger_in_sync_set_in_one_word() -> None:
+    """A leader hears of both at once, and of a new replica it knows already how far that is."""
+    settings = ReplicaSettings(min_in_sync_replicas=2)
+    bench = ReplicaBench(4, mode=Mode.FETCH, settings=settings)
+    bench.assign(0, {0, 2}, replicas=(0, 1, 2))
+    bench.settle()
+    # Replica 1 has everything, and the leader asks for it to be in sync.
+    (proposal,) = {each for each in bench.proposals if isinstance(each, InSyncProposal)}
+    assert proposal.in_sync == {0, 1, 2}
+    # What is written then it does not get. Replica 3 does, though it is a stranger.
+    bench.cuts = {(0, 1), (1, 0)}
+    bench.write(0)
+    bench.settle()
+    assert bench.logs[3].flushed_offset == bench.logs[2].flushed_offset == 2
+    bench.publish(1, 0, {0, 1, 2}, replicas=(0, 1, 2, 3))
+    bench.step(0, bench.assignment)
+    assert bench.replicas[0].high_watermark == 1
+    bench.cuts.clear()
+    bench.tell_all()
+    bench.let_deadline_pass(1)
+    bench.settle()
+    assert bench.replicas[0].high_watermark == 2
+
+
 def _flushed(bench: ReplicaBench, leader: int, follower: int) -> int:
     return bench.replicas[leader]._progress.flushed(follower)
 
@@ -358,4 +382,5 @@ SCHEDULES: tuple[Callable[[], None], ...] = (
     raft_followers_of_a_named_leader,
     raft_after_a_small_in_sync_set,
     raft_after_a_named_leader_that_wrote_nothing,
+    a_move_and_a_larger_in_sync_set_in_one_word,
 )

@@ -1,13 +1,16 @@
 """Every planted bug is found: by a directed schedule, or by one of the first random seeds."""
 
+import mutants_of_moves
 import mutants_of_named_leaders
 import pytest
 from mutants import MUTANTS, Mutant
 from schedules import SCHEDULES
 
-from zhumq.testing.simulator import Options, run_seed
+from zhumq.testing.simulation_options import Options
+from zhumq.testing.simulator import run_seed
 
 # Planted by being imported.
+assert mutants_of_moves
 assert mutants_of_named_leaders
 
 SEEDS_MAX = 60  # for each mutant; most are found by the first few
@@ -31,9 +34,17 @@ def _is_found(mutant: Mutant) -> bool:
         except AssertionError:
             return True
     for seed in range(SEEDS_MAX):
-        mode, nodes, switches = mutant.clusters[seed % len(mutant.clusters)]
+        mode, nodes, switches, replicas = mutant.clusters[seed % len(mutant.clusters)]
+        options = Options(
+            seed=seed,
+            mode=mode,
+            nodes=nodes,
+            switches=switches,
+            moves=replicas is not None,
+            replicas=replicas,
+        )
         try:
-            run_seed(Options(seed=seed, mode=mode, nodes=nodes, switches=switches))
+            run_seed(options)
         except AssertionError:
             return True
     return False

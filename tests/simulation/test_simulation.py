@@ -4,7 +4,8 @@ import pytest
 
 from zhumq.consensus.contract import Mode
 from zhumq.testing.checkers import InvariantViolated
-from zhumq.testing.simulator import FAULT_KINDS, Options, main, options_for, run_seed
+from zhumq.testing.simulation_options import FAULT_KINDS, Options, options_for
+from zhumq.testing.simulator import main, run_seed
 
 SEEDS = 240
 SEEDS_PER_TEST = 24

@@ -200,6 +200,8 @@ class AssignedReplica(ReplicaCore):
         if word.epoch != self.epoch or not self._goes_on(word):
             self._take_role(word, now_ms)
         elif self.role is Role.LEADER:
+            for known in sorted(self._strangers.keys() & set(self.voters.ids)):
+                self._on_fetch_arrived(self._strangers.pop(known), now_ms)
             self._commit()
             self._check_followers(now_ms, shrink=False)
 
@@ -208,11 +210,8 @@ class AssignedReplica(ReplicaCore):
         if set(replicas) == set(self.voters.ids):
             return
         self.voters = Voters(replicas)
-        if self.role is not Role.LEADER:
-            return
-        self._progress.change(self.voters.others(self.replica_id), now_ms)
-        for known in sorted(self._strangers.keys() & set(replicas)):
-            self._on_fetch_arrived(self._strangers.pop(known), now_ms)
+        if self.role is Role.LEADER:
+            self._progress.change(self.voters.others(self.replica_id), now_ms)
 
     def _goes_on(self, word: LeaderAssigned) -> bool:
         """Whether this is news of the epoch this replica is in, not of another leader."""

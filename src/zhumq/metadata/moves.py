@@ -99,12 +99,14 @@ def begin_move(
 ) -> PartitionChanged:
     """The partition is on its way to these brokers, from where it is or from an unfinished move.
 
-    A majority of voters cannot be exchanged in one step, so in raft mode the wish is only noted:
-    the partition goes through fetch mode (see `modes`).
+    A majority of voters cannot be exchanged in one step, so in raft mode, and while a named leader
+    still has to win their votes, the wish is only noted: the partition goes through fetch mode (see
+    `modes`).
     """
     state = existing_partition(image, topic_partition)
     _check_target(image, topic_partition, target)
-    if state.mode is Mode.RAFT and set(target) != set(state.replicas):
+    is_voted_on = state.mode is Mode.RAFT or state.handover
+    if is_voted_on and set(target) != set(state.replicas):
         noted = replace(
             state, wanted_replicas=tuple(target), partition_epoch=state.partition_epoch + 1
         )

@@ -69,6 +69,11 @@ class Checkers:
         self.excused.add(node)
         self._epochs[node] = 0
 
+    def forgot(self, node: int) -> None:
+        """A replica was moved away with all it had; its votes are still its votes."""
+        self._epochs[node] = 0
+        self.excused.discard(node)
+
     def persisted(self, node: int, state: QuorumState) -> None:
         before = self._epochs.get(node, 0)
         self._expect(
@@ -272,7 +277,7 @@ class Checkers:
     def epochs_led(self) -> int:
         return len(self._leaders)
 
-    def final(self, leader: int, high_watermark: int) -> None:
+    def final(self, leader: int, high_watermark: int, replicas: Iterable[int]) -> None:
         """Everything is healed: what was acknowledged is there, and all replicas are equal."""
         log = self._logs[leader]
         for (producer, sequence), offset in self._acknowledged.items():
@@ -284,9 +289,10 @@ class Checkers:
                 NOTHING_LOST,
                 f"message {sequence} of producer {producer} at {offset} is {entry}",
             )
-        start = max(each.log_start_offset for each in self._logs.values())
+        logs = {each: self._logs[each] for each in replicas}
+        start = max(each.log_start_offset for each in logs.values())
         wanted = log.read_all(start, log.log_end_offset)
-        for node, other in self._logs.items():
+        for node, other in logs.items():
             self._expect(
                 other.read_all(start, other.log_end_offset) == wanted,
                 CONVERGENCE,

@@ -154,14 +154,28 @@ class ReplicaBench:
             if self.replicas[node].role is Role.LEADER:
                 return
 
-    def assign(self, leader: int | None, in_sync: set[int], *, handover: bool = False) -> None:
+    def assign(
+        self,
+        leader: int | None,
+        in_sync: set[int],
+        *,
+        handover: bool = False,
+        replicas: tuple[int, ...] = (),
+    ) -> None:
         """The coordinator names a leader in a new epoch, and all who are up hear of it."""
         epochs = [each.epoch for each in self.states.values()]
-        self.publish(max(self.assignment.epoch, *epochs) + 1, leader, in_sync, handover=handover)
+        epoch = max(self.assignment.epoch, *epochs) + 1
+        self.publish(epoch, leader, in_sync, handover=handover, replicas=replicas)
         self.tell_all()
 
     def publish(
-        self, epoch: int, leader: int | None, in_sync: set[int], *, handover: bool = False
+        self,
+        epoch: int,
+        leader: int | None,
+        in_sync: set[int],
+        *,
+        handover: bool = False,
+        replicas: tuple[int, ...] = (),
     ) -> None:
         """The coordinator's record changes; nobody has heard of it yet."""
         self.assignment = LeaderAssigned(
@@ -170,6 +184,7 @@ class ReplicaBench:
             leader_id=leader,
             in_sync=frozenset(in_sync),
             handover=handover,
+            replicas=replicas,
         )
 
     def tell_all(self) -> None:

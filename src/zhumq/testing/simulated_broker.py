@@ -1,6 +1,6 @@
 """A broker of one partition in a simulation: it carries out what its replica decides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from zhumq.consensus.contract import (
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
+from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
 from zhumq.testing.checkers import NO_CONTRADICTION, InvariantViolated
 from zhumq.testing.simulated_log import Entry, SimulatedLog
@@ -64,8 +65,12 @@ class SimulatedBroker:
         self.log = SimulatedLog()
         self.state = QuorumState(mode=world.options.mode)
         self.checkpointed_high_watermark = 0
+        # Whether there is anything of the partition on the disk, be it only what was promised.
+        self.holds = broker_id in world.node_ids[: world.options.replicas]
         # The process.
+        self.is_up = False
         self.replica: RaftReplica | AssignedReplica | None = None
+        self._least_version = 0
         self.incarnation = 0
         self.paused_until_ms = 0
         self._clock_rate = clock_rate
@@ -79,10 +84,6 @@ class SimulatedBroker:
         self._timer_ms: int | None = None
 
     @property
-    def is_up(self) -> bool:
-        return self.replica is not None
-
-    @property
     def now_ms(self) -> int:
         """This broker's own clock, which runs a little fast or slow."""
         return int(self.world.now_ms * self._clock_rate)
@@ -91,18 +92,59 @@ class SimulatedBroker:
 
     def start(self) -> None:
         assert self.replica is None
+        self.is_up = True
         self.incarnation += 1
         self.seen_version = -1
         self.world.note("start", self.broker_id, self.incarnation, self.log.log_end_offset)
-        self._build(self.state)
+        if not self.world.options.moves:
+            self._begin(self.state, self.world.node_ids)
+        # Where replicas move, only a picture that is no older than the broker's registration tells
+        # whether there is one here.
+        self.world.coordinator.connect(self.broker_id)
+
+    def registered_at(self, version: int) -> None:
+        """The broker has a session, begun at this version of the record."""
+        self._least_version = version
+
+    def _open(self, record: "PartitionRecord") -> None:
+        """There is a replica here now, or again."""
+        state = self.state
+        if not self.holds:
+            state = state_of_a_wiped_replica(record.mode)
+            if self.broker_id in record.adding:
+                state = replace(state, votes_unknown=False)
+            self.holds = True
+        if record.mode is Mode.RAFT:
+            state = state_for_raft(state, record.epoch)
+        else:
+            state = state_for_fetch(state)
+        self.world.note("open", self.broker_id, record.version, state)
+        self._persist(state)
+        self._begin(state, record.replicas)
+
+    def _begin(self, state: QuorumState, replicas: Iterable[int]) -> None:
+        self._build(state, replicas)
         if self.log.damaged_from is not None:
             self.step(LogDamaged(offset=self.log.damaged_from))
         self.carry_out()
-        self.world.coordinator.connect(self.broker_id)
 
-    def _build(self, state: QuorumState) -> None:
+    def _close(self) -> None:
+        """The partition is on other brokers: its log goes, and what was promised."""
+        self.world.note("close", self.broker_id)
+        self._fail_waiting()
+        self.replica = None
+        self.incarnation += 1
+        self._flushing = False
+        self._parked.clear()
+        self.log.wipe()
+        self.holds = False
+        self.state = QuorumState(mode=self.state.mode)
+        self.checkpointed_high_watermark = 0
+        self.world.checkers.forgot(self.broker_id)
+
+    def _build(self, state: QuorumState, replicas: Iterable[int]) -> None:
         kind = RaftReplica if state.mode is Mode.RAFT else AssignedReplica
-        self.replica = self.world.new_replica(kind, self, state)
+        self.replica = self.world.new_replica(kind, self, state, Voters(replicas))
         self._high_watermark = self.replica.high_watermark
         self.world.checkers.started(self.broker_id, self._high_watermark)
         self._asked.clear()
@@ -115,7 +157,11 @@ class SimulatedBroker:
 
     def crash(self) -> None:
         """The process dies, and of what was not flushed only a beginning is left."""
+        if not self.is_up:
+            return
+        self.is_up = False
         if self.replica is None:
+            self.world.note("crash", self.broker_id)
             return
         log = self.log
         keep = self.world.draw(log.flushed_offset, log.log_end_offset)
@@ -144,16 +190,22 @@ class SimulatedBroker:
         self.world.checkers.wiped(self.broker_id)
         self.log.wipe()
         self.state = state_of_a_wiped_replica(self.state.mode)
+        self.holds = not self.world.options.moves
         self.checkpointed_high_watermark = 0
 
     def hear_record(self, record: "PartitionRecord") -> None:
         """The coordinator's record of the partition, perhaps an old one."""
-        replica = self.replica
-        if replica is None:
+        if not self.is_up or (self.replica is None and record.version < self._least_version):
             return
         if record.version > self.seen_version:
             self.seen_version = record.version
-            if record.mode is not replica.quorum_state.mode:
+            replica = self.replica
+            if self.broker_id not in record.replicas:
+                if replica is not None or self.holds:
+                    self._close()
+            elif replica is None:
+                self._open(record)
+            elif record.mode is not replica.quorum_state.mode or has_other_voters(replica, record):
                 self._switch(record)
         # Old news is passed on as well: it is the replica that must not believe it.
         if record.mode is Mode.FETCH and isinstance(self.replica, AssignedReplica):
@@ -162,14 +214,13 @@ class SimulatedBroker:
     def _switch(self, record: "PartitionRecord") -> None:
         assert self.replica is not None
         self.world.note("switch", self.broker_id, record.mode)
-        state = self.replica.quorum_state
+        # Who was raft's before, with other voters, goes through fetch mode as well.
+        state = state_for_fetch(self.replica.quorum_state)
         if record.mode is Mode.RAFT:
             state = state_for_raft(state, record.epoch)
-        else:
-            state = state_for_fetch(state)
         self._checkpoint()
         self.incarnation += 1
-        self._build(state)
+        self._build(state, record.replicas)
         self._persist(state)
         if self.log.damaged_from is not None:
             self.step(LogDamaged(offset=self.log.damaged_from))
@@ -442,3 +493,8 @@ class SimulatedBroker:
             self.step(DeadlinePassed())
         else:
             self._set_timer()
+
+
+def has_other_voters(replica: RaftReplica | AssignedReplica, record: "PartitionRecord") -> bool:
+    """Whether a replica in raft mode has missed that the partition went elsewhere and back to raft."""
+    return record.mode is Mode.RAFT and set(replica.voters.ids) != set(record.replicas)

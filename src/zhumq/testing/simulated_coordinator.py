@@ -13,6 +13,8 @@ from zhumq.consensus.contract import (
     Proposal,
 )
 from zhumq.consensus.handover import may_switch_to_raft
+from zhumq.consensus.voters import Voters
+from zhumq.testing import simulated_moves as moves
 
 if TYPE_CHECKING:
     from zhumq.testing.simulator import World
@@ -34,6 +36,16 @@ class PartitionRecord:
     # KIP-966: left the in-sync set when it fell below min.insync.replicas. Nothing has been
     # committed since, so they are as good as those who are in it.
     eligible: frozenset[int] = frozenset()
+    # Who has a replica. While it moves: those it moves to, then those it leaves.
+    replicas: tuple[int, ...] = ()
+    adding: frozenset[int] = frozenset()
+    removing: frozenset[int] = frozenset()
+    # Noted in raft mode and in the handover, where a majority of voters must not be exchanged.
+    wanted: tuple[int, ...] | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing or self.wanted)
 
     def word(self) -> LeaderAssigned:
         return LeaderAssigned(
@@ -42,6 +54,7 @@ class PartitionRecord:
             leader_id=self.leader_id,
             in_sync=self.in_sync,
             handover=self.handover,
+            replicas=self.replicas,
         )
 
 
@@ -50,10 +63,17 @@ class SimulatedCoordinator:
 
     def __init__(self, world: "World", mode: Mode) -> None:
         self._world = world
-        everybody = frozenset(world.node_ids)
+        replicas = world.node_ids[: world.options.replicas]
         self.record = PartitionRecord(
-            version=0, epoch=0, leader_id=None, in_sync=everybody, mode=mode
+            version=0,
+            epoch=0,
+            leader_id=None,
+            in_sync=frozenset(replicas),
+            mode=mode,
+            replicas=replicas,
         )
+        # What the topic's setting says; a partition on the move may be in the other one.
+        self._topic_mode = mode
         # When each broker that has a session was last heard of.
         self._sessions: dict[int, int] = {}
         # Brokers cut off from the store, whatever they can reach else.
@@ -73,6 +93,7 @@ class SimulatedCoordinator:
         if not self._reaches(broker_id):
             return
         self._sessions[broker_id] = self._world.now_ms
+        self._world.brokers[broker_id].registered_at(self.record.version)
         self._name_if_nobody()
         self._notify(broker_id)
 
@@ -102,6 +123,8 @@ class SimulatedCoordinator:
             if self._world.brokers[broker_id].seen_version < self.record.version:
                 self._notify(broker_id)
         self._name_if_nobody()
+        if self._world.options.moves:
+            self._step()
 
     def _expire(self, broker_id: int) -> None:
         del self._sessions[broker_id]
@@ -147,9 +170,10 @@ class SimulatedCoordinator:
             # A refusal is a version of its own, so that the same proposal cannot come true later.
             self._write(record)
             return
-        handover = record.handover and not may_switch_to_raft(proposal.in_sync, self._world.voters)
-        record = self._with_in_sync(record, proposal.in_sync)
-        self._write(replace(record, handover=handover))
+        voters = Voters(record.replicas)
+        handover = record.handover and not may_switch_to_raft(proposal.in_sync, voters)
+        changed = replace(self._with_in_sync(record, proposal.in_sync), handover=handover)
+        self._write(moves.accept(changed, record, self._is_registered))
 
     def _name_if_nobody(self) -> None:
         record = self.record
@@ -158,7 +182,7 @@ class SimulatedCoordinator:
 
     def _name(self, record: PartitionRecord, above_epoch: int) -> None:
         """Name a leader in a new epoch; nobody, if none of the in-sync set is there."""
-        candidates = [self._candidate(each, record) for each in self._world.node_ids]
+        candidates = [self._candidate(each, record) for each in record.replicas]
         allowed = self.registered if record.handover else record.in_sync
         choice = choose_leader(candidates, allowed, eligible=record.eligible, unclean_allowed=False)
         if choice is None:
@@ -185,17 +209,58 @@ class SimulatedCoordinator:
 
     def switch_mode(self) -> None:
         """The topic's setting is changed; refused where it would not be safe now."""
+        if self._world.options.moves:
+            self._topic_mode = Mode.FETCH if self._topic_mode is Mode.RAFT else Mode.RAFT
+        elif self.record.mode is Mode.FETCH:
+            self._to_raft()
+        else:
+            self._to_fetch()
+
+    def _to_raft(self) -> None:
         record = self.record
-        if record.mode is Mode.FETCH:
-            if not record.handover and may_switch_to_raft(record.in_sync, self._world.voters):
-                epoch = record.epoch + 1
-                self._write(replace(record, mode=Mode.RAFT, epoch=epoch, leader_id=None))
-            return
+        if not record.handover and may_switch_to_raft(record.in_sync, Voters(record.replicas)):
+            epoch = record.epoch + 1
+            self._write(replace(record, mode=Mode.RAFT, epoch=epoch, leader_id=None))
+
+    def _to_fetch(self) -> None:
         epochs = [each.state.epoch for each in self._world.brokers.values()]
         record = replace(
-            record, mode=Mode.FETCH, leader_id=None, handover=True, eligible=frozenset()
+            self.record, mode=Mode.FETCH, leader_id=None, handover=True, eligible=frozenset()
         )
         self._name(record, max(record.epoch, *epochs) if self._world.draw(0, 1) else record.epoch)
+
+    def move(self, target: tuple[int, ...] | None) -> None:
+        """Somebody wants the replicas there; None: where they were before the last such wish."""
+        record = self.record
+        if self._world.now_ms < self.away_until_ms or (target is None and not record.is_moving):
+            return
+        if record.mode is Mode.RAFT or record.handover:
+            if target is None or set(target) != set(record.replicas):
+                self._write(replace(record, wanted=target))
+            return
+        if target is None:
+            moved = moves.cancel(record, self._is_registered)
+        else:
+            moved = moves.begin(record, target, self._is_registered)
+        if moved is not None:
+            self._write(moved)
+
+    def _step(self) -> None:
+        """The next step towards the mode and the place that the partition ought to have."""
+        record = self.record
+        if record.handover:
+            return
+        if record.mode is Mode.RAFT:
+            if record.wanted is not None or self._topic_mode is Mode.FETCH:
+                self._to_fetch()
+        elif record.wanted is not None:
+            if self.registered.issuperset(record.wanted):
+                self.move(record.wanted)
+        elif self._topic_mode is Mode.RAFT and not record.is_moving:
+            self._to_raft()
+
+    def _is_registered(self, broker_id: int) -> bool:
+        return broker_id in self._sessions
 
     def _write(self, record: PartitionRecord) -> None:
         """Write what was decided on top of the present version, sometimes much later: then it may
@@ -219,6 +284,7 @@ class SimulatedCoordinator:
             self.record.leader_id,
             sorted(self.record.in_sync),
             self.record.handover,
+            *((self.record.replicas, self.record.wanted) if self._world.options.moves else ()),
         )
         if record.mode is Mode.FETCH and not record.handover:
             self._world.checkers.in_sync_changed(record.in_sync)
@@ -237,5 +303,6 @@ class SimulatedCoordinator:
         self._world.later(self._world.draw(1, 80), "news", self._news_arrives, broker_id, news)
 
     def _news_arrives(self, broker_id: int, news: BrokerLost) -> None:
-        if self._reaches(broker_id):
+        replica = self._world.brokers[broker_id].replica
+        if self._reaches(broker_id) and replica is not None and news.broker_id in replica.voters:
             self._world.brokers[broker_id].step(news)

@@ -19,37 +19,11 @@ from zhumq.testing.checkers import LEADER_EXISTS, Checkers, InvariantViolated, Q
 from zhumq.testing.simulated_broker import Produce, SimulatedBroker
 from zhumq.testing.simulated_clients import SimulatedConsumer, SimulatedProducer
 from zhumq.testing.simulated_coordinator import SimulatedCoordinator
+from zhumq.testing.simulation_options import FAULT_KINDS, FAULTY_MS, Options, options_for
 
 LAST_EVENTS: Final = 60
-FAULTY_MS: Final = 20_000
 HEALING_MS_MAX: Final = 120_000
 SEEDS_PER_NOTE: Final = 100
-FAULT_KINDS: Final = (
-    "crash",
-    "crash all",
-    "pause",
-    "cut",
-    "cut one way",
-    "cut from store",
-    "coordinator away",
-    "damage",
-    "wipe",
-    "retention",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """One simulation. Everything else follows from the seed."""
-
-    seed: int
-    mode: Mode = Mode.RAFT
-    nodes: int = 3
-    faulty_ms: int = FAULTY_MS
-    switches: bool = False
-    # None: each seed draws which faults there are, so that some runs show one kind undisturbed.
-    faults: tuple[str, ...] | None = None
-    min_in_sync: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +51,6 @@ class World:
         self._scheduled = 0
         self.events = 0
         self.node_ids = tuple(range(options.nodes))
-        self.voters = Voters(self.node_ids)
         self._draw_hazards()
         self.brokers = {
             each: SimulatedBroker(each, self, clock_rate=self.random.uniform(0.93, 1.07))
@@ -118,8 +91,12 @@ class World:
         # A named leader that has not heard of a change to raft still commits on what was a
         # majority of the replicas then.
         if mode is Mode.RAFT or record.mode is Mode.RAFT or record.handover:
-            majority = self.voters.majority
-            return Quorum(counted=frozenset(self.node_ids), needed=majority, needed_in_all=majority)
+            voters = Voters(record.replicas)
+            return Quorum(
+                counted=frozenset(voters.ids),
+                needed=voters.majority,
+                needed_in_all=voters.majority,
+            )
         in_sync = record.in_sync
         return Quorum(counted=in_sync, needed=len(in_sync), needed_in_all=self.options.min_in_sync)
 
@@ -213,12 +190,13 @@ class World:
         kind: type[RaftReplica] | type[AssignedReplica],
         broker: SimulatedBroker,
         state: QuorumState,
+        voters: Voters,
     ) -> RaftReplica | AssignedReplica:
         """A replica on what is on the broker's disk."""
         settings = ReplicaSettings(min_in_sync_replicas=self.options.min_in_sync)
         return kind(
             broker.broker_id,
-            self.voters,
+            voters,
             broker.log,
             settings,
             state,
@@ -238,7 +216,18 @@ class World:
         if self.options.switches and self.draw(0, 5) == 0:
             self.note("switch the mode")
             self.coordinator.switch_mode()
+        if self.options.moves and self.draw(0, 3) == 0:
+            self._move()
         self.later(self.draw(1, 2 * self._fault_gap_ms), "fault", self._next_fault)
+
+    def _move(self) -> None:
+        """To any brokers that are there, or back to where the replicas were."""
+        alive = sorted(self.coordinator.registered)
+        count = self.options.replicas or len(self.node_ids)
+        if self.draw(0, 6) == 0:
+            self.coordinator.move(None)
+        elif len(alive) >= count:
+            self.coordinator.move(tuple(self.random.sample(alive, count)))
 
     def _strike(self, kind: str) -> None:
         node = self.draw_node()
@@ -300,7 +289,7 @@ class World:
             broker.damage(self.draw(log.log_start_offset, log.flushed_offset - 1))
 
     def _wipe(self, broker: SimulatedBroker) -> None:
-        if self._can_be_spared(broker) and broker.is_up:
+        if self._can_be_spared(broker) and broker.replica is not None:
             broker.wipe()
             self.later(self.random.choice((20, 200, 1_000)), "start", self._start, broker.broker_id)
 
@@ -372,7 +361,8 @@ class World:
         leader = self._leader()
         assert leader is not None
         assert leader.replica is not None
-        self.checkers.final(leader.broker_id, leader.replica.high_watermark)
+        replicas = self.coordinator.record.replicas
+        self.checkers.final(leader.broker_id, leader.replica.high_watermark, replicas)
 
     def _leader(self) -> SimulatedBroker | None:
         leaders = [
@@ -384,7 +374,8 @@ class World:
 
     def _is_at_rest(self) -> bool:
         leader = self._leader()
-        if leader is None or not all(each.is_idle for each in self.producers):
+        record = self.coordinator.record
+        if leader is None or not all(each.is_idle for each in self.producers) or record.is_moving:
             return False
         end_offset = leader.log.log_end_offset
         if any(each.position < end_offset for each in self.consumers):
@@ -394,7 +385,7 @@ class World:
             and each.log.log_end_offset == each.log.flushed_offset == end_offset
             and each.replica.high_watermark == end_offset
             and not each.replica.quorum_state.healing
-            for each in self.brokers.values()
+            for each in (self.brokers[replica] for replica in record.replicas)
         )
 
     def _picture(self) -> str:
@@ -407,21 +398,6 @@ class World:
             )
             + f"; record {self.coordinator.record}"
         )
-
-
-def options_for(seed: int, *, faulty_ms: int = FAULTY_MS) -> Options:
-    """Seeds walk through the kinds of clusters in turn."""
-    kinds = (
-        (Mode.RAFT, 3, False),
-        (Mode.FETCH, 3, False),
-        (Mode.RAFT, 5, False),
-        (Mode.FETCH, 5, False),
-        (Mode.RAFT, 3, True),
-        (Mode.FETCH, 3, True),
-        (Mode.RAFT, 5, True),
-    )
-    mode, nodes, switches = kinds[seed % len(kinds)]
-    return Options(seed=seed, mode=mode, nodes=nodes, switches=switches, faulty_ms=faulty_ms)
 
 
 def run_seed(options: Options, *, trace: bool = False) -> Outcome:

@@ -128,6 +128,22 @@ def test_a_raft_partition_moves_through_fetch_mode() -> None:
     assert image.leader_of(first(image)) == 4
 
 
+def test_a_move_that_is_wanted_in_the_handover_waits_for_its_end() -> None:
+    """The named leader has to win the votes of those it was named for, and of nobody else."""
+    image = cluster(
+        partition([1, 2, 3], in_sync=[1], handover=True), epochs=dict.fromkeys((1, 2, 3, 4), 1)
+    )
+    image = apply_changes(image, [begin_move(image, T0, ids(1, 2, 4))])
+    noted = first(image)
+    assert (noted.replicas, noted.adding) == (ids(1, 2, 3), ())
+    assert noted.wanted_replicas == ids(1, 2, 4)
+    assert first(step(image, FETCH)) == noted
+    image = apply_changes(image, [change_in_sync(image, T0, wish(noted, 1, 2))])
+    for policy in (RAFT, FETCH):
+        moving = first(step(image, policy))
+        assert (moving.adding, moving.removing) == (ids(4), ids(3))
+
+
 def test_a_move_that_only_changes_the_order_keeps_the_voters() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
     state = first(apply_changes(image, [begin_move(image, T0, ids(3, 1, 2))]))
