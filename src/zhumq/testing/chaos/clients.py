@@ -1,5 +1,6 @@
 """What the clients of a chaos run have in common: a third-party library, in a hurry."""
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -52,6 +53,15 @@ class Progress:
         """Whether at each of these places something begun after that time was acknowledged."""
         with self._lock:
             return all(self._latest_ms.get(place, -1) > time_ms for place in places)
+
+
+def hanging_at(thread: threading.Thread, seconds_max: float) -> str | None:
+    """The line at which a thread still is after so long; None if it has ended."""
+    thread.join(seconds_max)
+    frame = sys._current_frames().get(thread.ident or 0)
+    if not thread.is_alive() or frame is None:
+        return None
+    return f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
 
 
 def partition_name(topic: str, partition: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, partition_name
+from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, hanging_at, partition_name
 from zhumq.testing.chaos.history import Action, Entry, Phase, Recorder
 from zhumq.testing.chaos.messages import entry_of
 
@@ -55,10 +55,9 @@ class Reader(ABC):
     def ask_to_stop(self) -> None:
         self._stopping.set()
 
-    def join(self) -> bool:
-        """Whether it has ended in time."""
-        self._thread.join(JOIN_SECONDS_MAX)
-        return not self._thread.is_alive()
+    def join(self) -> str | None:
+        """Where it hangs, if it does not end in time."""
+        return hanging_at(self._thread, JOIN_SECONDS_MAX)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -260,9 +259,8 @@ class Asker:
     def ask_to_stop(self) -> None:
         self._stopping.set()
 
-    def join(self) -> bool:
-        self._thread.join(JOIN_SECONDS_MAX)
-        return not self._thread.is_alive()
+    def join(self) -> str | None:
+        return hanging_at(self._thread, JOIN_SECONDS_MAX)
 
     def ask(self) -> bool:
         """Ask once; whether there was an answer."""

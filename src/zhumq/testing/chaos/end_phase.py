@@ -42,9 +42,8 @@ def end(scene: Scene) -> Ending:
     if not scene.wait_until(lambda: scene.field.in_sync(scene.topics)):
         findings.add(Kind.NOT_HEALED, "replicas", scene.field.describe(scene.topics))
     _see_moves_end(scene)
-    stuck = scene.workload.stop_reading()
-    if stuck:
-        findings.add(Kind.NOT_HEALED, "consumers", f"{stuck} readers hang")
+    for where in scene.workload.stop_reading():
+        findings.add(Kind.NOT_HEALED, "consumers", f"a reader hangs at {where}")
     for what in scene.workload.troubles.fatal:
         findings.add(Kind.CLIENT_FATAL, "clients", what)
     scene.tell("reading everything once more")

@@ -162,11 +162,11 @@ class Workload:
             producer.join()
         return sum(producer.never_answered for producer in self.producers)
 
-    def stop_reading(self) -> int:
-        """End the readers; how many did not end."""
+    def stop_reading(self) -> list[str]:
+        """End the readers; where those hang that do not end."""
         for each in self._reading:
             each.ask_to_stop()
-        return sum(not each.join() for each in self._reading)
+        return [where for each in self._reading if (where := each.join()) is not None]
 
     @property
     def _changers(self) -> list[Switcher | Mover]:
