@@ -25,6 +25,7 @@ def _question(epoch: int) -> VoteAsked:
         position=LogPosition(0, 0),
         pre_vote=True,
         mode=Mode.RAFT,
+        voters=(1, 2, 3),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from mutants import MOVE_FETCH, MOVE_RAFT, Patch, planted
 
 from zhumq.consensus.assigned import AssignedReplica
-from zhumq.consensus.contract import Mode, Role
+from zhumq.consensus.contract import Mode, Role, VoteAsked
+from zhumq.consensus.raft import RaftReplica
 from zhumq.testing import simulated_moves
 from zhumq.testing.simulated_coordinator import SimulatedCoordinator
 
@@ -44,6 +45,18 @@ def a_move_ends_before_the_new_replicas_are_in_sync(patch: Patch) -> None:
         "end_if_done",
         lambda record: original(replace(record, adding=record.adding & record.in_sync)),
     )
+
+
+@planted(MOVE_RAFT)
+def whose_votes_a_candidate_counts_on_does_not_matter(patch: Patch) -> None:
+    original = RaftReplica._would_vote
+
+    def would_vote(self: RaftReplica, question: VoteAsked, now_ms: int) -> bool:
+        if question.candidate_id in self.voters:
+            question = replace(question, voters=self.voters.ids)
+        return original(self, question, now_ms)
+
+    patch(RaftReplica, "_would_vote", would_vote)
 
 
 @planted(MOVE_RAFT)

@@ -12,6 +12,7 @@ from zhumq.consensus.contract import (
     VoteAnswered,
     VoteAsked,
 )
+from zhumq.consensus.voters import Voters
 from zhumq.testing import simulated_coordinator
 from zhumq.testing.replica_bench import ReplicaBench
 from zhumq.testing.simulated_log import Entry
@@ -189,7 +190,12 @@ def a_vote_in_the_epoch_one_is_in() -> None:
     """A vote changes nothing but the vote, and is written down all the same."""
     bench = ReplicaBench(3)
     question = VoteAsked(
-        candidate_id=0, epoch=0, position=LogPosition(-1, 0), pre_vote=False, mode=Mode.RAFT
+        candidate_id=0,
+        epoch=0,
+        position=LogPosition(-1, 0),
+        pre_vote=False,
+        mode=Mode.RAFT,
+        voters=bench.voters.ids,
     )
     bench.step(1, question)
     bench.step(1, replace(question, candidate_id=2))
@@ -330,6 +336,31 @@ def _deliver_only_votes(bench: ReplicaBench) -> None:
             bench.deliver(sender, outgoing.to, outgoing.message)
 
 
+def majorities_of_old_and_of_new_voters() -> None:
+    """Three of five voters are exchanged, and two of the old ones never hear of it."""
+    bench = ReplicaBench(8)
+    old, bench.voters = Voters(range(5)), Voters((0, 1, 5, 6, 7))
+    for node, replica in bench.replicas.items():
+        replica.voters = old if node in (1, 2) else bench.voters
+    bench.crash(3)
+    bench.crash(4)
+    # One of the two is among the new ones, follows their leader and has everything.
+    bench.isolate(2)
+    bench.elect(5)
+    bench.write(5)
+    bench.settle()
+    assert bench.replicas[5].role is Role.LEADER
+    assert bench.logs[1].log_end_offset == bench.logs[5].log_end_offset
+    # Then the old ones that are left, and the new ones, each lose sight of the others.
+    bench.cuts.clear()
+    bench.isolate(0, 1, 2)
+    bench.crash(5)
+    bench.start(5)
+    for _ in range(3):
+        bench.elect(1)
+        bench.elect(6)
+
+
 def a_move_and_a_larger_in_sync_set_in_one_word() -> None:
     """A leader hears of both at once, and of a new replica it knows already how far that is."""
     settings = ReplicaSettings(min_in_sync_replicas=2)
@@ -383,4 +414,5 @@ SCHEDULES: tuple[Callable[[], None], ...] = (
     raft_after_a_small_in_sync_set,
     raft_after_a_named_leader_that_wrote_nothing,
     a_move_and_a_larger_in_sync_set_in_one_word,
+    majorities_of_old_and_of_new_voters,
 )

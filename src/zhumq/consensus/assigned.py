@@ -286,6 +286,7 @@ class AssignedReplica(ReplicaCore):
             position=self.position,
             pre_vote=False,
             mode=Mode.FETCH,
+            voters=self.voters.ids,
         )
         for voter in self._ballot.unanswered:
             self._tell(voter, question)
@@ -303,6 +304,7 @@ class AssignedReplica(ReplicaCore):
             question.mode is Mode.FETCH
             and not question.pre_vote
             and question.epoch == self.epoch
+            and question.voters == self.voters.ids
             and is_log_acceptable(question.position, self.position)
             and self._may_vote_for(question.candidate_id)
         )

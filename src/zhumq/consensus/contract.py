@@ -166,6 +166,9 @@ class VoteAsked:
     position: LogPosition
     pre_vote: bool
     mode: Mode
+    # Of whom the candidate needs a majority. Majorities of other voters need not meet in anybody, so
+    # a vote is given only among those who know of the same ones.
+    voters: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

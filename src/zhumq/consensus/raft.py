@@ -232,6 +232,7 @@ class RaftReplica(ReplicaCore):
             position=self.position,
             pre_vote=pre_vote,
             mode=Mode.RAFT,
+            voters=self.voters.ids,
         )
         for voter in self.voters.others(self.replica_id):
             self._tell(voter, question)
@@ -296,8 +297,8 @@ class RaftReplica(ReplicaCore):
     def _would_vote(self, question: VoteAsked, now_ms: int) -> bool:
         if question.epoch < self.epoch or self.replica_id not in self.voters:
             return False
-        if question.candidate_id not in self.voters:
-            # It was taken out by a move that it has not heard of.
+        if question.voters != self.voters.ids or question.candidate_id not in self.voters:
+            # One of the two has not heard of a move.
             return False
         if not is_log_acceptable(question.position, self.position) or self._state.healing:
             return False

@@ -97,6 +97,7 @@ def _add(request: ReplicaMessagesRequest, key: PartitionKey, message: Message) -
                     end_offset=message.position.end_offset,
                     pre_vote=message.pre_vote,
                     is_raft=message.mode is Mode.RAFT,
+                    voters=list(message.voters),
                 )
             )
         case VoteAnswered():
@@ -132,6 +133,7 @@ def deliver(request: ReplicaMessagesRequest, sender_id: int, receiver: Receiver)
                 position=LogPosition(question.last_epoch, question.end_offset),
                 pre_vote=question.pre_vote,
                 mode=Mode.RAFT if question.is_raft else Mode.FETCH,
+                voters=tuple(question.voters),
             ),
             sender_id,
         )

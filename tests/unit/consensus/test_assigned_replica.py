@@ -317,7 +317,12 @@ def test_a_raft_candidate_gets_no_vote_here() -> None:
     bench = led_by_0()
     bench.messages.clear()
     question = VoteAsked(
-        candidate_id=1, epoch=9, position=LogPosition(9, 9), pre_vote=False, mode=Mode.RAFT
+        candidate_id=1,
+        epoch=9,
+        position=LogPosition(9, 9),
+        pre_vote=False,
+        mode=Mode.RAFT,
+        voters=(0, 1, 2),
     )
     bench.step(2, question)
     answer = bench.messages.pop()[1].message

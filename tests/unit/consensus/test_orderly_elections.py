@@ -26,7 +26,12 @@ def question(
     candidate: int, epoch: int, position: LogPosition = EMPTY, *, pre_vote: bool = True
 ) -> VoteAsked:
     return VoteAsked(
-        candidate_id=candidate, epoch=epoch, position=position, pre_vote=pre_vote, mode=Mode.RAFT
+        candidate_id=candidate,
+        epoch=epoch,
+        position=position,
+        pre_vote=pre_vote,
+        mode=Mode.RAFT,
+        voters=(0, 1, 2),
     )
 
 

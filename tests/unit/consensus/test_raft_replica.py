@@ -32,16 +32,35 @@ from zhumq.testing.simulated_log import Entry, SimulatedLog
 ELECTION_TIMEOUT_MS = ReplicaSettings().election_timeout_ms
 
 
-def vote(candidate: int, epoch: int, *, pre_vote: bool = False) -> VoteAsked:
-    position = LogPosition(-1, 0)
+def vote(
+    candidate: int,
+    epoch: int,
+    *,
+    pre_vote: bool = False,
+    voters: tuple[int, ...] = (0, 1, 2),
+) -> VoteAsked:
     return VoteAsked(
-        candidate_id=candidate, epoch=epoch, position=position, pre_vote=pre_vote, mode=Mode.RAFT
+        candidate_id=candidate,
+        epoch=epoch,
+        position=LogPosition(-1, 0),
+        pre_vote=pre_vote,
+        mode=Mode.RAFT,
+        voters=voters,
     )
 
 
 def answers(bench: ReplicaBench) -> list[VoteAnswered]:
     messages = [outgoing.message for _, outgoing in bench.messages]
     return [each for each in messages if isinstance(each, VoteAnswered)]
+
+
+def test_nobody_votes_for_one_that_counts_on_other_voters() -> None:
+    bench = ReplicaBench(3)
+    for pre_vote in (True, False):
+        bench.step(1, vote(0, 1, pre_vote=pre_vote, voters=(0, 1, 7)))
+        assert not answers(bench)[-1].granted
+        bench.step(1, vote(0, 1, pre_vote=pre_vote))
+        assert answers(bench)[-1].granted
 
 
 def test_a_leader_is_elected_and_commits_on_a_majority() -> None:

@@ -102,6 +102,7 @@ class VoteQuestion(Message):
     end_offset: int64 = 0
     pre_vote: bool = False
     is_raft: bool = True
+    voters: list[int32] = field()
 
 
 class VoteReply(Message):
