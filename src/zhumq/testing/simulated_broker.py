@@ -27,15 +27,17 @@ from zhumq.consensus.contract import (
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
-from zhumq.model.errors import ErrorCode
+from zhumq.replication.driver_seam import is_plain
 from zhumq.testing.checkers import NO_CONTRADICTION, InvariantViolated
 from zhumq.testing.simulated_log import Entry, SimulatedLog
+from zhumq.testing.simulated_moves import has_other_voters
 
 if TYPE_CHECKING:
     from zhumq.testing.simulated_coordinator import PartitionRecord
     from zhumq.testing.simulator import World
 
 PARKED_FETCH_MS = 400
+NOT_REGISTERED = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class SimulatedBroker:
         # The process.
         self.is_up = False
         self.replica: RaftReplica | AssignedReplica | None = None
-        self._least_version = 0
+        self._least_version = NOT_REGISTERED
         self.incarnation = 0
         self.paused_until_ms = 0
         self._clock_rate = clock_rate
@@ -95,12 +97,16 @@ class SimulatedBroker:
         self.is_up = True
         self.incarnation += 1
         self.seen_version = -1
+        self._least_version = NOT_REGISTERED
         self.world.note("start", self.broker_id, self.incarnation, self.log.log_end_offset)
+        # Where replicas move, only a record that is no older than the broker's registration tells.
         if not self.world.options.moves:
             self._begin(self.state, self.world.node_ids)
-        # Where replicas move, only a picture that is no older than the broker's registration tells
-        # whether there is one here.
         self.world.coordinator.connect(self.broker_id)
+
+    @property
+    def is_registered(self) -> bool:
+        return self._least_version != NOT_REGISTERED
 
     def registered_at(self, version: int) -> None:
         """The broker has a session, begun at this version of the record."""
@@ -114,10 +120,8 @@ class SimulatedBroker:
             if self.broker_id in record.adding:
                 state = replace(state, votes_unknown=False)
             self.holds = True
-        if record.mode is Mode.RAFT:
-            state = state_for_raft(state, record.epoch)
-        else:
-            state = state_for_fetch(state)
+        raft = record.mode is Mode.RAFT
+        state = state_for_raft(state, record.epoch) if raft else state_for_fetch(state)
         self.world.note("open", self.broker_id, record.version, state)
         self._persist(state)
         self._begin(state, record.replicas)
@@ -132,15 +136,18 @@ class SimulatedBroker:
         """The partition is on other brokers: its log goes, and what was promised."""
         self.world.note("close", self.broker_id)
         self._fail_waiting()
+        self.state = QuorumState(mode=self.state.mode)
+        self.checkpointed_high_watermark = 0
+        self.world.checkers.forgot(self.broker_id)
+        self.world.maybe_crash(self, often=True)
+        if not self.is_up:
+            return
         self.replica = None
         self.incarnation += 1
         self._flushing = False
         self._parked.clear()
         self.log.wipe()
         self.holds = False
-        self.state = QuorumState(mode=self.state.mode)
-        self.checkpointed_high_watermark = 0
-        self.world.checkers.forgot(self.broker_id)
 
     def _build(self, state: QuorumState, replicas: Iterable[int]) -> None:
         kind = RaftReplica if state.mode is Mode.RAFT else AssignedReplica
@@ -365,17 +372,12 @@ class SimulatedBroker:
     def _send(self, outgoing: Outgoing) -> None:
         message = outgoing.message
         self.world.checkers.sent(self.broker_id, outgoing.to, message)
-        if isinstance(message, FetchAnswered) and self._is_plain(message):
+        if isinstance(message, FetchAnswered) and is_plain(message):
             fetch = self._asked.get(outgoing.to)
             if fetch is not None and fetch.sequence == message.sequence:
                 self._answer_fetch(fetch, message)
                 return
         self.world.send(self.broker_id, outgoing.to, message)
-
-    @staticmethod
-    def _is_plain(answer: FetchAnswered) -> bool:
-        failed = answer.error is not ErrorCode.NONE
-        return not (failed or answer.diverging is not None or answer.start_over_at is not None)
 
     def receive(self, message: Input) -> None:
         """A message from another broker."""
@@ -414,7 +416,7 @@ class SimulatedBroker:
         for replica_id, fetch in list(self._parked.items()):
             del self._parked[replica_id]
             answer = self.replica.fetch_answer(fetch)
-            if self._is_plain(answer):
+            if is_plain(answer):
                 self._answer_fetch(fetch, answer)
             else:
                 self.world.send(self.broker_id, replica_id, answer)
@@ -493,8 +495,3 @@ class SimulatedBroker:
             self.step(DeadlinePassed())
         else:
             self._set_timer()
-
-
-def has_other_voters(replica: RaftReplica | AssignedReplica, record: "PartitionRecord") -> bool:
-    """Whether a replica in raft mode has missed that the partition went elsewhere and back to raft."""
-    return record.mode is Mode.RAFT and set(replica.voters.ids) != set(record.replicas)

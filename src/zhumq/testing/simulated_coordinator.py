@@ -119,6 +119,8 @@ class SimulatedCoordinator:
             if broker_id not in self._sessions:
                 self.connect(broker_id)
                 continue
+            if self._world.options.moves and not self._world.brokers[broker_id].is_registered:
+                self.connect(broker_id)
             self._sessions[broker_id] = now_ms
             if self._world.brokers[broker_id].seen_version < self.record.version:
                 self._notify(broker_id)

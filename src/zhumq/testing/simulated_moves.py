@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.raft import RaftReplica
+from zhumq.model.replication_mode import Mode
+
 if TYPE_CHECKING:
     from zhumq.testing.simulated_coordinator import PartitionRecord
 
@@ -92,3 +96,8 @@ def _led(
         chosen = (each for each in record.replicas if each in record.in_sync and is_alive(each))
         leader_id = next(chosen, None)
     return replace(record, epoch=record.epoch + 1, leader_id=leader_id)
+
+
+def has_other_voters(replica: RaftReplica | AssignedReplica, record: "PartitionRecord") -> bool:
+    """Whether a replica in raft mode has missed that the partition went elsewhere and back to raft."""
+    return record.mode is Mode.RAFT and set(replica.voters.ids) != set(record.replicas)

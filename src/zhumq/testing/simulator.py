@@ -24,6 +24,7 @@ from zhumq.testing.simulation_options import FAULT_KINDS, FAULTY_MS, Options, op
 LAST_EVENTS: Final = 60
 HEALING_MS_MAX: Final = 120_000
 SEEDS_PER_NOTE: Final = 100
+CRASH_WHERE_IT_MATTERS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +121,10 @@ class World:
     def is_write_late(self) -> bool:
         return self._is_faulty and self.random.random() < self._late_writes
 
-    def maybe_crash(self, broker: SimulatedBroker) -> None:
+    def maybe_crash(self, broker: SimulatedBroker, *, often: bool = False) -> None:
         """Sometimes a process dies in the middle of its duties."""
-        if self._is_faulty and self._crash_in_duty and self.random.random() < self._crash_in_duty:
+        chance = CRASH_WHERE_IT_MATTERS if self._crash_in_duty and often else self._crash_in_duty
+        if self._is_faulty and chance and self.random.random() < chance:
             self._crash(broker.broker_id)
 
     # Events
