@@ -18,7 +18,12 @@ from zhumq.testing.raw_client import RawClient
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[RawClient]:
-    with broker(data_dir=tmp_path) as running, RawClient(running.bootstrap) as raw:
+    # The messages here are of 1970: a test that takes long must not lose them to retention.
+    kept = {"log.retention.check.interval.ms": "3600000"}
+    with (
+        broker(data_dir=tmp_path, settings=kept) as running,
+        RawClient(running.bootstrap) as raw,
+    ):
         yield raw
 
 

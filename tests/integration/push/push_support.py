@@ -11,7 +11,7 @@ import grpc.aio
 from zhumq import Admin, Producer
 from zhumq.protocol.push import push_pb2 as pb
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 T = TypeVar("T")
 _numbers = itertools.count()
 
