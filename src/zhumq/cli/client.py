@@ -1,6 +1,5 @@
 """The road from a command to a broker: quiet Kafka clients, and errors that say what to do."""
 
-import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from confluent_kafka.admin import ClusterMetadata, NewTopic, TopicDescription
 
 from zhumq.cli.options import CommandFailed
 from zhumq.client.patient_admin import PatientAdmin, Question
+from zhumq.client.routes import quiet_settings
 
 DEFAULT_PORT = 9092
 REACH_TIMEOUT_SECONDS = 3.0  # how long one address may take to accept a connection
@@ -20,15 +20,7 @@ T = TypeVar("T")
 
 def client_settings(bootstrap: str) -> dict[str, Any]:
     """librdkafka's settings for a client that leaves all talking to the command."""
-    return {
-        "bootstrap.servers": bootstrap,
-        "client.id": "zhumq-cli",
-        "log_level": 0,
-        "error_cb": _ignore_error,
-        "logger": _silent_logger(),
-        # The broker is near or absent; librdkafka's 10 s ceiling only makes a person wait.
-        "reconnect.backoff.max.ms": 1000,
-    }
+    return quiet_settings(bootstrap, **{"client.id": "zhumq-cli"})
 
 
 def check_reachable(bootstrap: str) -> None:
@@ -158,15 +150,3 @@ def explain(error: KafkaError) -> str:
         "MSG_SIZE_TOO_LARGE": "the message is larger than max.message.bytes of the topic",
     }
     return advice.get(error.name(), f"{error.str()} ({error.name().lstrip('_')})")
-
-
-def _ignore_error(_error: KafkaError) -> None:
-    """Errors that matter come back with the call that met them."""
-
-
-def _silent_logger() -> logging.Logger:
-    logger = logging.getLogger("zhumq.cli.librdkafka")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    return logger

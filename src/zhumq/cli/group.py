@@ -179,7 +179,7 @@ def delete(
     """Delete groups with their offsets. Their consumers must be stopped."""
     cluster = Cluster(bootstrap)
     for group in groups:
-        _describe(cluster, group)  # waits until its coordinator is known, and says if there is none
+        _describe(cluster, group, must_exist=False)  # waits until its coordinator answers
         _delete(cluster, group)
         print_note(f"deleted group {group}")
 

@@ -85,5 +85,6 @@ def quiet_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
         "log_level": 0,
         "error_cb": _ignore,
         "logger": _silent_logger(),
+        # The broker is near or absent; librdkafka's 10 s ceiling only makes a person wait.
         "reconnect.backoff.max.ms": 1_000,
     } | settings

@@ -78,4 +78,4 @@ def test_a_dry_run_moves_nothing(cli: Cli, topic: str, group: str) -> None:
 def test_a_deleted_group_is_gone(cli: Cli, group: str) -> None:
     cli.must("group", "delete", group)
     assert f"there is no group '{group}'" in cli.fails("group", "describe", group)
-    assert f"there is no group '{group}'" in cli.fails("group", "delete", group)
+    assert "there is no such group" in cli.fails("group", "delete", group)
