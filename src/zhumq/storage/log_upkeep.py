@@ -292,6 +292,7 @@ class LogUpkeep:
             if bad.next_offset > offset:
                 position = min(position, bad.start_position)
                 end_offset = min(end_offset, bad.first_offset)
+        self._lower_recovery_point(end_offset)  # a batch goes whole, so it may be below the offset
         segment.truncate(position, end_offset)
         if was_damaged:
             write_corrupt_ranges(self.directory, self._segments.all, self._disk)
@@ -322,7 +323,6 @@ class LogUpkeep:
         self.log_end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
         self._unsynced_segments = [
             segment for segment in self._unsynced_segments if segment in self._segments.all
         ]

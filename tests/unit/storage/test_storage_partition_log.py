@@ -280,6 +280,23 @@ def test_truncation_removes_whole_batches_and_what_was_known_about_them(disk: Me
     assert read_values(log, 3) == [b"value 3", b"new"]
 
 
+def test_a_cut_inside_a_batch_lowers_the_recovery_point_to_where_the_batch_began(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk)
+    for values in ((b"a", b"b"), (b"c", b"d", b"e")):
+        log.append(make_batch(*values), leader_epoch=0, now_ms=NOW_MS)
+    log.flush(checkpoint=True)
+    written: list[int] = []
+    log.before_recovery_point_falls = lambda: written.append(log.recovery_point)
+    log.truncate_to(3)
+    assert (log.log_end_offset, log.recovery_point, written[-1]) == (2, 2, 2)
+    # What is written there next was never flushed, and has to be looked at after a crash.
+    log.append(make_batch(b"f", b"g"), leader_epoch=1, now_ms=NOW_MS)
+    again = open_log(disk, recovery_point=written[-1])
+    assert [each.epoch for each in again.leader_epochs.entries] == [0, 1]
+
+
 def test_truncation_into_a_batch_takes_the_whole_batch(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, b"a")
