@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 SERVICE: Final = "zhumq.push.v1.Push"
 FRAME_BYTES_MAX: Final = 1 << 20  # of what a client sends: answers are small
 STOP_SECONDS: Final = 1.0
+CANCEL_LOOKS: Final = 5
+CANCEL_LOOK_SECONDS: Final = 0.01
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", -1),  # a record batch is as large as its topic allows
@@ -116,7 +118,15 @@ class _CallWire:
             frame = await self._context.read()
         except (asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.UsageError) as error:
             raise self._broken(error) from error
-        return frame if isinstance(frame, pb.ClientFrame) else None  # grpc.aio.EOF
+        if isinstance(frame, pb.ClientFrame):
+            return frame
+        # The end of what a client sends (grpc.aio.EOF): it has finished, or its call was cancelled,
+        # which gRPC tells by another way that may be the slower one.
+        for _ in range(CANCEL_LOOKS):
+            if self._context.cancelled():
+                raise WireBroken
+            await asyncio.sleep(CANCEL_LOOK_SECONDS)
+        return None
 
     async def write(self, frame: pb.ServerFrame) -> None:
         try:

@@ -184,6 +184,31 @@ def test_a_parked_session_is_refused_until_it_says_resume(impatient: BrokerProce
     run(scenario())
 
 
+def test_a_cancelled_call_is_never_taken_for_one_that_is_finished(tmp_path: Path) -> None:
+    """gRPC tells of the end of the frames and of the cancellation in either order."""
+    patient = IMPATIENT | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
+    groups = {f"cancelled-{number}" for number in range(100)}
+
+    async def vanish(push: str, topic: str, group: str) -> None:
+        async with bare_stream(push, psb(topic, group=group, credits=1)) as stream:
+            await stream.receive_kind("messages")
+
+    with broker_process(tmp_path / "data", settings=patient) as process:
+        topic = new_topic(process.bootstrap)
+        send(process.bootstrap, topic, numbered(3))
+
+        async def scenario() -> None:
+            await asyncio.gather(*(vanish(process.push, topic, group) for group in groups))
+
+            def retrying() -> bool:
+                sessions = Admin(process.bootstrap, push=process.push).sessions()
+                return {each.group for each in sessions if each.state == "retrying"} == groups
+
+            await until(lambda: asyncio.to_thread(retrying))
+
+        run(scenario())
+
+
 def test_a_consumer_that_comes_back_in_time_goes_on(tmp_path: Path) -> None:
     # It is lost by leaving; a late ping of the one that comes back must not look like that.
     patient = IMPATIENT | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
