@@ -7,7 +7,12 @@ from typing import Final
 
 from zhumq.metadata.image import NO_BROKER, ClusterImage
 from zhumq.model.cluster_errors import ElectionNotNeeded, PreferredLeaderNotAvailable
-from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicOrPartition
+from zhumq.model.errors import (
+    BrokerError,
+    ErrorCode,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from zhumq.model.ids import BrokerId, TopicPartition
 from zhumq.model.replication_mode import Mode
 from zhumq.protocol.messages.replicas import (
@@ -29,8 +34,17 @@ TIMEOUT_MS: Final = 10_000
 HAND_OVERS_AT_ONCE_MAX: Final = 16
 # In one round that begins by itself; the rest waits for the next one.
 HAND_OVERS_PER_ROUND_MAX: Final = 200
+# Another replica may win, where the first one is slow to ask for votes.
+ELECTIONS_MAX: Final = 3
+# Until the picture tells who won.
+ELECTION_SECONDS_MAX: Final = 5.0
+LOOK_AGAIN_SECONDS: Final = 0.02
 
 Outcomes = dict[TopicPartition, BrokerError | None]
+
+
+class _LostElection(PreferredLeaderNotAvailable):
+    """The leader has stepped back for the first replica, and another one has won the votes."""
 
 
 class HandBack:
@@ -49,11 +63,22 @@ class HandBack:
         self._partitions = led
 
     async def elect(self, partitions: Iterable[TopicPartition]) -> Outcomes:
-        """Let the first replica lead each of these raft partitions, wherever their leaders are. None:
-        it was asked to, and has everything; who leads in the end the votes say."""
+        """Let the first replica lead each of these raft partitions, wherever their leaders are.
+        None: it does."""
+        outcomes = await self._elect_once(partitions)
+        for _ in range(ELECTIONS_MAX - 1):
+            lost = [each for each, reason in outcomes.items() if isinstance(reason, _LostElection)]
+            if not lost:
+                break
+            for each, reason in (await self._elect_once(lost)).items():
+                outcomes[each] = None if isinstance(reason, ElectionNotNeeded) else reason
+        return outcomes
+
+    async def _elect_once(self, partitions: Iterable[TopicPartition]) -> Outcomes:
         image = self._image()
         outcomes: Outcomes = {}
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        epochs: dict[TopicPartition, int] = {}
         for topic_partition in partitions:
             state = image.partition(topic_partition) if image is not None else None
             if image is None or state is None:
@@ -70,10 +95,38 @@ class HandBack:
                 outcomes[topic_partition] = _not_available(topic_partition)
             else:
                 by_leader.setdefault(leader, []).append(topic_partition)
+                epochs[topic_partition] = state.leader_epoch
         asked = await asyncio.gather(*(self._ask(*each) for each in by_leader.items()))
         for each in asked:
             outcomes.update(each)
+        stepped_back = [each for each in epochs if outcomes[each] is None]
+        outcomes.update(await self._see_who_won({each: epochs[each] for each in stepped_back}))
         return outcomes
+
+    async def _see_who_won(self, epochs: Mapping[TopicPartition, int]) -> Outcomes:
+        """The leaders of these epochs have stepped back: are the first replicas leaders now?"""
+        outcomes: Outcomes = dict.fromkeys(epochs, RequestTimedOut("nobody has been elected yet"))
+        waiting = set(epochs)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ELECTION_SECONDS_MAX
+        while True:
+            image = self._image()
+            for topic_partition in tuple(waiting):
+                state = image.partition(topic_partition) if image is not None else None
+                if image is None or state is None or state.leader_epoch <= epochs[topic_partition]:
+                    continue
+                leader = image.leader_of(state)
+                if leader == NO_BROKER:
+                    continue
+                outcomes[topic_partition] = (
+                    None
+                    if leader == state.replicas[0]
+                    else _LostElection(f"broker {leader} won the votes for {topic_partition}")
+                )
+                waiting.remove(topic_partition)
+            if not waiting or loop.time() > until:
+                return outcomes
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     async def _ask(self, leader: BrokerId, partitions: Sequence[TopicPartition]) -> Outcomes:
         if leader == self._broker_id:

@@ -45,8 +45,11 @@ class MoveThrottle:
         if self._bytes_per_second == UNLIMITED or self._image is None:
             return False
         state = self._image.partition(topic_partition)
-        # Producers wait for one that has caught up and is in sync: it is not held back any more.
-        return state is not None and broker_id in state.adding and broker_id not in state.in_sync
+        if state is None or broker_id in state.in_sync:
+            # Producers wait for one that is in sync: it is not held back any more.
+            return False
+        # One that is no replica has heard of its move before this leader.
+        return broker_id in state.adding or broker_id not in state.replicas
 
     def _settle(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -134,7 +134,7 @@ def test_leadership_goes_back_to_the_first_replica_by_wish(
 ) -> None:
     topic = f"preferred-{mode}"
     create_topic(four, topic, replication_mode=mode)
-    first = four.wait_for_leader(topic)
+    first = four.admin().list_topics(topic, timeout=30).topics[topic].partitions[0].replicas[0]
     four.kill(first)
     four.wait_for_leader(topic, other_than=first)
     four.restart(first)
@@ -178,7 +178,7 @@ def test_an_interrupted_rebalancing_stays_throttled_until_that_is_lifted(
             throttled(broker, 1),
         ):
             raise KeyboardInterrupt
-        for broker_id in (1, 2, 3):
+        for broker_id in four.brokers:
             wait_for(lambda each=broker_id: rate_of(four, each) == "1" or None, "the rate there")
         assert move(four, "slow", 0, *sorted(before)[1:], left_out) is ErrorCode.NONE
         # The first read goes out whatever the rate is, and there is more than one.

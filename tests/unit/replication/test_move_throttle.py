@@ -76,6 +76,12 @@ def test_only_a_replica_on_its_way_in_is_held_back() -> None:
     assert limited.pause_ms(T0, NEWCOMER) == 0
 
 
+def test_one_that_heard_of_its_move_before_the_leader_is_held_back() -> None:
+    limited, _ = throttle(1)
+    limited.sent(T0, 5, 1_000)
+    assert limited.pause_ms(T0, 5) > 0
+
+
 def test_what_others_are_sent_costs_nothing() -> None:
     limited, _ = throttle(1)
     limited.sent(T0, 2, 1_000_000)

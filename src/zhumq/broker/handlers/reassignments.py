@@ -38,7 +38,7 @@ from zhumq.protocol.messages.reassignments import (
 
 AskLogEnds = Callable[[Sequence[TopicPartition]], Awaitable[LogEnds]]
 Results = Mapping[TopicPartition, BrokerError | None]
-# Lets the first replicas of raft partitions win; None: the leader has stepped back for one of them.
+# Lets the first replicas of raft partitions win; None: one of them has.
 ElectByVotes = Callable[
     [Sequence[TopicPartition]], Awaitable[dict[TopicPartition, BrokerError | None]]
 ]
