@@ -8,8 +8,9 @@ from mutants import MOVE_FETCH, MOVE_RAFT, Patch, planted
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import Mode, Role, VoteAsked
 from zhumq.consensus.raft import RaftReplica
-from zhumq.testing import simulated_moves
-from zhumq.testing.simulated_coordinator import SimulatedCoordinator
+from zhumq.metadata import moves
+from zhumq.metadata.leadership import changed_partition, existing_partition
+from zhumq.testing import simulated_coordinator
 
 
 @planted(MOVE_FETCH)
@@ -27,24 +28,25 @@ def who_came_early_is_counted_with_the_old_in_sync_set(patch: Patch) -> None:
 
 @planted(MOVE_FETCH, MOVE_RAFT)
 def who_leaves_goes_on_in_the_same_epoch(patch: Patch) -> None:
-    original = simulated_moves._led
+    original = moves._led
 
-    def led(record: Any, before: Any, is_alive: Any) -> Any:
-        changed = original(record, before, is_alive)
-        stays = changed.leader_id == before.leader_id
-        return replace(changed, epoch=before.epoch) if stays else changed
+    def led(image: Any, state: Any, before: Any) -> Any:
+        changed = original(image, state, before)
+        stays = changed.leader == before.leader
+        return replace(changed, leader_epoch=before.leader_epoch) if stays else changed
 
-    patch(simulated_moves, "_led", led)
+    patch(moves, "_led", led)
 
 
 @planted(MOVE_FETCH, MOVE_RAFT)
 def a_move_ends_before_the_new_replicas_are_in_sync(patch: Patch) -> None:
-    original = simulated_moves.end_if_done
-    patch(
-        simulated_moves,
-        "end_if_done",
-        lambda record: original(replace(record, adding=record.adding & record.in_sync)),
-    )
+    original = moves._settled
+
+    def settled(state: Any) -> Any:
+        arrived = tuple(each for each in state.adding if each in state.in_sync)
+        return original(replace(state, adding=arrived))
+
+    patch(moves, "_settled", settled)
 
 
 @planted(MOVE_RAFT)
@@ -61,29 +63,28 @@ def whose_votes_a_candidate_counts_on_does_not_matter(patch: Patch) -> None:
 
 @planted(MOVE_RAFT)
 def voters_are_exchanged_in_one_step(patch: Patch) -> None:
-    original = SimulatedCoordinator.move
+    def begin_move(image: Any, name: Any, target: Any) -> Any:
+        state = existing_partition(image, name)
+        if state.mode is not Mode.RAFT:
+            return moves.begin_move(image, name, target)
+        exchanged = replace(
+            state,
+            replicas=target,
+            in_sync=target,
+            leader_epoch=state.leader_epoch + 1,
+            partition_epoch=state.partition_epoch + 1,
+        )
+        return changed_partition(name, exchanged)
 
-    def move(self: SimulatedCoordinator, target: tuple[int, ...] | None) -> None:
-        record = self.record
-        if record.mode is Mode.RAFT and target is not None:
-            self._write(replace(record, replicas=target, epoch=record.epoch + 1))
-        else:
-            original(self, target)
-
-    patch(SimulatedCoordinator, "move", move)
+    patch(simulated_coordinator, "begin_move", begin_move)
 
 
 @planted(MOVE_RAFT)
 def a_move_begins_before_the_named_leader_has_won(patch: Patch) -> None:
-    original = SimulatedCoordinator.move
+    def begin_move(image: Any, name: Any, target: Any) -> Any:
+        state = existing_partition(image, name)
+        if not state.handover:
+            return moves.begin_move(image, name, target)
+        return changed_partition(name, moves.move_begun(image, name, state, target))
 
-    def move(self: SimulatedCoordinator, target: tuple[int, ...] | None) -> None:
-        record = self.record
-        if record.handover and record.mode is Mode.FETCH and target is not None:
-            begun = simulated_moves.begin(record, target, self._is_registered)
-            if begun is not None:
-                self._write(begun)
-        else:
-            original(self, target)
-
-    patch(SimulatedCoordinator, "move", move)
+    patch(simulated_coordinator, "begin_move", begin_move)

@@ -5,9 +5,11 @@ from typing import Any
 
 from mutants import FETCH_3, FETCH_5, SWITCH_3, SWITCH_5, Patch, planted
 
-from zhumq.consensus.assigned import AssignedReplica, LeaderChoice
+from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import AppendMarker, Role
 from zhumq.consensus.replica import ReplicaCore
+from zhumq.metadata import leadership, modes, replica_wishes
+from zhumq.metadata.leadership import UNKNOWN_LOG_END
 from zhumq.testing import simulated_coordinator
 
 # Named leaders
@@ -77,12 +79,11 @@ def a_restarted_named_leader_leads_on(patch: Patch) -> None:
 
 @planted(FETCH_3)
 def the_longest_live_log_leads_in_sync_or_not(patch: Patch) -> None:
-    def choose(candidates: Any, in_sync: Any, **_: Any) -> LeaderChoice | None:
-        live = [each for each in candidates if each.alive]
-        best = max(live, key=lambda each: each.position.end_offset, default=None)
-        return best and LeaderChoice(replica_id=best.replica_id, unclean=False)
+    def choose(state: Any, alive: Any, _policy: Any, log_ends: Any, unfit: Any = ()) -> Any:
+        living = [each for each in state.replicas if each in alive and each not in unfit]
+        return max(living, key=lambda each: log_ends.get(each, UNKNOWN_LOG_END)[1], default=None)
 
-    patch(simulated_coordinator, "choose_leader", choose)
+    patch(leadership, "choose_leader", choose)
 
 
 @planted(FETCH_3)
@@ -125,7 +126,8 @@ def a_named_leader_is_in_sync_before_it_has_flushed(patch: Patch) -> None:
 
 @planted(SWITCH_3, SWITCH_5)
 def raft_begins_with_too_few_in_sync(patch: Patch) -> None:
-    patch(simulated_coordinator, "may_switch_to_raft", lambda in_sync, voters: True)
+    original = modes._to_raft
+    patch(modes, "_to_raft", lambda state: original(replace(state, in_sync=state.replicas)))
 
 
 @planted(SWITCH_3, SWITCH_5)
@@ -159,8 +161,8 @@ def raft_followers_count_as_in_sync(patch: Patch) -> None:
 def a_replaced_coordinator_still_writes(patch: Patch) -> None:
     original = simulated_coordinator.SimulatedCoordinator._write_over
 
-    def write_over(self: Any, expected_version: int, record: Any) -> None:
-        original(self, self.record.version, record)
+    def write_over(self: Any, _: int, changes: Any) -> None:
+        original(self, self.image.version, changes)
 
     patch(simulated_coordinator.SimulatedCoordinator, "_write_over", write_over)
 
@@ -175,3 +177,59 @@ def a_named_leader_takes_over_the_set_but_not_that_it_is_deposed(patch: Patch) -
         original(self, word, now_ms)
 
     patch(AssignedReplica, "_on_assigned", on_assigned)
+
+
+# The controller
+
+
+@planted(FETCH_3)
+def a_leader_of_an_earlier_life_is_well(patch: Patch) -> None:
+    def is_well(state: Any, alive: Any) -> bool:
+        return state.leader in alive and set(state.in_sync) <= set(alive)
+
+    patch(leadership, "_is_well", is_well)
+
+
+@planted(SWITCH_3, SWITCH_5)
+def a_leader_is_named_without_a_handover(patch: Patch) -> None:
+    original = modes.name_leader
+
+    def name_leader(state: Any, *arguments: Any, **named: Any) -> Any:
+        return original(replace(state, handover=False), *arguments, **named)
+
+    patch(modes, "name_leader", name_leader)
+
+
+@planted(FETCH_3, FETCH_5)
+def who_once_left_a_small_set_may_lead_for_good(patch: Patch) -> None:
+    original = leadership.with_in_sync
+
+    def with_in_sync(state: Any, in_sync: Any, min_in_sync: int) -> Any:
+        changed = original(state, in_sync, min_in_sync)
+        good = {*state.eligible, *changed.eligible}.difference(in_sync)
+        return replace(changed, eligible=tuple(good))
+
+    patch(leadership, "with_in_sync", with_in_sync)
+
+
+@planted(FETCH_3, FETCH_5)
+def an_in_sync_set_of_an_earlier_version_counts(patch: Patch) -> None:
+    original = replica_wishes.change_in_sync
+
+    def change_in_sync(image: Any, name: Any, wish: Any, min_in_sync: int) -> Any:
+        state = leadership.existing_partition(image, name)
+        now = replace(wish, partition_epoch=state.partition_epoch)
+        return original(image, name, now, min_in_sync)
+
+    patch(replica_wishes, "change_in_sync", change_in_sync)
+
+
+@planted(SWITCH_3, SWITCH_5)
+def a_named_leader_takes_over_the_in_sync_set_of_raft(patch: Patch) -> None:
+    original = modes.name_leader
+
+    def name_leader(state: Any, *arguments: Any, **named: Any) -> Any:
+        changed = original(state, *arguments, **named)
+        return replace(changed, in_sync=state.in_sync, handover=False)
+
+    patch(modes, "name_leader", name_leader)

@@ -13,7 +13,9 @@ from zhumq.consensus.contract import (
     VoteAsked,
 )
 from zhumq.consensus.voters import Voters
-from zhumq.testing import simulated_coordinator
+from zhumq.metadata import modes
+from zhumq.metadata.image import PartitionState
+from zhumq.model.ids import BrokerId, LeaderEpoch
 from zhumq.testing.replica_bench import ReplicaBench
 from zhumq.testing.simulated_log import Entry
 
@@ -294,7 +296,14 @@ def raft_after_a_small_in_sync_set() -> None:
     bench.write(0, 3)
     bench.settle()
     assert bench.high_watermarks[0] == 4
-    if simulated_coordinator.may_switch_to_raft(bench.assignment.in_sync, bench.voters):
+    partition = PartitionState(
+        replicas=tuple(map(BrokerId, range(5))),
+        leader=BrokerId(0),
+        leader_epoch=LeaderEpoch(bench.assignment.epoch),
+        in_sync=(BrokerId(0), BrokerId(1)),
+        mode=Mode.FETCH,
+    )
+    if modes._to_raft(partition) is not None:
         for node in range(5):
             bench.switch(node, Mode.RAFT, epoch=bench.assignment.epoch + 1)
         bench.elect(4)

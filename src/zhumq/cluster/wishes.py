@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
@@ -12,28 +12,27 @@ from zhumq.cluster.store import StoreUnavailable
 from zhumq.cluster.znodes import Operation
 from zhumq.cluster.zookeeper_layout import topic_bytes
 from zhumq.consensus.contract import InSyncProposal, LeaderWanted
-from zhumq.metadata.changes import Change, PartitionChanged
-from zhumq.metadata.image import NO_BROKER, ClusterImage, Topic
+from zhumq.metadata.changes import Change
+from zhumq.metadata.image import ClusterImage
 from zhumq.metadata.leadership import (
     CHANGES_PER_PROPOSAL_MAX,
     InSyncWish,
-    LeaderPolicy,
     LogEnds,
     PolicyOf,
     Vote,
-    changed_partition,
     existing_partition,
     in_batches,
-    name_leader,
     partitions_without_leader,
-    plan_membership,
     plan_votes,
 )
-from zhumq.metadata.moves import change_in_sync
-from zhumq.model.cluster_errors import IneligibleReplica
+from zhumq.metadata.replica_wishes import (
+    LeaderWish,
+    plan_in_sync,
+    plan_other_leader,
+    plan_replacements,
+)
 from zhumq.model.errors import BrokerError, ZhumqError
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from zhumq.model.replication_mode import Mode
 
 logger = logging.getLogger(__name__)
 
@@ -169,17 +168,7 @@ class ClusterWishes:
         log_ends = await self._log_ends(leaderless)
 
         def changes(image: ClusterImage) -> list[Change]:
-            broker = image.brokers.get(broker_id)
-            if broker is None or broker.epoch != epoch:
-                return []
-            planned = plan_membership(image, others, self._clean_policy_of, log_ends)
-            named = (
-                change
-                for change in planned
-                if isinstance(change, PartitionChanged)
-                and image.topics[change.name].partitions[change.partition].leader == broker_id
-                and change.state.leader != NO_BROKER
-            )
+            named = plan_replacements(image, broker_id, epoch, self._policy_of, log_ends)
             return list(islice(named, CHANGES_PER_PROPOSAL_MAX))
 
         try:
@@ -188,10 +177,6 @@ class ClusterWishes:
         except StoreUnavailable as reason:
             # The end of its session does the same, a little later.
             logger.warning("cannot name leaders for those of broker %d: %s", broker_id, reason)
-
-    def _clean_policy_of(self, topic: Topic) -> LeaderPolicy:
-        # A guess is no reason to lose messages.
-        return replace(self._policy_of(topic), unclean=False)
 
     async def _transact(self, changes_of: Callable[[ClusterImage], list[Change]]) -> bool:
         """Write what follows from the newest picture; whether that was anything."""
@@ -231,10 +216,7 @@ class ClusterWishes:
                 votes[name] = wish
                 continue
             try:
-                if isinstance(wish, InSyncProposal):
-                    change = self._in_sync_change(image, name, wish)
-                else:
-                    change = self._leader_change(image, name, wish, batch.log_ends)
+                change = self._change(image, name, wish, batch.log_ends)
             except BrokerError as reason:
                 logger.debug("%s: a wish was refused: %s", name, reason)
                 continue
@@ -242,46 +224,41 @@ class ClusterWishes:
                 changes.append(change)
         return [*changes, *plan_votes(image, votes)]
 
-    def _in_sync_change(
-        self, image: ClusterImage, name: TopicPartition, proposal: InSyncProposal
+    def _change(
+        self,
+        image: ClusterImage,
+        name: TopicPartition,
+        wish: InSyncProposal | LeaderWanted,
+        log_ends: LogEnds,
     ) -> Change | None:
-        state = existing_partition(image, name)
-        epoch = self._store.broker_epoch
-        if epoch is None or state.mode is not Mode.FETCH:
-            return None
-        wish = InSyncWish(
-            broker_id=BrokerId(proposal.leader_id),
-            broker_epoch=epoch,
-            leader_epoch=LeaderEpoch(proposal.epoch),
-            partition_epoch=proposal.version,
-            in_sync=tuple(BrokerId(each) for each in sorted(proposal.in_sync)),
-        )
+        existing_partition(image, name)
         policy = self._policy_of(image.topics[name.topic])
-        try:
-            return change_in_sync(image, name, wish, policy.min_in_sync)
-        except IneligibleReplica:
-            # A refusal is a version of its own, so that the same proposal cannot come true later.
-            refused = replace(state, partition_epoch=state.partition_epoch + 1)
-            return changed_partition(name, refused)
+        if isinstance(wish, InSyncProposal):
+            epoch = self._store.broker_epoch
+            return (
+                None
+                if epoch is None
+                else plan_in_sync(image, name, in_sync_wish(wish, epoch), policy)
+            )
+        return plan_other_leader(image, name, leader_wish(wish), policy, log_ends.get(name, {}))
 
-    def _leader_change(
-        self, image: ClusterImage, name: TopicPartition, wanted: LeaderWanted, log_ends: LogEnds
-    ) -> Change | None:
-        state = existing_partition(image, name)
-        if state.mode is not Mode.FETCH or wanted.version != state.partition_epoch:
-            return None
-        replica = BrokerId(wanted.replica_id)
-        policy = self._policy_of(image.topics[name.topic])
-        ends = log_ends.get(name, {})
-        unfit: tuple[BrokerId, ...] = ()
-        others = [each for each in state.replicas if each != replica and each in image.brokers]
-        lost_the_vote = state.handover and state.leader == replica
-        if wanted.damaged or (lost_the_vote and others and not ends):
-            # Without a word on whose log is longest, another one tries.
-            unfit = (replica,)
-        named = name_leader(
-            state, image.brokers, policy, ends, above_epoch=wanted.epoch, unfit=unfit
-        )
-        if named is state or (named.leader == NO_BROKER and state.leader == NO_BROKER):
-            return None
-        return changed_partition(name, named)
+
+def in_sync_wish(proposal: InSyncProposal, broker_epoch: int) -> InSyncWish:
+    """What a replica's core proposes, as the metadata knows it."""
+    return InSyncWish(
+        broker_id=BrokerId(proposal.leader_id),
+        broker_epoch=broker_epoch,
+        leader_epoch=LeaderEpoch(proposal.epoch),
+        partition_epoch=proposal.version,
+        in_sync=tuple(BrokerId(each) for each in sorted(proposal.in_sync)),
+    )
+
+
+def leader_wish(wanted: LeaderWanted) -> LeaderWish:
+    """The same for a replica that cannot lead."""
+    return LeaderWish(
+        broker_id=BrokerId(wanted.replica_id),
+        leader_epoch=LeaderEpoch(wanted.epoch),
+        partition_epoch=wanted.version,
+        damaged=wanted.damaged,
+    )

@@ -1,7 +1,6 @@
 """A replica whose leader the coordinator names; committed is what the whole in-sync set has."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from zhumq.consensus.contract import (
@@ -19,7 +18,6 @@ from zhumq.consensus.contract import (
     LeaderAssigned,
     LeaderWanted,
     LogDamaged,
-    LogPosition,
     LogView,
     Mode,
     QuorumState,
@@ -32,47 +30,6 @@ from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderCandidate:
-    """A replica that the coordinator might name, as it last reported itself."""
-
-    replica_id: int
-    position: LogPosition
-    alive: bool = True
-    # It has lost flushed data and has not got it back.
-    damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderChoice:
-    """Whom to name. An unclean one may lack committed records."""
-
-    replica_id: int
-    unclean: bool
-
-
-def choose_leader(
-    candidates: Iterable[LeaderCandidate],
-    in_sync: frozenset[int],
-    *,
-    unclean_allowed: bool,
-    eligible: frozenset[int] = frozenset(),
-) -> LeaderChoice | None:
-    """The live replica with the largest (last epoch, end offset), of the in-sync set first.
-
-    Then of the eligible ones (KIP-966), which left the in-sync set when it became too small for
-    anything to be committed since. None if there is no such live one and the topic does not allow
-    to lose records. Of equal ones the smallest id, so that every coordinator decides alike.
-    """
-    fit = [each for each in candidates if each.alive and not each.damaged]
-    clean = [each for each in fit if each.replica_id in in_sync]
-    clean = clean or [each for each in fit if each.replica_id in eligible]
-    if not clean and not unclean_allowed:
-        return None
-    best = max(clean or fit, key=lambda each: (each.position, -each.replica_id), default=None)
-    return None if best is None else LeaderChoice(replica_id=best.replica_id, unclean=not clean)
 
 
 class AssignedReplica(ReplicaCore):

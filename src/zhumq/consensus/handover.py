@@ -16,11 +16,9 @@ versioned write: then every majority of votes meets a replica that has all that 
 The own-epoch marker of each named leader makes (last epoch, end offset) tell whose log that is.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from zhumq.consensus.contract import Mode, QuorumState
-from zhumq.consensus.voters import Voters
 
 
 def state_for_raft(state: QuorumState, epoch: int) -> QuorumState:
@@ -35,8 +33,3 @@ def state_for_raft(state: QuorumState, epoch: int) -> QuorumState:
 def state_for_fetch(state: QuorumState) -> QuorumState:
     """What to begin fetch mode with: the vote stays, the coordinator will name the leader."""
     return replace(state, mode=Mode.FETCH)
-
-
-def may_switch_to_raft(in_sync: Iterable[int], voters: Voters) -> bool:
-    """Whether every majority of the voters will meet a replica that has all that was committed."""
-    return voters.is_majority(in_sync)

@@ -1,94 +1,46 @@
-"""A broker of one partition in a simulation: it carries out what its replica decides."""
+"""A broker of one partition in a simulation: its life, and what it hears of the cluster."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import (
-    NOTHING,
-    Appended,
-    AppendMarker,
-    ConsensusBroken,
-    DeadlinePassed,
-    FetchAnswered,
-    FetchArrived,
-    Flushed,
-    Input,
-    LogDamaged,
+    BrokerLost,
     Mode,
-    Outgoing,
     QuorumState,
-    Ready,
-    Role,
     RoleChange,
     state_of_a_wiped_replica,
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
-from zhumq.consensus.voters import Voters
-from zhumq.replication.driver_seam import is_plain
-from zhumq.testing.checkers import NO_CONTRADICTION, InvariantViolated
-from zhumq.testing.simulated_log import Entry, SimulatedLog
-from zhumq.testing.simulated_moves import has_other_voters
+from zhumq.metadata.image import ClusterImage, PartitionState
+from zhumq.model.ids import BrokerId
+from zhumq.replication.replica_builder import assigned_word
+from zhumq.testing.simulated_replica import SimulatedReplica
 
 if TYPE_CHECKING:
-    from zhumq.testing.simulated_coordinator import PartitionRecord
     from zhumq.testing.simulator import World
 
-PARKED_FETCH_MS = 400
-NOT_REGISTERED = 2**62
+
+def partition_of(image: ClusterImage) -> PartitionState:
+    """The one partition of a simulated cluster."""
+    (topic,) = image.topics.values()
+    (state,) = topic.partitions
+    return state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Produce:
-    """A message on its way to a leader."""
-
-    producer: int
-    sequence: int
-    acks: int
-    # Called with the offset, or None if this broker does not lead, and a hint who does.
-    answer: Callable[[int | None, int | None], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    next_offset: int
-    produce: Produce
-
-
-class SimulatedBroker:
-    """One process and its disk. A crash takes the process, not the disk."""
+class SimulatedBroker(SimulatedReplica):
+    """Registers, follows the pictures of the cluster, and opens and drops its replica."""
 
     def __init__(self, broker_id: int, world: "World", *, clock_rate: float) -> None:
-        self.broker_id = broker_id
-        self.world = world
-        # The disk.
-        self.log = SimulatedLog()
-        self.state = QuorumState(mode=world.options.mode)
-        self.checkpointed_high_watermark = 0
+        super().__init__(broker_id, world, clock_rate=clock_rate)
         # Whether there is anything of the partition on the disk, be it only what was promised.
         self.holds = broker_id in world.node_ids[: world.options.replicas]
-        # The process.
-        self.is_up = False
-        self.replica: RaftReplica | AssignedReplica | None = None
-        self._least_version = NOT_REGISTERED
-        self.incarnation = 0
-        self.paused_until_ms = 0
-        self._clock_rate = clock_rate
-        self._high_watermark = 0
+        # Its registration, and whether that has not ended as far as it knows.
+        self.life: int | None = None
+        self._is_alive = False
         self.seen_version = -1
-        self._asked: dict[int, FetchArrived] = {}
-        self._parked: dict[int, FetchArrived] = {}
-        self._told_high_watermark: dict[int, int] = {}
-        self._waiting: list[_Waiting] = []
-        self._flushing = False
-        self._timer_ms: int | None = None
-
-    @property
-    def now_ms(self) -> int:
-        """This broker's own clock, which runs a little fast or slow."""
-        return int(self.world.now_ms * self._clock_rate)
+        self._image: ClusterImage | None = None
 
     # Life and death
 
@@ -97,40 +49,55 @@ class SimulatedBroker:
         self.is_up = True
         self.incarnation += 1
         self.seen_version = -1
-        self._least_version = NOT_REGISTERED
+        self.life = None
+        self._image = None
         self.world.note("start", self.broker_id, self.incarnation, self.log.log_end_offset)
-        # Where replicas move, only a record that is no older than the broker's registration tells.
-        if not self.world.options.moves:
-            self._begin(self.state, self.world.node_ids)
         self.world.coordinator.connect(self.broker_id)
 
     @property
     def is_registered(self) -> bool:
-        return self._least_version != NOT_REGISTERED
+        return self.life is not None
 
-    def registered_at(self, version: int) -> None:
-        """The broker has a session, begun at this version of the record."""
-        self._least_version = version
+    def begin_life(self, life: int) -> None:
+        """The broker is registered, for the first time or after its session was lost."""
+        self.life = life
+        self._is_alive = True
+        if self.replica is not None:
+            heard = self._state_heard
+            if heard.mode is Mode.FETCH and heard.leader == self.broker_id:
+                # Hazard 8: it was named in an earlier life.
+                self._rebuild(heard)
+        self.publish()
 
-    def _open(self, record: "PartitionRecord") -> None:
+    def end_life(self, life: int | None) -> None:
+        """The broker notices that its session is over: others may take it for dead."""
+        is_paused = self.paused_until_ms > self.world.now_ms
+        if not self.is_up or is_paused or life != self.life:
+            return
+        self._is_alive = False
+        replica = self.replica
+        if isinstance(replica, AssignedReplica) and replica.leads_or_stands:
+            self._rebuild(self._state_heard)
+
+    @property
+    def _state_heard(self) -> PartitionState:
+        assert self._image is not None
+        return partition_of(self._image)
+
+    def _open(self, partition: PartitionState) -> None:
         """There is a replica here now, or again."""
         state = self.state
         if not self.holds:
-            state = state_of_a_wiped_replica(record.mode)
-            if self.broker_id in record.adding:
+            state = state_of_a_wiped_replica(partition.mode)
+            if self.broker_id in partition.adding:
                 state = replace(state, votes_unknown=False)
             self.holds = True
-        raft = record.mode is Mode.RAFT
-        state = state_for_raft(state, record.epoch) if raft else state_for_fetch(state)
-        self.world.note("open", self.broker_id, record.version, state)
+        raft = partition.mode is Mode.RAFT
+        state = state_for_raft(state, partition.leader_epoch) if raft else state_for_fetch(state)
+        self.world.note("open", self.broker_id, partition.partition_epoch, state)
         self._persist(state)
-        self._begin(state, record.replicas)
-
-    def _begin(self, state: QuorumState, replicas: Iterable[int]) -> None:
-        self._build(state, replicas)
-        if self.log.damaged_from is not None:
-            self.step(LogDamaged(offset=self.log.damaged_from))
-        self.carry_out()
+        self._begin(state, partition.replicas)
+        self._tell(partition)
 
     def _close(self) -> None:
         """The partition is on other brokers: its log goes, and what was promised."""
@@ -149,47 +116,6 @@ class SimulatedBroker:
         self.log.wipe()
         self.holds = False
 
-    def _build(self, state: QuorumState, replicas: Iterable[int]) -> None:
-        kind = RaftReplica if state.mode is Mode.RAFT else AssignedReplica
-        self.replica = self.world.new_replica(kind, self, state, Voters(replicas))
-        self._high_watermark = self.replica.high_watermark
-        self.world.checkers.started(self.broker_id, self._high_watermark)
-        self._asked.clear()
-        self._parked.clear()
-        self._told_high_watermark.clear()
-        self._fail_waiting()
-        self._timer_ms = None
-        self._flushing = False
-        self._begin_flush()
-
-    def crash(self) -> None:
-        """The process dies, and of what was not flushed only a beginning is left."""
-        if not self.is_up:
-            return
-        self.is_up = False
-        if self.replica is None:
-            self.world.note("crash", self.broker_id)
-            return
-        log = self.log
-        keep = self.world.draw(log.flushed_offset, log.log_end_offset)
-        undo_cut = self.world.draw(0, 1) == 1
-        self.replica = None
-        self.incarnation += 1
-        log.crash(keep, undo_cut=undo_cut)
-        self.world.note("crash", self.broker_id, log.log_end_offset)
-        self._flushing = False
-        self._parked.clear()
-        self._waiting.clear()
-
-    def damage(self, offset: int) -> None:
-        """A bit flips in what was flushed, and is found."""
-        self.world.note("damage", self.broker_id, offset)
-        self.world.checkers.excused.add(self.broker_id)
-        self.log.damaged_from = offset
-        if self.replica is not None:
-            self._high_watermark = min(self._high_watermark, offset)
-            self.step(LogDamaged(offset=offset))
-
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
         self.crash()
@@ -197,301 +123,87 @@ class SimulatedBroker:
         self.world.checkers.wiped(self.broker_id)
         self.log.wipe()
         self.state = state_of_a_wiped_replica(self.state.mode)
-        self.holds = not self.world.options.moves
+        self.holds = False
         self.checkpointed_high_watermark = 0
 
-    def hear_record(self, record: "PartitionRecord") -> None:
-        """The coordinator's record of the partition, perhaps an old one."""
-        if not self.is_up or (self.replica is None and record.version < self._least_version):
+    def hear_image(self, image: ClusterImage) -> None:
+        """A picture of the cluster, perhaps an old one."""
+        if not self.is_up:
             return
-        if record.version > self.seen_version:
-            self.seen_version = record.version
-            replica = self.replica
-            if self.broker_id not in record.replicas:
-                if replica is not None or self.holds:
-                    self._close()
-            elif replica is None:
-                self._open(record)
-            elif record.mode is not replica.quorum_state.mode or has_other_voters(replica, record):
-                self._switch(record)
-        # Old news is passed on as well: it is the replica that must not believe it.
-        if record.mode is Mode.FETCH and isinstance(self.replica, AssignedReplica):
-            self.step(record.word())
+        partition = partition_of(image)
+        if image.version > self.seen_version:
+            known = () if self._image is None else self._image.brokers
+            lost = [each for each in known if each not in image.brokers]
+            self.seen_version = image.version
+            self._image = image
+            own = image.brokers.get(BrokerId(self.broker_id))
+            if self.replica is None and (self.life is None or own is None or own.epoch < self.life):
+                # An older picture may tell of a mode that this broker has left for good.
+                return
+            self._follow(partition)
+            for broker_id in lost:
+                if self.replica is not None and broker_id in self.replica.voters:
+                    self.step(BrokerLost(broker_id=broker_id))
+            self.publish()
+        elif partition.mode is Mode.FETCH:
+            # Old news is passed on as well: it is the replica that must not believe it.
+            self._tell(partition)
 
-    def _switch(self, record: "PartitionRecord") -> None:
+    def _follow(self, partition: PartitionState) -> None:
+        """Bring the replica in step with the picture."""
+        replica = self.replica
+        if self.broker_id not in partition.replicas:
+            if replica is not None or self.holds:
+                self._close()
+            return
+        if replica is None:
+            self._open(partition)
+        elif partition.mode is not replica.quorum_state.mode or (
+            partition.mode is Mode.RAFT and set(replica.voters.ids) != set(partition.replicas)
+        ):
+            self._rebuild(partition)
+        else:
+            self._tell(partition)
+
+    def _tell(self, partition: PartitionState) -> None:
+        if partition.mode is Mode.FETCH and isinstance(self.replica, AssignedReplica):
+            own_epoch = self.life if self._is_alive else None
+            self.step(assigned_word(partition, BrokerId(self.broker_id), own_epoch=own_epoch))
+
+    def _rebuild(self, partition: PartitionState) -> None:
+        """Another core, on what this one leaves. Nobody's leadership survives it."""
         assert self.replica is not None
-        self.world.note("switch", self.broker_id, record.mode)
+        self.world.note("rebuild", self.broker_id, partition.mode)
         # Who was raft's before, with other voters, goes through fetch mode as well.
         state = state_for_fetch(self.replica.quorum_state)
-        if record.mode is Mode.RAFT:
-            state = state_for_raft(state, record.epoch)
+        if partition.mode is Mode.RAFT:
+            state = state_for_raft(state, partition.leader_epoch)
         self._checkpoint()
         self.incarnation += 1
-        self._build(state, record.replicas)
         self._persist(state)
-        if self.log.damaged_from is not None:
-            self.step(LogDamaged(offset=self.log.damaged_from))
-        self.carry_out()
+        self._begin(state, partition.replicas)
+        self._tell(partition)
 
-    # Events
-
-    def step(self, event: Input) -> None:
-        self._feed(event)
-        self.carry_out()
-
-    def _feed(self, event: Input) -> None:
-        if self.replica is None:
-            return
-        try:
-            self.replica.step(event, self.now_ms)
-        except ConsensusBroken as error:
-            raise InvariantViolated(NO_CONTRADICTION, str(error)) from error
-
-    def carry_out(self) -> None:
-        """Do what the replica wants, in the order of duty, until it wants nothing more."""
-        while self.replica is not None:
-            ready = self.replica.take_ready()
-            if ready is NOTHING:
-                break
-            moved = self._do(ready)
-            if moved:
-                self._feed(Appended(end_offset=self.log.log_end_offset))
-        self._set_timer()
-
-    def _do(self, ready: Ready) -> bool:
-        """Carry out one Ready; a crash may come between any two duties."""
-        incarnation = self.incarnation
-        moved = False
-        if ready.persist_quorum_state is not None:
-            self._persist(ready.persist_quorum_state)
-            self.world.maybe_crash(self)
-        if self.incarnation != incarnation:
-            return False
-        moved = self._cut(ready)
-        for wish in ready.append:
-            moved = True
-            if isinstance(wish, AppendMarker):
-                self._append(Entry(wish.epoch, -1, -1))
-            else:
-                assert isinstance(wish.records, tuple)
-                for entry in wish.records:
-                    self._append(entry)
-        if moved:
-            self._begin_flush()
-            self.world.maybe_crash(self)
-        if self.incarnation != incarnation:
-            return False
-        for outgoing in ready.send:
-            self._send(outgoing)
-        if ready.propose is not None:
-            self.world.coordinator.hear(self.broker_id, ready.propose)
-        if ready.high_watermark is not None:
-            self._raised(ready.high_watermark)
-        if ready.role is not None:
-            self._role_taken(ready.role)
-        if moved or ready.high_watermark is not None:
-            self._wake_fetches()
-        return moved
-
-    def _persist(self, state: QuorumState) -> None:
-        self.state = state
-        self.world.checkers.persisted(self.broker_id, state)
-        if not state.healing and self.log.damaged_from is None:
-            self.world.checkers.excused.discard(self.broker_id)
-
-    def _cut(self, ready: Ready) -> bool:
-        log = self.log
-        if ready.truncate_to is not None:
-            self.world.note("truncate", self.broker_id, ready.truncate_to, log.log_end_offset)
-            self.world.checkers.truncated(self.broker_id, ready.truncate_to, log.log_end_offset)
-            log.truncate_to(ready.truncate_to)
-        if ready.start_over_at is not None:
-            self.world.note("start over", self.broker_id, ready.start_over_at)
-            log.start_over_at(ready.start_over_at)
-            self._high_watermark = ready.start_over_at
-        return ready.truncate_to is not None or ready.start_over_at is not None
-
-    def _append(self, entry: Entry) -> None:
-        self.world.checkers.appended(self.broker_id, self.log.log_end_offset, entry)
-        self.log.append(entry)
-
-    def _raised(self, high_watermark: int) -> None:
+    def publish(self) -> None:
+        """In raft mode the cluster learns from the leader who that is."""
         replica = self.replica
-        assert replica is not None
-        self.world.checkers.raised(
+        if self._image is None or not isinstance(replica, RaftReplica) or not replica.serving:
+            return
+        known = self._state_heard
+        if (known.leader, known.leader_epoch, known.leader_broker_epoch) != (
             self.broker_id,
-            self._high_watermark,
-            high_watermark,
-            replica.quorum_state.mode,
-            leads=replica.role is Role.LEADER,
-        )
-        self._high_watermark = high_watermark
-        done = [each for each in self._waiting if each.next_offset <= high_watermark]
-        if done and replica.role is Role.LEADER:
-            self._waiting = [each for each in self._waiting if each.next_offset > high_watermark]
-            for each in done:
-                self._acknowledge(each.produce, each.next_offset - 1)
+            replica.epoch,
+            self.life,
+        ):
+            self.world.coordinator.hear_vote(self.broker_id, replica.epoch)
+
+    def resign_for(self, other: int) -> None:
+        """Step back for another replica, if that has everything."""
+        replica = self.replica
+        if isinstance(replica, RaftReplica) and replica.resign_for(other, self.now_ms):
+            self.world.note("step back", self.broker_id, other)
+            self.carry_out()
 
     def _role_taken(self, change: RoleChange) -> None:
-        self.world.note("role", self.broker_id, change.role, change.epoch, change.serving)
-        self.world.checkers.role_taken(self.broker_id, self.incarnation, change)
-        if change.role is not Role.LEADER:
-            self._fail_waiting()
-            self._wake_fetches()
-        elif change.serving:
-            self.world.checkers.serves(self.broker_id, self._high_watermark, change.epoch)
-
-    # The disk's flush
-
-    def _begin_flush(self) -> None:
-        if self._flushing or self.log.flushed_offset == self.log.log_end_offset:
-            return
-        self._flushing = True
-        end_offset = self.log.begin_flush()
-        delay_ms = self.world.flush_delay_ms()
-        self.world.later(delay_ms, "flushed", self._flush_done, self.incarnation, end_offset)
-
-    def _flush_done(self, incarnation: int, end_offset: int) -> None:
-        if incarnation != self.incarnation or self.replica is None:
-            return
-        self._flushing = False
-        self.log.flush(end_offset)
-        if self.world.draw(0, 3) == 0:
-            self._checkpoint()
-        self.step(Flushed(end_offset=self.log.flushed_offset))
-        self._begin_flush()
-
-    def _checkpoint(self) -> None:
-        # No more than is flushed: a crash may bring back what was cut above that.
-        if self.replica is not None:
-            offset = min(self.replica.high_watermark, self.log.flushed_offset)
-            self.checkpointed_high_watermark = offset
-
-    # Messages
-
-    def _send(self, outgoing: Outgoing) -> None:
-        message = outgoing.message
-        self.world.checkers.sent(self.broker_id, outgoing.to, message)
-        if isinstance(message, FetchAnswered) and is_plain(message):
-            fetch = self._asked.get(outgoing.to)
-            if fetch is not None and fetch.sequence == message.sequence:
-                self._answer_fetch(fetch, message)
-                return
-        self.world.send(self.broker_id, outgoing.to, message)
-
-    def receive(self, message: Input) -> None:
-        """A message from another broker."""
-        if isinstance(message, FetchArrived):
-            self._asked[message.replica_id] = message
-            self._parked.pop(message.replica_id, None)
-        self.step(message)
-
-    def _answer_fetch(self, fetch: FetchArrived, answer: FetchAnswered) -> None:
-        """Send what there is, or keep the fetch until there is something."""
-        limit = fetch.fetch_offset + self.world.fetch_entries_max
-        end = min(self.log.log_end_offset, limit)
-        records = self.log.read(fetch.fetch_offset, end)
-        key = (fetch.replica_id, fetch.sequence)
-        news = answer.high_watermark > self._told_high_watermark.get(fetch.replica_id, -1)
-        if records or news:
-            self._told_high_watermark[fetch.replica_id] = answer.high_watermark
-            self.world.send(
-                self.broker_id, fetch.replica_id, replace(answer, records=records or None)
-            )
-            return
-        self._parked[fetch.replica_id] = fetch
-        self.world.later(PARKED_FETCH_MS, "parked", self._parked_long_enough, self.incarnation, key)
-
-    def _parked_long_enough(self, incarnation: int, key: tuple[int, int]) -> None:
-        fetch = self._parked.get(key[0])
-        if incarnation != self.incarnation or fetch is None or fetch.sequence != key[1]:
-            return
-        del self._parked[key[0]]
-        if self.replica is not None:
-            self.world.send(self.broker_id, fetch.replica_id, self.replica.fetch_answer(fetch))
-
-    def _wake_fetches(self) -> None:
-        if self.replica is None:
-            return
-        for replica_id, fetch in list(self._parked.items()):
-            del self._parked[replica_id]
-            answer = self.replica.fetch_answer(fetch)
-            if is_plain(answer):
-                self._answer_fetch(fetch, answer)
-            else:
-                self.world.send(self.broker_id, replica_id, answer)
-
-    # Clients
-
-    def produce(self, produce: Produce) -> None:
-        """A producer's message arrives."""
-        replica = self.replica
-        if replica is None:
-            return
-        if replica.role is not Role.LEADER or not self._accepts(produce):
-            produce.answer(None, replica.leader_id)
-            return
-        written = None
-        if produce.producer >= 0:
-            written = self.log.written_at(produce.producer, produce.sequence)
-            if written is None and produce.sequence != self.log.next_sequence(produce.producer):
-                produce.answer(None, None)
-                return
-        if written is None:
-            written = self.log.log_end_offset
-            self._append(Entry(replica.epoch, produce.producer, produce.sequence))
-            self._begin_flush()
-        if produce.acks == -1:
-            self._wait(produce, written)
-        else:
-            produce.answer(written, None)
-        self.step(Appended(end_offset=self.log.log_end_offset))
-        self._wake_fetches()
-
-    def _accepts(self, produce: Produce) -> bool:
-        replica = self.replica
-        assert replica is not None
-        # Elected is not ready: whether a sequence repeats is known once the old log is committed.
-        return replica.serving and (produce.acks != -1 or replica.accepts_all_acks)
-
-    def _wait(self, produce: Produce, offset: int) -> None:
-        if offset < self._high_watermark:
-            self._acknowledge(produce, offset)
-        else:
-            self._waiting.append(_Waiting(next_offset=offset + 1, produce=produce))
-
-    def _acknowledge(self, produce: Produce, offset: int) -> None:
-        assert self.replica is not None
-        mode = self.replica.quorum_state.mode
-        self.world.checkers.acknowledged(offset, self.log.entry(offset), mode)
-        produce.answer(offset, None)
-
-    def _fail_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            each.produce.answer(None, None)
-
-    def read(self, offset: int) -> tuple[Entry, ...] | None:
-        """What a consumer may see from this offset on; None if this broker does not serve."""
-        if self.replica is None or not self.replica.serving:
-            return None
-        return self.log.read(offset, self._high_watermark)
-
-    # Time
-
-    def _set_timer(self) -> None:
-        due_ms = None if self.replica is None else self.replica.next_deadline_ms
-        if due_ms is None or self._timer_ms == due_ms:
-            return
-        self._timer_ms = due_ms
-        delay_ms = max(int((due_ms - self.now_ms) / self._clock_rate), 0) + 1
-        self.world.later(delay_ms, "deadline", self._deadline, self.incarnation, due_ms)
-
-    def _deadline(self, incarnation: int, due_ms: int) -> None:
-        if incarnation != self.incarnation or due_ms != self._timer_ms or self.replica is None:
-            return
-        self._timer_ms = None
-        if self.now_ms >= due_ms:
-            self.step(DeadlinePassed())
-        else:
-            self._set_timer()
+        super()._role_taken(change)
+        self.publish()

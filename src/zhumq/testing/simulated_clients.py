@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from zhumq.testing.simulated_broker import Produce
+from zhumq.testing.simulated_replica import Produce
 
 if TYPE_CHECKING:
     from zhumq.testing.simulator import World

@@ -16,9 +16,10 @@ from zhumq.consensus.contract import Message, Mode, QuorumState, ReplicaSettings
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
 from zhumq.testing.checkers import LEADER_EXISTS, Checkers, InvariantViolated, Quorum
-from zhumq.testing.simulated_broker import Produce, SimulatedBroker
+from zhumq.testing.simulated_broker import SimulatedBroker
 from zhumq.testing.simulated_clients import SimulatedConsumer, SimulatedProducer
 from zhumq.testing.simulated_coordinator import SimulatedCoordinator
+from zhumq.testing.simulated_replica import Produce, SimulatedReplica
 from zhumq.testing.simulation_options import FAULT_KINDS, FAULTY_MS, Options, options_for
 
 LAST_EVENTS: Final = 60
@@ -98,7 +99,7 @@ class World:
                 needed=voters.majority,
                 needed_in_all=voters.majority,
             )
-        in_sync = record.in_sync
+        in_sync = frozenset(record.in_sync)
         return Quorum(counted=in_sync, needed=len(in_sync), needed_in_all=self.options.min_in_sync)
 
     # Chance
@@ -121,7 +122,7 @@ class World:
     def is_write_late(self) -> bool:
         return self._is_faulty and self.random.random() < self._late_writes
 
-    def maybe_crash(self, broker: SimulatedBroker, *, often: bool = False) -> None:
+    def maybe_crash(self, broker: SimulatedReplica, *, often: bool = False) -> None:
         """Sometimes a process dies in the middle of its duties."""
         chance = CRASH_WHERE_IT_MATTERS if self._crash_in_duty and often else self._crash_in_duty
         if self._is_faulty and chance and self.random.random() < chance:
@@ -190,7 +191,7 @@ class World:
     def new_replica(
         self,
         kind: type[RaftReplica] | type[AssignedReplica],
-        broker: SimulatedBroker,
+        broker: SimulatedReplica,
         state: QuorumState,
         voters: Voters,
     ) -> RaftReplica | AssignedReplica:
@@ -220,6 +221,8 @@ class World:
             self.coordinator.switch_mode()
         if self.options.moves and self.draw(0, 3) == 0:
             self._move()
+        if self.draw(0, 7) == 0:
+            self.coordinator.balance()
         self.later(self.draw(1, 2 * self._fault_gap_ms), "fault", self._next_fault)
 
     def _move(self) -> None:
@@ -246,6 +249,7 @@ class World:
                 broker.paused_until_ms = self.now_ms + duration_ms
             case "cut":
                 other = self.draw_node()
+                self._miss(broker)
                 self._cut({(node, other), (other, node)}, duration_ms)
             case "cut one way":
                 other = self.draw_node()
@@ -269,8 +273,15 @@ class World:
     def _crash(self, node: int) -> None:
         broker = self.brokers[node]
         if broker.is_up:
+            self._miss(broker)
             broker.crash()
             self.later(self.random.choice((20, 200, 1_000, 4_000)), "start", self._start, node)
+
+    def _miss(self, broker: SimulatedBroker) -> None:
+        """Others may notice before its session ends that a broker cannot be reached."""
+        if broker.life is not None and self.draw(0, 1):
+            delay_ms = self.draw(1, 300)
+            self.later(delay_ms, "miss", self.coordinator.miss, broker.broker_id, broker.life)
 
     def _start(self, node: int) -> None:
         if not self.brokers[node].is_up:
@@ -298,7 +309,7 @@ class World:
     def _can_be_spared(self, broker: SimulatedBroker) -> bool:
         """Whether somebody else has what this broker is about to lose."""
         record = self.coordinator.record
-        alone = record.mode is Mode.FETCH and record.in_sync <= {broker.broker_id}
+        alone = record.mode is Mode.FETCH and set(record.in_sync) <= {broker.broker_id}
         others = (each.state for each in self.brokers.values())
         unsure = any(each.healing or each.votes_unknown for each in others)
         return not (self.checkers.excused or unsure or alone)
@@ -376,8 +387,10 @@ class World:
 
     def _is_at_rest(self) -> bool:
         leader = self._leader()
-        record = self.coordinator.record
-        if leader is None or not all(each.is_idle for each in self.producers) or record.is_moving:
+        coordinator = self.coordinator
+        if leader is None or not all(each.is_idle for each in self.producers):
+            return False
+        if not coordinator.is_settled:
             return False
         end_offset = leader.log.log_end_offset
         if any(each.position < end_offset for each in self.consumers):
@@ -387,7 +400,7 @@ class World:
             and each.log.log_end_offset == each.log.flushed_offset == end_offset
             and each.replica.high_watermark == end_offset
             and not each.replica.quorum_state.healing
-            for each in (self.brokers[replica] for replica in record.replicas)
+            for each in (self.brokers[replica] for replica in coordinator.record.replicas)
         )
 
     def _picture(self) -> str:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from zhumq.consensus.assigned import LeaderCandidate, LeaderChoice, choose_leader
 from zhumq.consensus.contract import (
     BrokerLost,
     FetchAnswered,
@@ -34,10 +33,6 @@ def led_by_0(in_sync: set[int] | None = None, *, min_in_sync: int = 2) -> Replic
     return bench
 
 
-def candidate(replica_id: int, epoch: int, end: int, **named: bool) -> LeaderCandidate:
-    return LeaderCandidate(replica_id=replica_id, position=LogPosition(epoch, end), **named)
-
-
 def accept(bench: ReplicaBench) -> InSyncProposal:
     """The coordinator takes the last proposal over."""
     proposal = bench.proposals.pop()
@@ -52,42 +47,6 @@ def accept(bench: ReplicaBench) -> InSyncProposal:
     bench.tell_all()
     bench.settle()
     return proposal
-
-
-# Whom to name
-
-
-def test_the_largest_last_epoch_and_end_offset_of_the_in_sync_set_leads() -> None:
-    candidates = [candidate(0, 3, 5), candidate(1, 2, 90), candidate(2, 3, 7), candidate(3, 9, 99)]
-    choice = choose_leader(candidates, frozenset({0, 1, 2}), unclean_allowed=True)
-    assert choice == LeaderChoice(replica_id=2, unclean=False)
-
-
-def test_of_equal_replicas_the_smallest_id_leads() -> None:
-    choice = choose_leader(
-        [candidate(2, 1, 5), candidate(1, 1, 5)], frozenset({1, 2}), unclean_allowed=False
-    )
-    assert choice == LeaderChoice(replica_id=1, unclean=False)
-
-
-def test_dead_and_damaged_replicas_are_not_named() -> None:
-    candidates = [candidate(0, 3, 5, alive=False), candidate(1, 3, 4, damaged=True)]
-    assert choose_leader(candidates, frozenset({0, 1}), unclean_allowed=True) is None
-
-
-def test_out_of_sync_only_where_the_topic_allows_it() -> None:
-    candidates = [candidate(0, 3, 5, alive=False), candidate(1, 2, 4), candidate(2, 2, 9)]
-    assert choose_leader(candidates, frozenset({0}), unclean_allowed=False) is None
-    choice = choose_leader(candidates, frozenset({0}), unclean_allowed=True)
-    assert choice == LeaderChoice(replica_id=2, unclean=True)
-
-
-def test_eligible_replicas_come_after_the_in_sync_set_and_are_clean() -> None:
-    candidates = [candidate(0, 3, 5, damaged=True), candidate(1, 2, 4), candidate(2, 2, 9)]
-    choice = choose_leader(
-        candidates, frozenset({0}), eligible=frozenset({1}), unclean_allowed=True
-    )
-    assert choice == LeaderChoice(replica_id=1, unclean=False)
 
 
 # Committing

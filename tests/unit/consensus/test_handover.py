@@ -10,8 +10,7 @@ from zhumq.consensus.contract import (
     Role,
     state_of_a_wiped_replica,
 )
-from zhumq.consensus.handover import may_switch_to_raft, state_for_fetch, state_for_raft
-from zhumq.consensus.voters import Voters
+from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.testing.replica_bench import ReplicaBench
 
 
@@ -34,12 +33,6 @@ def test_fetch_begins_with_the_vote_of_raft_and_the_damage() -> None:
     state = QuorumState(epoch=9, voted_for=2, healing=True)
     after = state_for_fetch(state)
     assert (after.epoch, after.voted_for, after.healing, after.mode) == (9, 2, True, Mode.FETCH)
-
-
-def test_raft_needs_a_majority_in_sync() -> None:
-    voters = Voters(range(5))
-    assert may_switch_to_raft({0, 1, 2}, voters)
-    assert not may_switch_to_raft({0, 1}, voters)
 
 
 def test_raft_to_fetch_to_raft_under_load() -> None:

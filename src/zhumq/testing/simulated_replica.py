@@ -1,0 +1,394 @@
+"""A replica of a simulated partition: carries out what its core decides, on a simulated disk."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.contract import (
+    NOTHING,
+    Appended,
+    AppendMarker,
+    ConsensusBroken,
+    DeadlinePassed,
+    FetchAnswered,
+    FetchArrived,
+    Flushed,
+    Input,
+    LogDamaged,
+    Mode,
+    Outgoing,
+    QuorumState,
+    Ready,
+    Role,
+    RoleChange,
+)
+from zhumq.consensus.raft import RaftReplica
+from zhumq.consensus.voters import Voters
+from zhumq.replication.driver_seam import is_plain
+from zhumq.testing.checkers import NO_CONTRADICTION, InvariantViolated
+from zhumq.testing.simulated_log import Entry, SimulatedLog
+
+if TYPE_CHECKING:
+    from zhumq.testing.simulator import World
+
+PARKED_FETCH_MS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produce:
+    """A message on its way to a leader."""
+
+    producer: int
+    sequence: int
+    acks: int
+    # Called with the offset, or None if this broker does not lead, and a hint who does.
+    answer: Callable[[int | None, int | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    next_offset: int
+    produce: Produce
+
+
+class SimulatedReplica:
+    """A disk, and the part of a process that works on it. A crash takes the process, not the disk."""
+
+    def __init__(self, broker_id: int, world: "World", *, clock_rate: float) -> None:
+        self.broker_id = broker_id
+        self.world = world
+        # The disk.
+        self.log = SimulatedLog()
+        self.state = QuorumState(mode=world.options.mode)
+        self.checkpointed_high_watermark = 0
+        # The process.
+        self.is_up = False
+        self.replica: RaftReplica | AssignedReplica | None = None
+        self.incarnation = 0
+        self.paused_until_ms = 0
+        self._clock_rate = clock_rate
+        self._high_watermark = 0
+        self._asked: dict[int, FetchArrived] = {}
+        self._parked: dict[int, FetchArrived] = {}
+        self._told_high_watermark: dict[int, int] = {}
+        self._waiting: list[_Waiting] = []
+        self._flushing = False
+        self._timer_ms: int | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """This broker's own clock, which runs a little fast or slow."""
+        return int(self.world.now_ms * self._clock_rate)
+
+    # Beginning and end
+
+    def _begin(self, state: QuorumState, replicas: Iterable[int]) -> None:
+        self._build(state, replicas)
+        if self.log.damaged_from is not None:
+            self.step(LogDamaged(offset=self.log.damaged_from))
+        self.carry_out()
+
+    def _build(self, state: QuorumState, replicas: Iterable[int]) -> None:
+        kind = RaftReplica if state.mode is Mode.RAFT else AssignedReplica
+        self.replica = self.world.new_replica(kind, self, state, Voters(replicas))
+        self._high_watermark = self.replica.high_watermark
+        self.world.checkers.started(self.broker_id, self._high_watermark)
+        self._asked.clear()
+        self._parked.clear()
+        self._told_high_watermark.clear()
+        self._fail_waiting()
+        self._timer_ms = None
+        self._flushing = False
+        self._begin_flush()
+
+    def crash(self) -> None:
+        """The process dies, and of what was not flushed only a beginning is left."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        if self.replica is None:
+            self.world.note("crash", self.broker_id)
+            return
+        log = self.log
+        keep = self.world.draw(log.flushed_offset, log.log_end_offset)
+        undo_cut = self.world.draw(0, 1) == 1
+        self.replica = None
+        self.incarnation += 1
+        log.crash(keep, undo_cut=undo_cut)
+        self.world.note("crash", self.broker_id, log.log_end_offset)
+        self._flushing = False
+        self._parked.clear()
+        self._waiting.clear()
+
+    def damage(self, offset: int) -> None:
+        """A bit flips in what was flushed, and is found."""
+        self.world.note("damage", self.broker_id, offset)
+        self.world.checkers.excused.add(self.broker_id)
+        self.log.damaged_from = offset
+        if self.replica is not None:
+            self._high_watermark = min(self._high_watermark, offset)
+            self.step(LogDamaged(offset=offset))
+
+    # Events
+
+    def step(self, event: Input) -> None:
+        self._feed(event)
+        self.carry_out()
+
+    def _feed(self, event: Input) -> None:
+        if self.replica is None:
+            return
+        try:
+            self.replica.step(event, self.now_ms)
+        except ConsensusBroken as error:
+            raise InvariantViolated(NO_CONTRADICTION, str(error)) from error
+
+    def carry_out(self) -> None:
+        """Do what the replica wants, in the order of duty, until it wants nothing more."""
+        while self.replica is not None:
+            ready = self.replica.take_ready()
+            if ready is NOTHING:
+                break
+            moved = self._do(ready)
+            if moved:
+                self._feed(Appended(end_offset=self.log.log_end_offset))
+        self._set_timer()
+
+    def _do(self, ready: Ready) -> bool:
+        """Carry out one Ready; a crash may come between any two duties."""
+        incarnation = self.incarnation
+        moved = False
+        if ready.persist_quorum_state is not None:
+            self._persist(ready.persist_quorum_state)
+            self.world.maybe_crash(self)
+        if self.incarnation != incarnation:
+            return False
+        moved = self._cut(ready)
+        for wish in ready.append:
+            moved = True
+            if isinstance(wish, AppendMarker):
+                self._append(Entry(wish.epoch, -1, -1))
+            else:
+                assert isinstance(wish.records, tuple)
+                for entry in wish.records:
+                    self._append(entry)
+        if moved:
+            self._begin_flush()
+            self.world.maybe_crash(self)
+        if self.incarnation != incarnation:
+            return False
+        for outgoing in ready.send:
+            self._send(outgoing)
+        if ready.propose is not None:
+            self.world.coordinator.hear(self.broker_id, ready.propose)
+        if ready.high_watermark is not None:
+            self._raised(ready.high_watermark)
+        if ready.role is not None:
+            self._role_taken(ready.role)
+        if moved or ready.high_watermark is not None:
+            self._wake_fetches()
+        return moved
+
+    def _persist(self, state: QuorumState) -> None:
+        self.state = state
+        self.world.checkers.persisted(self.broker_id, state)
+        if not state.healing and self.log.damaged_from is None:
+            self.world.checkers.excused.discard(self.broker_id)
+
+    def _cut(self, ready: Ready) -> bool:
+        log = self.log
+        if ready.truncate_to is not None:
+            self.world.note("truncate", self.broker_id, ready.truncate_to, log.log_end_offset)
+            self.world.checkers.truncated(self.broker_id, ready.truncate_to, log.log_end_offset)
+            log.truncate_to(ready.truncate_to)
+        if ready.start_over_at is not None:
+            self.world.note("start over", self.broker_id, ready.start_over_at)
+            log.start_over_at(ready.start_over_at)
+            self._high_watermark = ready.start_over_at
+        return ready.truncate_to is not None or ready.start_over_at is not None
+
+    def _append(self, entry: Entry) -> None:
+        self.world.checkers.appended(self.broker_id, self.log.log_end_offset, entry)
+        self.log.append(entry)
+
+    def _raised(self, high_watermark: int) -> None:
+        replica = self.replica
+        assert replica is not None
+        self.world.checkers.raised(
+            self.broker_id,
+            self._high_watermark,
+            high_watermark,
+            replica.quorum_state.mode,
+            leads=replica.role is Role.LEADER,
+        )
+        self._high_watermark = high_watermark
+        done = [each for each in self._waiting if each.next_offset <= high_watermark]
+        if done and replica.role is Role.LEADER:
+            self._waiting = [each for each in self._waiting if each.next_offset > high_watermark]
+            for each in done:
+                self._acknowledge(each.produce, each.next_offset - 1)
+
+    def _role_taken(self, change: RoleChange) -> None:
+        self.world.note("role", self.broker_id, change.role, change.epoch, change.serving)
+        self.world.checkers.role_taken(self.broker_id, self.incarnation, change)
+        if change.role is not Role.LEADER:
+            self._fail_waiting()
+            self._wake_fetches()
+        elif change.serving:
+            self.world.checkers.serves(self.broker_id, self._high_watermark, change.epoch)
+
+    # The disk's flush
+
+    def _begin_flush(self) -> None:
+        if self._flushing or self.log.flushed_offset == self.log.log_end_offset:
+            return
+        self._flushing = True
+        end_offset = self.log.begin_flush()
+        delay_ms = self.world.flush_delay_ms()
+        self.world.later(delay_ms, "flushed", self._flush_done, self.incarnation, end_offset)
+
+    def _flush_done(self, incarnation: int, end_offset: int) -> None:
+        if incarnation != self.incarnation or self.replica is None:
+            return
+        self._flushing = False
+        self.log.flush(end_offset)
+        if self.world.draw(0, 3) == 0:
+            self._checkpoint()
+        self.step(Flushed(end_offset=self.log.flushed_offset))
+        self._begin_flush()
+
+    def _checkpoint(self) -> None:
+        # No more than is flushed: a crash may bring back what was cut above that.
+        if self.replica is not None:
+            offset = min(self.replica.high_watermark, self.log.flushed_offset)
+            self.checkpointed_high_watermark = offset
+
+    # Messages
+
+    def _send(self, outgoing: Outgoing) -> None:
+        message = outgoing.message
+        self.world.checkers.sent(self.broker_id, outgoing.to, message)
+        if isinstance(message, FetchAnswered) and is_plain(message):
+            fetch = self._asked.get(outgoing.to)
+            if fetch is not None and fetch.sequence == message.sequence:
+                self._answer_fetch(fetch, message)
+                return
+        self.world.send(self.broker_id, outgoing.to, message)
+
+    def receive(self, message: Input) -> None:
+        """A message from another broker."""
+        if isinstance(message, FetchArrived):
+            self._asked[message.replica_id] = message
+            self._parked.pop(message.replica_id, None)
+        self.step(message)
+
+    def _answer_fetch(self, fetch: FetchArrived, answer: FetchAnswered) -> None:
+        """Send what there is, or keep the fetch until there is something."""
+        limit = fetch.fetch_offset + self.world.fetch_entries_max
+        end = min(self.log.log_end_offset, limit)
+        records = self.log.read(fetch.fetch_offset, end)
+        key = (fetch.replica_id, fetch.sequence)
+        news = answer.high_watermark > self._told_high_watermark.get(fetch.replica_id, -1)
+        if records or news:
+            self._told_high_watermark[fetch.replica_id] = answer.high_watermark
+            self.world.send(
+                self.broker_id, fetch.replica_id, replace(answer, records=records or None)
+            )
+            return
+        self._parked[fetch.replica_id] = fetch
+        self.world.later(PARKED_FETCH_MS, "parked", self._parked_long_enough, self.incarnation, key)
+
+    def _parked_long_enough(self, incarnation: int, key: tuple[int, int]) -> None:
+        fetch = self._parked.get(key[0])
+        if incarnation != self.incarnation or fetch is None or fetch.sequence != key[1]:
+            return
+        del self._parked[key[0]]
+        if self.replica is not None:
+            self.world.send(self.broker_id, fetch.replica_id, self.replica.fetch_answer(fetch))
+
+    def _wake_fetches(self) -> None:
+        if self.replica is None:
+            return
+        for replica_id, fetch in list(self._parked.items()):
+            del self._parked[replica_id]
+            answer = self.replica.fetch_answer(fetch)
+            if is_plain(answer):
+                self._answer_fetch(fetch, answer)
+            else:
+                self.world.send(self.broker_id, replica_id, answer)
+
+    # Clients
+
+    def produce(self, produce: Produce) -> None:
+        """A producer's message arrives."""
+        replica = self.replica
+        if replica is None:
+            return
+        if replica.role is not Role.LEADER or not self._accepts(produce):
+            produce.answer(None, replica.leader_id)
+            return
+        written = None
+        if produce.producer >= 0:
+            written = self.log.written_at(produce.producer, produce.sequence)
+            if written is None and produce.sequence != self.log.next_sequence(produce.producer):
+                produce.answer(None, None)
+                return
+        if written is None:
+            written = self.log.log_end_offset
+            self._append(Entry(replica.epoch, produce.producer, produce.sequence))
+            self._begin_flush()
+        if produce.acks == -1:
+            self._wait(produce, written)
+        else:
+            produce.answer(written, None)
+        self.step(Appended(end_offset=self.log.log_end_offset))
+        self._wake_fetches()
+
+    def _accepts(self, produce: Produce) -> bool:
+        replica = self.replica
+        assert replica is not None
+        # Elected is not ready: whether a sequence repeats is known once the old log is committed.
+        return replica.serving and (produce.acks != -1 or replica.accepts_all_acks)
+
+    def _wait(self, produce: Produce, offset: int) -> None:
+        if offset < self._high_watermark:
+            self._acknowledge(produce, offset)
+        else:
+            self._waiting.append(_Waiting(next_offset=offset + 1, produce=produce))
+
+    def _acknowledge(self, produce: Produce, offset: int) -> None:
+        assert self.replica is not None
+        mode = self.replica.quorum_state.mode
+        self.world.checkers.acknowledged(offset, self.log.entry(offset), mode)
+        produce.answer(offset, None)
+
+    def _fail_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.produce.answer(None, None)
+
+    def read(self, offset: int) -> tuple[Entry, ...] | None:
+        """What a consumer may see from this offset on; None if this broker does not serve."""
+        if self.replica is None or not self.replica.serving:
+            return None
+        return self.log.read(offset, self._high_watermark)
+
+    # Time
+
+    def _set_timer(self) -> None:
+        due_ms = None if self.replica is None else self.replica.next_deadline_ms
+        if due_ms is None or self._timer_ms == due_ms:
+            return
+        self._timer_ms = due_ms
+        delay_ms = max(int((due_ms - self.now_ms) / self._clock_rate), 0) + 1
+        self.world.later(delay_ms, "deadline", self._deadline, self.incarnation, due_ms)
+
+    def _deadline(self, incarnation: int, due_ms: int) -> None:
+        if incarnation != self.incarnation or due_ms != self._timer_ms or self.replica is None:
+            return
+        self._timer_ms = None
+        if self.now_ms >= due_ms:
+            self.step(DeadlinePassed())
+        else:
+            self._set_timer()
