@@ -34,6 +34,7 @@ from zhumq.protocol.messages.reassignments import (
 
 LOOK_AGAIN_SECONDS: Final = 0.5
 AT_ONCE: Final = 20
+ELECTIONS_MS_MAX: Final = 10_000  # whoever is not elected by then is by the next balancing
 FAILURES_IN_A_ROW_MAX: Final = 20
 _VIRTUAL_NODES_SETTING: Final = "placement.virtual.nodes"
 
@@ -99,7 +100,10 @@ def rebalance(
             typer.confirm(f"Move {len(moves)} partitions?", abort=True, err=True)
         with throttled(broker, rate):
             carry_out(broker, moves, at_once, _progress(len(moves)))
-        broker.ask(ApiKey.ELECT_LEADERS, ElectLeadersRequest(topic_partitions=None))
+        broker.ask(
+            ApiKey.ELECT_LEADERS,
+            ElectLeadersRequest(topic_partitions=None, timeout_ms=ELECTIONS_MS_MAX),
+        )
     print_note(f"partitions moved: {len(moves)}")
 
 

@@ -62,19 +62,20 @@ class HandBack:
         self._image = image
         self._partitions = led
 
-    async def elect(self, partitions: Iterable[TopicPartition]) -> Outcomes:
+    async def elect(self, partitions: Iterable[TopicPartition], timeout_ms: int) -> Outcomes:
         """Let the first replica lead each of these raft partitions, wherever their leaders are.
         None: it does."""
-        outcomes = await self._elect_once(partitions)
+        until = asyncio.get_running_loop().time() + timeout_ms / 1000
+        outcomes = await self._elect_once(partitions, until)
         for _ in range(ELECTIONS_MAX - 1):
             lost = [each for each, reason in outcomes.items() if isinstance(reason, _LostElection)]
             if not lost:
                 break
-            for each, reason in (await self._elect_once(lost)).items():
+            for each, reason in (await self._elect_once(lost, until)).items():
                 outcomes[each] = None if isinstance(reason, ElectionNotNeeded) else reason
         return outcomes
 
-    async def _elect_once(self, partitions: Iterable[TopicPartition]) -> Outcomes:
+    async def _elect_once(self, partitions: Iterable[TopicPartition], until: float) -> Outcomes:
         image = self._image()
         outcomes: Outcomes = {}
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
@@ -96,19 +97,19 @@ class HandBack:
             else:
                 by_leader.setdefault(leader, []).append(topic_partition)
                 epochs[topic_partition] = state.leader_epoch
-        asked = await asyncio.gather(*(self._ask(*each) for each in by_leader.items()))
+        asked = await asyncio.gather(*(self._ask(*each, until) for each in by_leader.items()))
         for each in asked:
             outcomes.update(each)
         stepped_back = [each for each in epochs if outcomes[each] is None]
-        outcomes.update(await self._see_who_won({each: epochs[each] for each in stepped_back}))
-        return outcomes
+        won = await self._see_who_won({each: epochs[each] for each in stepped_back}, until)
+        return {**outcomes, **won}
 
-    async def _see_who_won(self, epochs: Mapping[TopicPartition, int]) -> Outcomes:
+    async def _see_who_won(self, epochs: Mapping[TopicPartition, int], until: float) -> Outcomes:
         """The leaders of these epochs have stepped back: are the first replicas leaders now?"""
         outcomes: Outcomes = dict.fromkeys(epochs, RequestTimedOut("nobody has been elected yet"))
         waiting = set(epochs)
         loop = asyncio.get_running_loop()
-        until = loop.time() + ELECTION_SECONDS_MAX
+        until = min(until, loop.time() + ELECTION_SECONDS_MAX)
         while True:
             image = self._image()
             for topic_partition in tuple(waiting):
@@ -128,16 +129,25 @@ class HandBack:
                 return outcomes
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _ask(self, leader: BrokerId, partitions: Sequence[TopicPartition]) -> Outcomes:
-        if leader == self._broker_id:
-            return await self.hand_back(partitions)
+    async def _ask(
+        self, leader: BrokerId, partitions: Sequence[TopicPartition], until: float
+    ) -> Outcomes:
+        try:
+            async with asyncio.timeout_at(until):
+                if leader == self._broker_id:
+                    return await self.hand_back(partitions)
+                return await self._ask_peer(leader, partitions)
+        except TimeoutError:
+            reason: BrokerError = RequestTimedOut(f"broker {leader} has not stepped back in time")
+        except BrokerError as refusal:
+            reason = refusal
+        return dict.fromkeys(partitions, reason)
+
+    async def _ask_peer(self, leader: BrokerId, partitions: Sequence[TopicPartition]) -> Outcomes:
         request = HandBackRequest(
             partitions=[LogEndsPartition(topic=each[0], partition=each[1]) for each in partitions]
         )
-        try:
-            response = await self._peers.request(leader, HAND_BACK, request, timeout_ms=TIMEOUT_MS)
-        except BrokerError as reason:
-            return dict.fromkeys(partitions, reason)
+        response = await self._peers.request(leader, HAND_BACK, request, timeout_ms=TIMEOUT_MS)
         answers = {
             TopicPartition(each.topic, each.partition): each.error_code for each in response.answers
         }

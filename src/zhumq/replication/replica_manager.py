@@ -128,14 +128,14 @@ class ReplicaManager:
         return {} if self._cluster is None else await self._cluster.ask_log_ends(partitions)
 
     async def elect_preferred(
-        self, partitions: Sequence[TopicPartition]
+        self, partitions: Sequence[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, BrokerError | None]:
-        """Let the first replicas lead these raft partitions, wherever their leaders are. None: done;
+        """Let the first replicas lead these raft partitions, wherever their leaders are. None: they do;
         ElectionNotNeeded, PreferredLeaderNotAvailable or another reason why not."""
         if self._cluster is None:
             alone = ElectionNotNeeded("this broker leads everything")
             return dict.fromkeys(partitions, alone)
-        return await self._cluster.hand_back.elect(partitions)
+        return await self._cluster.hand_back.elect(partitions, timeout_ms)
 
     @property
     def cluster(self) -> ClusterReplicas | None:

@@ -38,9 +38,9 @@ from zhumq.protocol.messages.reassignments import (
 
 AskLogEnds = Callable[[Sequence[TopicPartition]], Awaitable[LogEnds]]
 Results = Mapping[TopicPartition, BrokerError | None]
-# Lets the first replicas of raft partitions win; None: one of them has.
+# Lets the first replicas of raft partitions win, in so many milliseconds; None: one of them has.
 ElectByVotes = Callable[
-    [Sequence[TopicPartition]], Awaitable[dict[TopicPartition, BrokerError | None]]
+    [Sequence[TopicPartition], int], Awaitable[dict[TopicPartition, BrokerError | None]]
 ]
 
 
@@ -148,7 +148,7 @@ class ReassignmentsHandler:
                 {name: partial(_elect_preferred, name) for name in names if name not in set(raft)}
             )
             # Nobody is named there: the leader steps back, and the first replica wins the votes.
-            voted = await self._elect_by_votes(raft)
+            voted = await self._elect_by_votes(raft, request.timeout_ms)
             results = {name: voted[name] if name in voted else named[name] for name in names}
         else:
             known = [name for name in names if image.partition(name) is not None]

@@ -1,0 +1,70 @@
+"""A leader that steps back for the first replica does so again where another one wins the votes."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.model.cluster_errors import PreferredLeaderNotAvailable
+from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.replication.hand_back import ELECTIONS_MAX, HandBack
+
+T0 = TopicPartition("t", 0)
+FIRST, SECOND = BrokerId(1), BrokerId(2)
+
+
+def image(leader: BrokerId, epoch: int) -> ClusterImage:
+    state = PartitionState(
+        replicas=(FIRST, SECOND),
+        leader=leader,
+        leader_epoch=LeaderEpoch(epoch),
+        in_sync=(FIRST, SECOND),
+    )
+    topic = Topic(name="t", topic_id=uuid.UUID(int=1), partitions=(state,))
+    return ClusterImage(
+        version=epoch,
+        cluster_id="c",
+        controller_id=FIRST,
+        brokers={each: Broker(broker_id=each, host="h", port=1) for each in (FIRST, SECOND)},
+        topics={"t": topic},
+        topics_by_id={topic.topic_id: topic},
+    )
+
+
+class Elections:
+    """A cluster of which only this is known: who wins when the second replica steps back."""
+
+    def __init__(self, *winners: BrokerId) -> None:
+        self._winners = list(winners)
+        self.image = image(SECOND, 5)
+        self.held = 0
+
+    async def hand_over(self, replica_id: int) -> bool:
+        assert replica_id == FIRST
+        self.held += 1
+        won = image(self._winners.pop(0), 5 + self.held)
+        asyncio.get_running_loop().call_later(0.01, setattr, self, "image", won)
+        return True
+
+    def elect(self) -> Any:
+        partitions = cast("Any", {T0: SimpleNamespace(hand_over=self.hand_over)})
+        peers = cast("Any", None)  # Nobody else is asked: the second replica leads here.
+        hand_back = HandBack(SECOND, peers, lambda: self.image, partitions)
+        return asyncio.run(hand_back.elect([T0], 10_000))[T0]
+
+
+@pytest.mark.parametrize("winners", [(FIRST,), (SECOND, FIRST), (SECOND, SECOND, FIRST)])
+def test_it_steps_back_until_the_first_replica_wins(winners: Sequence[BrokerId]) -> None:
+    elections = Elections(*winners)
+    assert elections.elect() is None
+    assert elections.held == len(winners)
+
+
+def test_it_does_not_step_back_for_ever() -> None:
+    elections = Elections(*[SECOND] * (ELECTIONS_MAX + 1))
+    assert isinstance(elections.elect(), PreferredLeaderNotAvailable)
+    assert elections.held == ELECTIONS_MAX
