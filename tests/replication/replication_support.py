@@ -281,6 +281,8 @@ class Node:
             disk or SystemDisk(),
             settings or ReplicaSettings(),
         )
+        # As a broker does: what there is before it registers, its disk ought to know of.
+        node.see(store.image)
         node.register()
         return node
 

@@ -18,6 +18,7 @@ from replication_support import (
 )
 
 from zhumq.consensus.contract import Role
+from zhumq.metadata.image import NO_BROKER
 from zhumq.model.errors import BrokerError, NotLeaderOrFollower
 from zhumq.model.replication_mode import Mode
 from zhumq.storage.quorum_journal import QUORUM_FILE
@@ -104,6 +105,41 @@ def test_a_wiped_replica_does_not_help_to_elect_one_without_the_data(tmp_path: P
             await up.start(keeper)
             await produce(up, "c")
             await _all_equal(up, "a", "b", "c")
+
+    run(body())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_disk_exchanged_within_a_session_does_not_lead_though_it_was_in_sync(
+    tmp_path: Path, mode: Mode
+) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.min_in_sync = 2
+            up.store.create(mode=mode)
+            await produce(up, "a")
+            await up.wait_equal()
+            wiped = (await _follower(up)).broker_id
+            # Nobody has noticed: nothing of the partition has changed since it was created.
+            await up.stop(wiped, clean=False, declare=False)
+            shutil.rmtree(tmp_path / f"broker-{wiped}")
+            keepers = [node.broker_id for node in up]
+            for keeper in keepers:
+                await up.stop(keeper, clean=False, declare=False)
+            await up.start(wiped)
+            assert up[wiped].partition().driver.core.quorum_state.healing
+            for keeper in keepers:
+                up.store.declare_gone(keeper)
+            if mode is Mode.FETCH:
+                await until(
+                    lambda: up.store.image.topics["t"].partitions[0].leader == NO_BROKER,
+                    "the wiped replica is named, and declines",
+                )
+            assert up.leader() is None
+            await up.start(*keepers)
+            up.store.repair()
+            await produce(up, "b")
+            await _all_equal(up, "a", "b")
 
     run(body())
 

@@ -10,7 +10,7 @@ from zhumq.consensus.contract import AppendMarker, Role
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.metadata import leadership, modes, replica_wishes
 from zhumq.metadata.leadership import UNKNOWN_LOG_END
-from zhumq.testing import simulated_coordinator
+from zhumq.testing import simulated_broker, simulated_coordinator
 
 # Named leaders
 
@@ -233,3 +233,8 @@ def a_named_leader_takes_over_the_in_sync_set_of_raft(patch: Patch) -> None:
         return replace(changed, in_sync=state.in_sync, handover=False)
 
     patch(modes, "name_leader", name_leader)
+
+
+@planted(FETCH_3, FETCH_5)
+def an_empty_disk_is_taken_for_a_new_partition(patch: Patch) -> None:
+    patch(simulated_broker, "wiped", lambda known, *_: known)

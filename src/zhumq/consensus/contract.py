@@ -109,11 +109,6 @@ class QuorumState:
     votes_unknown: bool = False
 
 
-def state_of_a_wiped_replica(mode: Mode) -> QuorumState:
-    """What to begin with where a replica of an old partition finds its disk empty."""
-    return QuorumState(mode=mode, healing=True, votes_unknown=True)
-
-
 # Inputs. A message carries the name of what its receiver sees.
 
 

@@ -23,6 +23,7 @@ from zhumq.replication.peer_service import PeerConnection
 from zhumq.replication.peers import TaskKeeper
 from zhumq.replication.replica_builder import (
     CoreMaker,
+    admit_losses,
     assigned_word,
     remember,
 )
@@ -123,7 +124,10 @@ class ClusterReplicas:
     # Following the picture
 
     def see(self, image: ClusterImage) -> None:
-        """A new picture, before anything of it is applied."""
+        """A new picture, before anything of it is applied. The first one is from before the broker
+        has registered. Raises BrokerError if its disk does not take what follows from that one."""
+        if self.image is None:
+            admit_losses(self._journal, image, self._broker_id)
         known = frozenset() if self.image is None else frozenset(self.image.brokers)
         self._lost = known.difference(image.brokers)
         self.image = image

@@ -12,17 +12,16 @@ from zhumq.consensus.contract import (
     Mode,
     QuorumState,
     ReplicaSettings,
-    state_of_a_wiped_replica,
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
-from zhumq.metadata.image import NO_BROKER, PartitionState
+from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState
 from zhumq.model.ids import BrokerId
 from zhumq.replication.driver import Core, ReplicaDriver
 from zhumq.replication.replication import Replication
 from zhumq.storage.partition_log import PartitionLog
-from zhumq.storage.quorum_journal import QuorumJournal
+from zhumq.storage.quorum_journal import QuorumJournal, ReplicaKey
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +47,41 @@ def remember(
     fresh = QuorumState(mode=partition.mode)
     if partition.replicas == (broker_id,):
         return fresh
-    if had_log and not journal.is_whole:
-        logger.error("%s does not know what it has voted for", log.topic_partition)
-        return state_of_a_wiped_replica(partition.mode)
     # A log in which there is nothing, and that has promised nothing, is as good as none.
     if log.log_end_offset or partition.partition_epoch == FIRST_PARTITION_EPOCH:
         return fresh
     logger.warning("%s is empty here though it is not new: fetching all of it", log.topic_partition)
-    begun = state_of_a_wiped_replica(partition.mode)
-    if broker_id in partition.adding:
-        # It comes with a move, which ends in an epoch above all in which it may ever have voted.
-        begun = replace(begun, votes_unknown=False)
-    return begun
+    return wiped(fresh, partition, broker_id)
+
+
+def wiped(known: QuorumState, partition: PartitionState, broker_id: BrokerId) -> QuorumState:
+    """What to go on with where a replica of an old partition finds its disk empty, or not whole."""
+    # One that comes with a move, which ends in an epoch above all in which it may ever have voted,
+    # need not know its votes.
+    return replace(known, healing=True, votes_unknown=broker_id not in partition.adding)
+
+
+def admit_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerId) -> None:
+    """Write down what a disk without a whole journal has lost: its promises, and perhaps its logs.
+
+    The picture is from before this broker registers, so what is this broker's there, an earlier disk
+    of it knew. That nothing has changed since a partition was created does not make it new: where
+    everybody stays in sync nothing changes. Raises BrokerError if it cannot be written down.
+    """
+    if journal.is_whole:
+        return
+    losses: dict[ReplicaKey, QuorumState] = {}
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            key = (topic.topic_id, index)
+            if broker_id not in partition.replicas or partition.replicas == (broker_id,):
+                continue
+            # What was found in a damaged one may be older than what was lost.
+            known = journal.find(key) or QuorumState(mode=partition.mode)
+            losses[key] = wiped(known, partition, broker_id)
+    if losses:
+        logger.error("this disk has lost what it knew of %d replicas: fetching them", len(losses))
+    journal.admit(losses.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

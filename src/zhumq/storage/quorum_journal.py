@@ -47,7 +47,8 @@ class QuorumJournal:
         self.is_whole = data is not None
         self._entries_count = 0
         end = self._load(data or b"")
-        self._file = self._open_at(end)
+        # None: it was not there, and has not begun.
+        self._file = None if data is None else self._open_at(end)
 
     @property
     def states(self) -> Mapping[ReplicaKey, QuorumState]:
@@ -56,6 +57,15 @@ class QuorumJournal:
     def find(self, key: ReplicaKey) -> QuorumState | None:
         return self._states.get(key)
 
+    def admit(self, losses: Iterable[tuple[ReplicaKey, QuorumState]]) -> None:
+        """Begin, or begin again, with what this disk ought to know and does not. All of it is written
+        in one piece: until then the next start finds the journal missing or damaged as well.
+
+        Raises DiskFull or StorageFailed.
+        """
+        self._states.update(losses)
+        self._replace_file()
+
     def write(self, promises: Iterable[tuple[ReplicaKey, QuorumState | None]]) -> None:
         """Return once they are on the disk; None: the replica is gone. May be called in a thread.
 
@@ -63,11 +73,15 @@ class QuorumJournal:
         """
         if self._failure is not None:
             raise self._failure
+        if self._file is None:
+            self._replace_file()
+        file = self._file
+        assert file is not None
         entries = list(promises)
         data = b"".join(_encode(key, state) for key, state in entries)
         try:
-            self._file.append((data,))
-            self._file.sync()
+            file.append((data,))
+            file.sync()
         except StorageFailed as error:
             # Hazard 6: after a failed sync nobody knows what is on the disk.
             self._failure = error
@@ -82,19 +96,23 @@ class QuorumJournal:
             self._write_anew()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _write_anew(self) -> None:
+        try:
+            self._replace_file()
+        except DiskFull as error:
+            logger.warning("the journal of promises stays as long as it is: %s", error)
+
+    def _replace_file(self) -> None:
         data = b"".join(_encode(key, state) for key, state in self._states.items())
         try:
             self._disk.write_file(self._path, data, sync=True)
-        except DiskFull as error:
-            logger.warning("the journal of promises stays as long as it is: %s", error)
-            return
         except StorageFailed as error:
             self._failure = error
             raise
-        self._file.close()
+        self.close()
         self._file = self._disk.open_file(self._path)
         self._entries_count = len(self._states)
 

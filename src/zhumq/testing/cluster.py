@@ -146,16 +146,20 @@ class ClusterProcesses:
         return wait_for(leader, f"a leader of {topic}-{partition} other than {other_than}")
 
     def wait_for_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Return when exactly these brokers are known to be alive."""
+        """Return when every broker that runs knows that exactly these are alive."""
         expected = set(broker_ids)
 
         def agreed() -> bool | None:
-            with contextlib.suppress(KafkaException):
-                metadata = self.admin().list_topics(timeout=ASK_SECONDS_MAX)
-                return set(metadata.brokers) == expected or None
-            return None
+            running = [each.bootstrap for each in self.brokers.values() if each.running]
+            return all(self._alive_to(each) == expected for each in running) or None
 
         wait_for(agreed, f"brokers {sorted(expected)}")
+
+    def _alive_to(self, bootstrap: str) -> set[int]:
+        """Who is alive as this one broker has heard."""
+        with contextlib.suppress(KafkaException):
+            return set(self.admin(bootstrap).list_topics(timeout=ASK_SECONDS_MAX).brokers)
+        return set()
 
 
 @contextlib.contextmanager

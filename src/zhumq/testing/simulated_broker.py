@@ -1,6 +1,5 @@
 """A broker of one partition in a simulation: its life, and what it hears of the cluster."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zhumq.consensus.assigned import AssignedReplica
@@ -9,13 +8,12 @@ from zhumq.consensus.contract import (
     Mode,
     QuorumState,
     RoleChange,
-    state_of_a_wiped_replica,
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.model.ids import BrokerId
-from zhumq.replication.replica_builder import assigned_word
+from zhumq.replication.replica_builder import assigned_word, wiped
 from zhumq.testing.simulated_replica import SimulatedReplica
 
 if TYPE_CHECKING:
@@ -88,9 +86,7 @@ class SimulatedBroker(SimulatedReplica):
         """There is a replica here now, or again."""
         state = self.state
         if not self.holds:
-            state = state_of_a_wiped_replica(partition.mode)
-            if self.broker_id in partition.adding:
-                state = replace(state, votes_unknown=False)
+            state = wiped(QuorumState(mode=partition.mode), partition, BrokerId(self.broker_id))
             self.holds = True
         raft = partition.mode is Mode.RAFT
         state = state_for_raft(state, partition.leader_epoch) if raft else state_for_fetch(state)
@@ -122,7 +118,7 @@ class SimulatedBroker(SimulatedReplica):
         self.world.note("wipe", self.broker_id)
         self.world.checkers.wiped(self.broker_id)
         self.log.wipe()
-        self.state = state_of_a_wiped_replica(self.state.mode)
+        self.state = QuorumState(mode=self.state.mode, healing=True, votes_unknown=True)
         self.holds = False
         self.checkpointed_high_watermark = 0
 

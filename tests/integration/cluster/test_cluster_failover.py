@@ -180,22 +180,26 @@ def test_a_group_survives_its_coordinator(cluster: ClusterProcesses) -> None:
     assert committed.offset >= len(set(seen))
 
 
+@pytest.mark.parametrize("mode", ["raft", "fetch"])
 def test_a_consumer_and_a_producer_go_on_while_a_broker_is_replaced_by_an_empty_one(
-    cluster: ClusterProcesses,
+    cluster: ClusterProcesses, mode: str
 ) -> None:
-    create_topic(cluster, "wiped")
-    with traffic(cluster, "wiped") as running:
-        leader = cluster.wait_for_leader("wiped")
+    topic = f"wiped-{mode}"
+    create_topic(cluster, topic, replication_mode=mode)
+    with traffic(cluster, topic) as running:
+        leader = cluster.wait_for_leader(topic)
         follower = next(each for each in cluster.brokers if each != leader)
         cluster.kill(follower)
         _empty(cluster, follower)
         cluster.restart(follower)
+        # The cluster may not have noticed; the broker has.
+        assert "this disk has lost what it knew of" in cluster.brokers[follower].log
         running.wait_for_more()
     # It has everything again: it carries the topic with the one that stays.
-    first = read_numbers(cluster, "wiped")
+    first = read_numbers(cluster, topic)
     cluster.kill(leader)
-    cluster.wait_for_leader("wiped", other_than=leader)
-    assert sorted(read_numbers(cluster, "wiped")) == sorted(first)
+    cluster.wait_for_leader(topic, other_than=leader)
+    assert sorted(read_numbers(cluster, topic)) == sorted(first)
 
 
 def _can_commit(consumer: Consumer, place: TopicPartition) -> bool:

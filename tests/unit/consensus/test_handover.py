@@ -8,7 +8,6 @@ from zhumq.consensus.contract import (
     Mode,
     QuorumState,
     Role,
-    state_of_a_wiped_replica,
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.testing.replica_bench import ReplicaBench
@@ -93,7 +92,7 @@ def test_a_named_leader_that_does_not_know_its_votes_does_not_stand() -> None:
     bench = ReplicaBench(3)
     bench.crash(2)
     bench.checkers.wiped(2)
-    bench.states[2] = state_of_a_wiped_replica(Mode.FETCH)
+    bench.states[2] = QuorumState(mode=Mode.FETCH, healing=True, votes_unknown=True)
     bench.states[2] = replace(bench.states[2], healing=False)
     bench.start(2)
     bench.publish(1, 2, {2}, handover=True)

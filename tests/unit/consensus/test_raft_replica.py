@@ -21,7 +21,6 @@ from zhumq.consensus.contract import (
     Role,
     VoteAnswered,
     VoteAsked,
-    state_of_a_wiped_replica,
 )
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
@@ -272,7 +271,7 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     bench.crash(2)
     bench.checkers.wiped(2)
     bench.logs[2].wipe()
-    bench.states[2] = state_of_a_wiped_replica(Mode.RAFT)
+    bench.states[2] = QuorumState(mode=Mode.RAFT, healing=True, votes_unknown=True)
     bench.high_watermarks[2] = 0
     bench.crash(1)
     bench.start(2)

@@ -76,6 +76,38 @@ def test_damage_before_the_end_means_that_no_promise_can_be_relied_upon() -> Non
     assert again.find(OTHER) == STATE
 
 
+def test_what_a_disk_has_lost_is_admitted_in_one_piece_or_again_at_the_next_start() -> None:
+    disk = _disk()
+    lost = QuorumState(mode=Mode.FETCH, healing=True, votes_unknown=True)
+    assert not QuorumJournal(disk, PATH).is_whole
+    # A start that ends before it has admitted anything leaves nothing that looks like a journal.
+    journal = QuorumJournal(disk, PATH)
+    assert not journal.is_whole
+    disk.bytes_free = 10
+    with pytest.raises(DiskFull):
+        journal.admit([(KEY, lost), (OTHER, lost)])
+    assert not QuorumJournal(disk, PATH).is_whole
+    disk.bytes_free = None
+    journal.admit([(KEY, lost), (OTHER, lost)])
+    disk.crash()
+    again = QuorumJournal(disk, PATH)
+    assert again.is_whole
+    assert dict(again.states) == {KEY: lost, OTHER: lost}
+
+
+def test_a_damaged_journal_is_whole_again_once_the_loss_is_admitted() -> None:
+    disk = _disk()
+    QuorumJournal(disk, PATH).write([(KEY, STATE), (OTHER, STATE)])
+    data = bytearray(disk.read_file(PATH) or b"")
+    data[10] ^= 1
+    disk.write_file(PATH, data, sync=True)
+    unsure = QuorumState(epoch=STATE.epoch, healing=True, votes_unknown=True)
+    QuorumJournal(disk, PATH).admit([(KEY, unsure), (OTHER, unsure)])
+    again = QuorumJournal(disk, PATH)
+    assert again.is_whole
+    assert dict(again.states) == {KEY: unsure, OTHER: unsure}
+
+
 def test_a_journal_that_grew_too_long_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_journal, "_ENTRIES_MIN", 10)
     disk = _disk()
