@@ -231,16 +231,14 @@ class ClusterWishes:
         wish: InSyncProposal | LeaderWanted,
         log_ends: LogEnds,
     ) -> Change | None:
-        existing_partition(image, name)
+        existing_partition(image, name)  # Raises if the topic is gone.
         policy = self._policy_of(image.topics[name.topic])
-        if isinstance(wish, InSyncProposal):
-            epoch = self._store.broker_epoch
-            return (
-                None
-                if epoch is None
-                else plan_in_sync(image, name, in_sync_wish(wish, epoch), policy)
-            )
-        return plan_other_leader(image, name, leader_wish(wish), policy, log_ends.get(name, {}))
+        if isinstance(wish, LeaderWanted):
+            return plan_other_leader(image, name, leader_wish(wish), policy, log_ends.get(name, {}))
+        epoch = self._store.broker_epoch
+        if epoch is None:
+            return None
+        return plan_in_sync(image, name, in_sync_wish(wish, epoch), policy)
 
 
 def in_sync_wish(proposal: InSyncProposal, broker_epoch: int) -> InSyncWish:
