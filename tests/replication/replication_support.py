@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from zhumq.cluster.store import StoreUnavailable
 from zhumq.cluster.wishes import ClusterWishes
 from zhumq.cluster.znodes import Operation
 from zhumq.consensus.contract import ReplicaSettings
@@ -193,9 +194,10 @@ class NodeStore:
     async def transact(
         self, plan: Callable[[ClusterImage], tuple[Sequence[Change], Sequence[Operation]]]
     ) -> ClusterImage:
-        if not self.is_cut:
-            changes, _ = plan(self._store.image)
-            self._store.write(*changes)
+        if self.is_cut:
+            raise StoreUnavailable("cut by the test")
+        changes, _ = plan(self._store.image)
+        self._store.write(*changes)
         return self._store.image
 
 

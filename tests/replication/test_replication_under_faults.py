@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -63,24 +64,39 @@ class Sender:
 class Chaos:
     """Does one thing after the other to the brokers, as the dice say."""
 
-    def __init__(self, up: Nodes, seed: int, *, switches: bool) -> None:
+    def __init__(self, up: Nodes, seed: int, *, switches: bool, wipes: bool) -> None:
         self._up = up
         self._dice = random.Random(seed)
         self._switches = switches
+        self._faults = [
+            self._kill,
+            self._kill,
+            self._cut_from_store,
+            self._cut_links,
+            self._restart_all,
+        ]
+        if wipes:
+            self._faults += [self._wipe, self._wipe]
         self.done: list[str] = []
 
     async def run(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
+        if self._wipe in self._faults:
+            # While nothing has changed since the partition was created.
+            await self._wipe()
         while loop.time() < end:
-            fault = self._dice.choice(
-                (self._kill, self._kill, self._cut_from_store, self._cut_links, self._restart_all)
-            )
-            await fault()
+            await self._dice.choice(self._faults)()
             if self._switches:
                 self._switch()
             await asyncio.sleep(self._dice.uniform(0.05, 0.6))
             self._up.store.step_modes()
+
+    def healed_leader(self) -> Node | None:
+        """Who leads, with a controller that looks after it as often as this is asked."""
+        self._up.store.repair()
+        self._up.store.step_modes()
+        return self._up.leader()
 
     def _switch(self) -> None:
         """The topic is to be replicated in the other way."""
@@ -99,6 +115,30 @@ class Chaos:
         await self._up.stop(broker_id, clean=self._dice.random() < 0.3, declare=declared)
         await asyncio.sleep(self._dice.uniform(0.0, 0.8))
         await self._up.start(broker_id)
+        self._up.store.repair()
+
+    async def _wipe(self) -> None:
+        """A disk is exchanged for an empty one, unless another replica is still not whole: one of
+        three may be lost at a time."""
+        states = [each.partition().driver.core.quorum_state for each in self._up]
+        if any(state.healing or state.votes_unknown for state in states):
+            return
+        node = self._up[self._pick()]
+        declared = self._dice.random() < 0.5
+        self.done.append(f"wipe {node.broker_id}{' and tell' if declared else ''}")
+        await self._up.stop(node.broker_id, clean=False, declare=declared)
+        shutil.rmtree(self._up.root / f"broker-{node.broker_id}")
+        if self._dice.random() < 0.5:
+            # Whoever leads may go away before it could be fetched.
+            gone = self._pick()
+            self.done.append(f"kill {gone} meanwhile")
+            await self._up.stop(gone, clean=False, declare=False)
+            await self._up.start(node.broker_id)
+            self._up.store.declare_gone(gone)
+            await asyncio.sleep(self._dice.uniform(0.0, 0.8))
+            await self._up.start(gone)
+        else:
+            await self._up.start(node.broker_id)
         self._up.store.repair()
 
     async def _cut_from_store(self) -> None:
@@ -144,18 +184,26 @@ def _reset_connections(node: Node) -> None:
 
 
 async def check(
-    root: Path, seed: int, mode: Mode, *, seconds: float = SECONDS, switches: bool = False
+    root: Path,
+    seed: int,
+    mode: Mode,
+    *,
+    seconds: float = SECONDS,
+    switches: bool = False,
+    wipes: bool = False,
 ) -> str:
     async with nodes(root) as up:
+        # What only one disk has is lost with it.
+        up.store.min_in_sync = 2 if wipes else 1
         up.store.create(mode=mode)
         await up.wait_leader()
         senders = [Sender(up, producer_id) for producer_id in (1, 2, 3)]
         tasks = [asyncio.create_task(sender.run()) for sender in senders]
-        chaos = Chaos(up, seed, switches=switches)
+        chaos = Chaos(up, seed, switches=switches, wipes=wipes)
         try:
+            await until(lambda: all(each.acknowledged for each in senders), "there is something")
             await chaos.run(seconds)
-            up.store.repair()
-            await until(up.leader, f"somebody leads after {chaos.done}")
+            await until(chaos.healed_leader, f"somebody leads after {chaos.done}")
             for sender in senders:
                 sender.is_done = True
             await asyncio.gather(*tasks)
@@ -184,6 +232,13 @@ def test_nothing_acknowledged_is_lost_while_the_mode_changes_as_well(tmp_path: P
     run(check(tmp_path, 8, Mode.RAFT, switches=True))
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_nothing_acknowledged_is_lost_though_disks_are_exchanged(
+    tmp_path: Path, mode: Mode
+) -> None:
+    run(check(tmp_path, 9, mode, wipes=True))
+
+
 if __name__ == "__main__":
     # For long runs: first seed, last seed, seconds of each.
     import faulthandler
@@ -193,16 +248,28 @@ if __name__ == "__main__":
     faulthandler.enable()
     logging.disable(logging.WARNING)
     for number in range(int(sys.argv[1]), int(sys.argv[2])):
-        for each, switching in ((Mode.RAFT, False), (Mode.FETCH, False), (Mode.RAFT, True)):
+        for each, switching, wiping in (
+            (Mode.RAFT, False, False),
+            (Mode.FETCH, False, False),
+            (Mode.RAFT, True, False),
+            (Mode.RAFT, False, True),
+            (Mode.FETCH, False, True),
+            (Mode.RAFT, True, True),
+        ):
             faulthandler.dump_traceback_later(300, exit=True)
             with tempfile.TemporaryDirectory(prefix="replication-faults-") as folder:
                 trial = check(
-                    Path(folder), number, each, seconds=float(sys.argv[3]), switches=switching
+                    Path(folder),
+                    number,
+                    each,
+                    seconds=float(sys.argv[3]),
+                    switches=switching,
+                    wipes=wiping,
                 )
                 try:
                     outcome = run(trial)
                 except BaseException as failure:
                     outcome = f"FAILED {type(failure).__name__}: {failure}"
-                name = f"{each} switching" if switching else each
+                name = f"{each}{' switching' if switching else ''}{' wiping' if wiping else ''}"
                 sys.stdout.write(f"{number} {name}: {outcome}\n")
                 sys.stdout.flush()
