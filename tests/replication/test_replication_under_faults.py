@@ -135,7 +135,6 @@ class Chaos:
             await self._up.stop(gone, clean=False, declare=False)
             await self._up.start(node.broker_id)
             self._up.store.declare_gone(gone)
-            await asyncio.sleep(self._dice.uniform(0.0, 0.8))
             await self._up.start(gone)
         else:
             await self._up.start(node.broker_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
@@ -63,7 +63,7 @@ class WishesStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    wishes: dict[TopicPartition, _Wish]
+    wishes: Mapping[TopicPartition, _Wish]
     log_ends: LogEnds
 
 
@@ -133,7 +133,7 @@ class ClusterWishes:
     async def _carry_out(self, wishes: dict[TopicPartition, _Wish]) -> None:
         # Elections and in-sync sets must not wait for the answers that the naming of a leader needs.
         leaderless = [name for name, wish in wishes.items() if isinstance(wish, LeaderWanted)]
-        quick = {name: wish for name, wish in wishes.items() if name not in set(leaderless)}
+        quick = {name: wish for name, wish in wishes.items() if not isinstance(wish, LeaderWanted)}
         await self._write(_Batch(wishes=quick, log_ends={}))
         if leaderless:
             log_ends = await self._log_ends(leaderless)

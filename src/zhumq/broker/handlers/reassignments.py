@@ -144,8 +144,9 @@ class ReassignmentsHandler:
             ]
         if request.election_type == ElectionType.PREFERRED:
             raft = [name for name in names if _is_raft(image, name)]
+            by_votes = frozenset(raft)
             named = await self._controller.change_partitions(
-                {name: partial(_elect_preferred, name) for name in names if name not in set(raft)}
+                {name: partial(_elect_preferred, name) for name in names if name not in by_votes}
             )
             # Nobody is named there: the leader steps back, and the first replica wins the votes.
             voted = await self._elect_by_votes(raft, request.timeout_ms)
