@@ -16,9 +16,9 @@ from typing import Final, Self
 
 from zhumq.host.clock import SystemClock
 from zhumq.host.java import find_java
+from zhumq.host.ports import HOST, free_ports
 from zhumq.model.errors import ZhumqError
 
-HOST: Final = "127.0.0.1"
 READY_MS_MAX: Final = 60_000
 STOP_SECONDS_MAX: Final = 20.0
 ASK_SECONDS_MAX: Final = 2.0
@@ -161,7 +161,7 @@ class DevZookeeper:
             raise DevZookeeperFailed(f"an ensemble has 1 to {NODES_MAX} nodes, not {nodes}")
         java, class_path = str(find_java().executable), find_class_path()
         ports = _client_ports(nodes, base_port)
-        members = _free_ports(2 * nodes)
+        members = free_ports(2 * nodes)
         folder = data_dir.resolve()
         servers = []
         for index, port in enumerate(ports):
@@ -265,7 +265,7 @@ def find_class_path() -> str:
 
 def _client_ports(count: int, base_port: int) -> list[int]:
     if base_port == 0:
-        return _free_ports(count)
+        return free_ports(count)
     ports = list(range(base_port, base_port + count))
     for port in ports:
         with socket.socket() as probe:
@@ -278,14 +278,6 @@ def _client_ports(count: int, base_port: int) -> list[int]:
                     f"cannot listen on {HOST}:{port}: {why}; choose another with --port"
                 ) from None
     return ports
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def _write_files(node: ZookeeperNode, ports: list[int], members: list[int]) -> None:

@@ -28,6 +28,8 @@ class Patience:
         self._pinged_at_ms = now_ms
         self.pings = 0
         self.hold_until_ms = now_ms  # in the timeout queue until then
+        self._next_look_ms = now_ms
+        self._excused_until_ms = now_ms
 
     @property
     def is_active(self) -> bool:
@@ -37,9 +39,12 @@ class Patience:
     def is_parked(self) -> bool:
         return self.session.state is SessionState.PARKED
 
-    def heard(self, *, is_answer: bool, now_ms: int, wall_ms: int) -> bool:
-        """The consumer spoke. True: that takes it out of the timeout queue."""
+    def heard(self, now_ms: int) -> None:
+        """The consumer spoke."""
         self._heard_at_ms = now_ms
+
+    def forgives(self, *, is_answer: bool, now_ms: int, wall_ms: int) -> bool:
+        """The consumer spoke. True: that takes it out of the timeout queue."""
         session = self.session
         if session.state is not SessionState.RETRYING:
             return False
@@ -49,6 +54,15 @@ class Patience:
         self.session = answered(session, wall_ms)
         self.hold_until_ms = now_ms
         return True
+
+    def looked(self, now_ms: int) -> None:
+        """The broker looks, as it had meant to at `next_look_ms`.
+
+        One that comes late was itself stopped or starved. What its consumers said meanwhile has arrived and is
+        not read yet: nobody is blamed before there was time for that.
+        """
+        if now_ms - self._next_look_ms > self._settings.ping_timeout_ms // 2:
+            self._excused_until_ms = now_ms + self._settings.ping_timeout_ms
 
     def ping_due(self, now_ms: int) -> bool:
         """Whether it is time to ping; counted as done if it is."""
@@ -60,7 +74,7 @@ class Patience:
 
     def failure(self, now_ms: int, next_deadline_ms: int | None) -> str | None:
         """What the consumer has failed to do by now, if anything."""
-        if self.is_parked or now_ms < self.hold_until_ms:
+        if self.is_parked or now_ms < max(self.hold_until_ms, self._excused_until_ms):
             return None
         if now_ms - max(self._heard_at_ms, self.hold_until_ms) > self._settings.ping_timeout_ms:
             return SILENT
@@ -99,9 +113,10 @@ class Patience:
         """When something may have to be done next."""
         looks = [self._pinged_at_ms + self._settings.ping_interval_ms]
         if next_deadline_ms is not None:
-            looks.append(next_deadline_ms)
+            looks.append(max(next_deadline_ms, self._excused_until_ms))
         if self.hold_until_ms > now_ms:
             looks.append(self.hold_until_ms)
         # What is delivered from now on is not due before this.
         looks.append(now_ms + ack_timeout_ms)
-        return min(looks)
+        self._next_look_ms = max(min(looks), now_ms)
+        return self._next_look_ms

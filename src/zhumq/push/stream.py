@@ -62,6 +62,8 @@ class Stream:
             send=self.send,
             end=self.end,
         )
+        # Into the timeout queue and out of it takes several steps: one change after the other.
+        self._changing = asyncio.Lock()
         self._ending: Refusal | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._runner: asyncio.Task[Any] | None = None
@@ -87,7 +89,7 @@ class Stream:
 
     def refresh(self) -> None:
         if self._patience.is_active:
-            self._spawn(self._open_again())
+            self._spawn(self._refresh())
 
     def end(self, why: Refusal) -> None:
         """The stream is over, with these words."""
@@ -152,6 +154,11 @@ class Stream:
             return
         for place in self._accepted.places:
             await self._shelf.open(place, first_time=True)
+
+    async def _refresh(self) -> None:
+        async with self._changing:
+            if self._patience.is_active:
+                await self._open_again()
 
     async def _open_again(self) -> None:
         """After a time in which others had its partitions, or when leaders have changed."""
@@ -221,11 +228,9 @@ class Stream:
     async def _handle(self, frame: pb.ClientFrame) -> None:
         kind = frame.WhichOneof("frame")
         clock = self._door.clock
-        if self._patience.heard(
-            is_answer=kind == "answer", now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()
-        ):
-            await self._save()
-            await self._open_again()
+        self._patience.heard(clock.monotonic_ms())
+        if not self._patience.is_active:
+            await self._forgive(is_answer=kind == "answer")
         match kind:
             case "answer":
                 deadline_ms = clock.monotonic_ms() + self._accepted.ack_timeout_ms
@@ -249,19 +254,30 @@ class Stream:
                 self.end(Refusal(pb.INVALID, "an empty frame, or one of a newer protocol"))
         self._wake.set()
 
+    async def _forgive(self, *, is_answer: bool) -> None:
+        clock = self._door.clock
+        async with self._changing:
+            if self._patience.forgives(
+                is_answer=is_answer, now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()
+            ):
+                await self._save()
+                await self._open_again()
+
     # Time
 
     async def _supervise(self) -> None:
         clock, patience, holdings = self._door.clock, self._patience, self._shelf.holdings
         while True:
             now_ms = clock.monotonic_ms()
+            patience.looked(now_ms)
             if patience.ping_due(now_ms) and not any(
                 each.HasField("ping") for each in self._control
             ):
                 self.send(pb.ServerFrame(ping=pb.Ping(number=patience.pings)))
-            reason = patience.failure(now_ms, holdings.next_deadline_ms())
-            if reason is not None:
-                await self._not_answered(reason)
+            async with self._changing:
+                reason = patience.failure(clock.monotonic_ms(), holdings.next_deadline_ms())
+                if reason is not None:
+                    await self._not_answered(reason)
             self._wake.set()
             look_ms = patience.next_look_ms(
                 now_ms, holdings.next_deadline_ms(), self._accepted.ack_timeout_ms
@@ -271,8 +287,8 @@ class Stream:
     async def _not_answered(self, reason: str) -> None:
         """Into the timeout queue, and from there to the parked."""
         clock = self._door.clock
-        await self._shelf.overdue(reason)
         self._patience.failed(reason, clock.monotonic_ms(), clock.now_ms())
+        await self._shelf.overdue(reason)
         if self._patience.is_parked or reason == SILENT:
             # Others may have what this consumer does not answer for.
             await self._shelf.give_back_all(reason)
@@ -287,9 +303,10 @@ class Stream:
 
     async def _resume(self) -> None:
         clock = self._door.clock
-        if self._patience.resume(clock.monotonic_ms(), clock.now_ms()):
-            await self._save()
-            await self._open_again()
+        async with self._changing:
+            if self._patience.resume(clock.monotonic_ms(), clock.now_ms()):
+                await self._save()
+                await self._open_again()
         self._wake.set()
 
     async def _save(self) -> None:

@@ -22,7 +22,7 @@ class Window:
     def __init__(self, delivery: Delivery, wake: Callable[[], None]) -> None:
         self.place = TopicPartition(delivery.topic, delivery.partition)
         self.delivery = delivery
-        # Grows when deliveries in order are taken back.
+        # Grows when deliveries in order are taken back, and when the partition is taken from anew.
         self.round = 0
         # Not 0: nothing is taken until what went wrong, or is being moved, has been dealt with.
         self.blocked = 0
@@ -62,6 +62,8 @@ class Windows:
         self.wake = wake
         self._turns: deque[Window] = deque()
         self._by_place: dict[TopicPartition, Window] = {}
+        # The last round of partitions that are not open now: a client takes an earlier one for stale.
+        self._rounds: dict[TopicPartition, int] = {}
         # Taken from a window, not yet sent.
         self._taken: deque[tuple[Window, Delivered]] = deque()
 
@@ -84,12 +86,10 @@ class Windows:
         known = self._by_place.get(place)
         if known is not None and known.delivery is delivery:
             return known
-        round_before = -1
         if known is not None:
-            round_before = known.round
             self.remove(place)
         window = Window(delivery, self.wake)
-        window.round = round_before + 1
+        window.round = self._rounds.pop(place, -1) + 1
         self._by_place[place] = window
         self._turns.append(window)
         self.wake()
@@ -100,6 +100,7 @@ class Windows:
         if window is not None:
             window.close()
             self._turns.remove(window)
+            self._rounds[place] = window.round
             self.untake(window)
         return window
 

@@ -1,7 +1,6 @@
 """A real cluster for tests: a ZooKeeper ensemble and brokers, each a process of its own."""
 
 import contextlib
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,12 +11,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from zhumq.cluster.dev_zookeeper import DevZookeeper
+from zhumq.host.ports import HOST, free_ports
 from zhumq.testing.process import BrokerProcess
 
 WAIT_SECONDS_MAX: Final = 45.0
 LOOK_AGAIN_SECONDS: Final = 0.1
 ASK_SECONDS_MAX: Final = 5.0
-HOST: Final = "127.0.0.1"
 Fact = TypeVar("Fact")
 # Small numbers, so that a cluster of a test starts and moves quickly.
 SETTINGS: Final = {
@@ -49,7 +48,7 @@ class ClusterProcesses:
         self.folder = folder
         self.nodes = nodes
         self.brokers: dict[int, BrokerProcess] = {}
-        ports = _free_ports(nodes)
+        ports = free_ports(nodes)
         self.inter_broker = {index + 1: f"{HOST}:{port}" for index, port in enumerate(ports)}
         self._zookeeper_nodes = zookeeper_nodes
         self._settings = {**SETTINGS, **(settings or {})}
@@ -84,7 +83,7 @@ class ClusterProcesses:
     def add(self, broker_id: int) -> BrokerProcess:
         """One more broker, not started yet."""
         if broker_id not in self.inter_broker:
-            (port,) = _free_ports(1)
+            (port,) = free_ports(1)
             self.inter_broker[broker_id] = f"{HOST}:{port}"
         settings = {
             **self._settings,
@@ -192,11 +191,3 @@ def wait_for(look: Callable[[], Fact | None], what: str, seconds: float = WAIT_S
         if time.monotonic() > deadline:
             raise AssertionError(f"no {what} within {seconds:g} s")
         time.sleep(LOOK_AGAIN_SECONDS)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]

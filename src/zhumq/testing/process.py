@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from zhumq.host.ports import HOST, free_ports
+
 READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 _READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=(?P<push>\S+) http=(?P<http>\S+) ")
@@ -62,10 +64,11 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Run it, and do not wait."""
-        listen = self.bootstrap or "127.0.0.1:0"
-        command = [sys.executable, "-m", "zhumq", "start", "--listen", listen]
-        command += ["--http", "127.0.0.1:0", "--data-dir", str(self.data_dir)]
-        command += ["--push", self.push or "127.0.0.1:0"]
+        if not self.bootstrap:
+            self.bootstrap, self.push = (f"{HOST}:{port}" for port in free_ports(2))
+        command = [sys.executable, "-m", "zhumq", "start", "--listen", self.bootstrap]
+        command += ["--http", f"{HOST}:0", "--data-dir", str(self.data_dir)]
+        command += ["--push", self.push]
         command += ["--broker-id", str(self.broker_id)]
         if self.zookeeper is not None:
             command += ["--zookeeper", self.zookeeper]

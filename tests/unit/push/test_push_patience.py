@@ -28,7 +28,7 @@ def test_a_consumer_that_says_nothing_is_silent_and_one_that_does_is_not() -> No
     waiting = patience()
     assert waiting.failure(300, None) is None
     assert waiting.failure(301, None) == SILENT
-    waiting.heard(is_answer=False, now_ms=290, wall_ms=0)
+    waiting.heard(now_ms=290)
     assert waiting.failure(500, None) is None
     assert waiting.failure(500, next_deadline_ms=499) == OVERDUE
 
@@ -49,7 +49,7 @@ def test_from_the_timeout_queue_to_parked_and_back() -> None:
     ]
     assert waiting.failure(10**9, 0) is None, "a parked one is not waited for"
     assert waiting.room(100, 0, now_ms) == 0
-    assert not waiting.heard(is_answer=True, now_ms=now_ms, wall_ms=now_ms)
+    assert not waiting.forgives(is_answer=True, now_ms=now_ms, wall_ms=now_ms)
     assert waiting.is_parked, "only resume wakes it"
     assert waiting.resume(now_ms, now_ms)
     assert waiting.is_active
@@ -67,12 +67,12 @@ def test_a_try_is_made_with_little_and_only_when_it_is_due() -> None:
 def test_pings_do_not_excuse_deliveries_without_an_answer() -> None:
     waiting = patience()
     waiting.failed(OVERDUE, now_ms=0, wall_ms=0)
-    assert not waiting.heard(is_answer=False, now_ms=5, wall_ms=5)
-    assert waiting.heard(is_answer=True, now_ms=6, wall_ms=6)
+    assert not waiting.forgives(is_answer=False, now_ms=5, wall_ms=5)
+    assert waiting.forgives(is_answer=True, now_ms=6, wall_ms=6)
     assert waiting.is_active
     silent = patience()
     silent.failed(SILENT, now_ms=0, wall_ms=0)
-    assert silent.heard(is_answer=False, now_ms=5, wall_ms=5)
+    assert silent.forgives(is_answer=False, now_ms=5, wall_ms=5)
 
 
 def test_the_next_look_is_when_something_may_be_due() -> None:
@@ -80,3 +80,25 @@ def test_the_next_look_is_when_something_may_be_due() -> None:
     assert waiting.next_look_ms(0, None, ack_timeout_ms=10_000) == 100
     assert waiting.next_look_ms(0, 40, ack_timeout_ms=10_000) == 40
     assert waiting.next_look_ms(0, None, ack_timeout_ms=30) == 30
+
+
+def test_a_broker_that_was_itself_away_blames_nobody_before_it_has_read_what_came() -> None:
+    waiting = patience()
+    assert waiting.next_look_ms(0, None, ack_timeout_ms=10_000) == 100
+    waiting.looked(2_000)
+    assert waiting.failure(2_000, next_deadline_ms=1_000) is None
+    assert waiting.failure(2_299, next_deadline_ms=1_000) is None
+    assert waiting.next_look_ms(2_299, 1_000, ack_timeout_ms=10_000) == 2_299, "a ping is due"
+    assert waiting.ping_due(2_299)
+    assert waiting.next_look_ms(2_299, 1_000, ack_timeout_ms=10_000) == 2_300
+    waiting.looked(2_301)
+    assert waiting.failure(2_301, next_deadline_ms=None) == SILENT
+
+
+def test_a_broker_that_is_a_little_late_blames_who_is_to_blame() -> None:
+    waiting = patience()
+    for now_ms in range(0, 301, 100):
+        waiting.looked(now_ms + 50)
+        assert waiting.failure(now_ms + 50, None) == (SILENT if now_ms == 300 else None)
+        waiting.ping_due(now_ms + 50)
+        waiting.next_look_ms(now_ms + 50, None, ack_timeout_ms=10_000)
