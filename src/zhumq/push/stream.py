@@ -88,8 +88,7 @@ class Stream:
         await self._closed.wait()
 
     def refresh(self) -> None:
-        if self._patience.is_active:
-            self._spawn(self._refresh())
+        self._spawn(self._refresh())
 
     def end(self, why: Refusal) -> None:
         """The stream is over, with these words."""
@@ -280,7 +279,7 @@ class Stream:
                     await self._not_answered(reason)
             self._wake.set()
             look_ms = patience.next_look_ms(
-                now_ms, holdings.next_deadline_ms(), self._accepted.ack_timeout_ms
+                clock.monotonic_ms(), holdings.next_deadline_ms(), self._accepted.ack_timeout_ms
             )
             await asyncio.sleep(max((look_ms - clock.monotonic_ms()) / 1000, TICK_SECONDS_MIN))
 

@@ -1,6 +1,8 @@
-"""Traffic of a third-party client, and what it finds in the end."""
+"""Traffic of a third-party client, and what it finds in the end; commands as people give them."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +31,30 @@ SETTLE_SECONDS_MAX: Final = 60.0
 READ_SECONDS_MAX: Final = 60.0
 ASK_SECONDS_MAX: Final = 5.0
 REQUEST_MS_MAX: Final = 3_000
+COMMAND_SECONDS_MAX: Final = 90.0
 PAUSE_SECONDS: Final = 0.002  # between two messages: traffic, not a benchmark
+
+
+def zhumq(*words: str) -> "subprocess.Popen[str]":
+    """A command that has begun."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "zhumq", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output_of(*words: str) -> str:
+    """What a command prints that has to succeed."""
+    with zhumq(*words) as process:
+        try:
+            out, err = process.communicate(timeout=COMMAND_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 0, err
+    return out
 
 
 def create_topic(

@@ -1,11 +1,9 @@
 """A fourth broker takes its share under load; replicas move by wish; leadership goes back."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from cluster_support import create_topic, traffic
+from cluster_support import create_topic, output_of, traffic
 from confluent_kafka import Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -35,18 +33,6 @@ MODES = ("raft", "fetch")
 def replicas_of(cluster: ClusterProcesses, topic: str) -> dict[int, set[int]]:
     metadata = cluster.admin().list_topics(topic, timeout=30)
     return {index: set(each.replicas) for index, each in metadata.topics[topic].partitions.items()}
-
-
-def zhumq(*words: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-m", "zhumq", *words],
-        capture_output=True,
-        text=True,
-        timeout=MOVE_SECONDS_MAX,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
 
 
 def move(cluster: ClusterProcesses, topic: str, partition: int, *replicas: int) -> ErrorCode:
@@ -188,7 +174,7 @@ def test_an_interrupted_rebalancing_stays_throttled_until_that_is_lifted(
         assert size_at(four, left_out, "slow") < 3_000_000
     finally:
         lift = ("cluster", "rebalance", "--yes", "--throttle", "off")
-        zhumq(*lift, "--bootstrap", four.bootstrap)
+        output_of(*lift, "--bootstrap", four.bootstrap)
     assert rate_of(four, 1) == str(UNLIMITED)
     wait_for(lambda: moving(four) == 0 or None, "the end of the move", MOVE_SECONDS_MAX)
     assert size_at(four, left_out, "slow") > 3_000_000
@@ -198,7 +184,7 @@ def test_rebalancing_gives_a_new_broker_its_share(four: ClusterProcesses) -> Non
     create_topic(four, "spread", partitions=12)
     bootstrap = four.brokers[2].bootstrap
     without = json.loads(
-        zhumq(
+        output_of(
             "cluster",
             "rebalance",
             "--preview",
@@ -211,17 +197,19 @@ def test_rebalancing_gives_a_new_broker_its_share(four: ClusterProcesses) -> Non
     )
     assert all(4 not in row["after"] for row in without)
     with traffic(four, "spread"):
-        zhumq("cluster", "rebalance", "--without", "4", "--yes", "--bootstrap", bootstrap)
+        output_of("cluster", "rebalance", "--without", "4", "--yes", "--bootstrap", bootstrap)
         assert all(4 not in each for each in replicas_of(four, "spread").values())
-        zhumq("cluster", "rebalance", "--yes", "--throttle", "5M", "--bootstrap", bootstrap)
+        output_of("cluster", "rebalance", "--yes", "--throttle", "5M", "--bootstrap", bootstrap)
         assert rate_of(four, 1) == str(UNLIMITED)
         held = sum(4 in each for each in replicas_of(four, "spread").values())
         # A quarter of 36 replicas is 9.
         assert 5 <= held <= 12
         assert moving(four) == 0
     assert (
-        json.loads(zhumq("cluster", "rebalance", "--preview", "--json", "--bootstrap", bootstrap))
+        json.loads(
+            output_of("cluster", "rebalance", "--preview", "--json", "--bootstrap", bootstrap)
+        )
         == []
     )
-    status = json.loads(zhumq("cluster", "status", "--json", "--bootstrap", bootstrap))
+    status = json.loads(output_of("cluster", "status", "--json", "--bootstrap", bootstrap))
     assert [each["broker"] for each in status["brokers"]] == [1, 2, 3, 4]

@@ -4,35 +4,16 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from cluster_support import output_of, zhumq
 
 from zhumq.testing.cluster import wait_for
 
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 60.0
-SOURCE = Path(__file__).resolve().parents[3] / "src"
-
-
-def zhumq(*words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "zhumq", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )
-
-
-def output_of(*words: str) -> str:
-    with zhumq(*words) as process:
-        out, err = process.communicate(timeout=SECONDS_MAX)
-    assert process.returncode == 0, err
-    return out
 
 
 def children_of(pid: int) -> set[int]:

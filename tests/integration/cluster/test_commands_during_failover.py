@@ -1,13 +1,9 @@
 """Commands and the library's Admin, given in the moment a broker dies: they wait until the cluster has healed."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from cluster_support import create_topic
+from cluster_support import create_topic, output_of
 from confluent_kafka import KafkaError, KafkaException
 
 from zhumq import Admin
@@ -18,20 +14,7 @@ from zhumq.testing.cluster import ClusterProcesses
 
 pytestmark = pytest.mark.slow
 
-SOURCE = Path(__file__).resolve().parents[3] / "src"
 SECONDS_MAX = 60.0
-
-
-def zhumq(bootstrap: str, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "zhumq", *words],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(SOURCE), "ZHUMQ_BOOTSTRAP": bootstrap},
-    )
-    return done.returncode, done.stderr
 
 
 def kill_controller(cluster: ClusterProcesses) -> int:
@@ -55,8 +38,7 @@ def test_commands_given_when_the_controller_dies_are_carried_out(
         ("group", "list"),
     ]
     with ThreadPoolExecutor(len(commands)) as pool:
-        ends = list(pool.map(lambda words: zhumq(cluster.bootstrap, *words), commands))
-    assert [code for code, _ in ends] == [0] * len(commands), ends
+        list(pool.map(lambda words: output_of(*words, "--bootstrap", cluster.bootstrap), commands))
 
 
 def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses) -> None:
