@@ -29,7 +29,7 @@ from zhumq.spark.segments import FolderUnusable
 from zhumq.spark.stream_reader import StreamReader
 from zhumq.spark.wire import Connection
 from zhumq.testing.broker import RunningBroker, broker
-from zhumq.testing.process import BrokerProcess
+from zhumq.testing.process import broker_process
 
 
 @pytest.fixture(scope="module")
@@ -374,26 +374,21 @@ def test_no_broker_is_one_clear_error() -> None:
 
 
 def test_a_read_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
-    with broker(data_dir=tmp_path) as first:
-        address = first.bootstrap
-        create_topic(address, "t")
-        produce(address, "t", (bytes(10_000) for _ in range(3000)))
-        options = options_of(first, subscribe="t", columns="offset")
-        reader = BatchReader(options)
+    with broker_process(tmp_path / "data") as process:
+        create_topic(process.bootstrap, "t")
+        produce(process.bootstrap, "t", (bytes(10_000) for _ in range(3000)))
+        given = {"kafka.bootstrap.servers": process.bootstrap, "subscribe": "t"}
+        reader = BatchReader(read_options({**given, "columns": "offset"}, streaming=False))
         (partition,) = reader.partitions()
         batches = reader.read(partition)
         seen = [next(batches)]
-    # Gone with its connections; it comes back on the same port while the reader is asking for it.
-    again = BrokerProcess(tmp_path)
-    again.bootstrap = address
-    reading = threading.Thread(target=lambda: seen.extend(batches))
-    reading.start()
-    again.start()
-    try:
+        # Gone with its connections; it comes back on the same port while the reader is asking for it.
+        process.stop()
+        reading = threading.Thread(target=lambda: seen.extend(batches))
+        reading.start()
+        process.start()
         reading.join(60)
         assert not reading.is_alive()
-    finally:
-        again.stop()
     found = [offset for batch in seen for offset in batch.column("offset").to_pylist()]
     assert found == list(range(3000))
 
