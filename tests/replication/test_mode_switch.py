@@ -1,10 +1,12 @@
 """A topic that changes between raft and fetch while it is written to."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 from replication_support import T0, Nodes, bytes_of, nodes, produce, run, until, values_of
 
+from zhumq.metadata.image import PartitionState
 from zhumq.metadata.moves import begin_move
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
@@ -57,6 +59,51 @@ def test_nothing_is_lost_from_raft_to_fetch_and_back_under_load(tmp_path: Path) 
     run(body())
 
 
+def test_raft_begins_after_one_disk_after_the_other_was_replaced(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            for broker_id in (2, 3):
+                await up.stop(broker_id, clean=False)
+                shutil.rmtree(tmp_path / f"broker-{broker_id}")
+                await up.start(broker_id)
+                await until(lambda: _all_in_sync(up), "the new disk has everything")
+            await _switch(up, Mode.RAFT)
+            await produce(up, "b")
+            await up.wait_equal()
+            assert values_of(up[2]) == ["a", "b"]
+
+    run(body())
+
+
+def test_raft_waits_for_a_replica_that_is_away(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            await up.stop(3, clean=False)
+            up.store.mode = Mode.RAFT
+            up.store.step_modes()
+            await produce(up, "b")
+            state = up.store.image.partition(T0)
+            assert state is not None
+            assert state.mode is Mode.FETCH
+            await up.start(3)
+            await _switch(up, Mode.RAFT)
+            await produce(up, "c")
+            await up.wait_equal()
+            assert values_of(up[3]) == ["a", "b", "c"]
+
+    run(body())
+
+
+def _all_in_sync(up: Nodes) -> bool:
+    state = up.store.image.partition(T0)
+    assert state is not None
+    return len(state.in_sync) == len(state.replicas)
+
+
 def test_a_raft_partition_moves_through_fetch_mode(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2, 3, 4, 5, 6) as up:
@@ -84,7 +131,7 @@ def test_a_raft_partition_moves_through_fetch_mode(tmp_path: Path) -> None:
     run(body())
 
 
-def test_a_voter_that_heard_of_nothing_but_the_end_of_a_move_counts_with_the_new_ones(
+def test_raft_does_not_begin_before_the_last_replica_has_heard_that_it_had_ended(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
@@ -98,23 +145,24 @@ def test_a_voter_that_heard_of_nothing_but_the_end_of_a_move_counts_with_the_new
             target = (leader, held.broker_id, BrokerId(4))
             up.store.write(begin_move(up.store.image, T0, target))
 
-            def is_moved() -> bool:
+            def step() -> PartitionState:
                 up.store.step_modes()
                 state = up.store.image.partition(T0)
                 assert state is not None
-                return state.replicas == target and state.mode is Mode.RAFT
+                return state
 
-            await until(is_moved, "the move is over")
+            await until(lambda: step().replicas == target, "the move is over")
+            assert step().mode is Mode.FETCH
+            await produce(up, "meanwhile")
             (*_, last), held.pictures_held = held.pictures_held, None
             held.see(last)
-            voters = held.partition().driver.core.voters
-            assert set(voters.ids) == set(target)
+            await until(lambda: step().mode is Mode.RAFT, "raft begins")
             # It and the newest one are a majority.
             assert gone.replicas.find(*T0) is None
             await up.stop(leader, clean=False, declare=False)
             await produce(up, "after")
             await up.wait_equal(nodes=(held.broker_id, 4))
-            assert values_of(held) == ["before", "after"]
+            assert values_of(held) == ["before", "meanwhile", "after"]
 
     run(body())
 

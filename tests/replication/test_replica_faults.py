@@ -18,6 +18,7 @@ from replication_support import (
 )
 
 from zhumq.consensus.contract import Role
+from zhumq.metadata.changes import TopicSettingsChanged
 from zhumq.metadata.image import NO_BROKER
 from zhumq.model.errors import BrokerError, NotLeaderOrFollower
 from zhumq.model.replication_mode import Mode
@@ -51,6 +52,12 @@ def _is_healed(node: Node) -> bool:
     return not node.partition().driver.core.quorum_state.healing
 
 
+def _set_min_in_sync(up: Nodes, count: int) -> None:
+    up.store.min_in_sync = count
+    settings = {"min.insync.replicas": str(count)}
+    up.store.write(TopicSettingsChanged(name=T0.topic, settings=settings))
+
+
 async def _follower(up: Nodes) -> Node:
     leader = await up.wait_leader()
     return next(node for node in up if node is not leader)
@@ -75,6 +82,50 @@ def test_a_wiped_broker_fetches_everything_again(tmp_path: Path, mode: Mode) -> 
             assert state.votes_unknown
             await until(lambda: _is_healed(up[wiped]), "the wiped replica is whole again")
             await _all_equal(up, *(f"v{number}" for number in range(5)), "meanwhile")
+
+    run(body())
+
+
+def test_two_new_disks_at_once_are_filled_once_the_third_one_is_enough(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH, replicas=(3, 2, 1))
+            _set_min_in_sync(up, 2)
+            await produce(up, "a")
+            await up.wait_equal()
+            for broker_id in (1, 2, 3):
+                await up.stop(broker_id, clean=False)
+            for broker_id in (1, 2):
+                shutil.rmtree(tmp_path / f"broker-{broker_id}")
+            await up.start(3)
+            up.store.repair()
+            await up.start(1, 2)
+            core = up[3].partition().driver.core
+            await until(lambda: core.role is Role.LEADER, "who has everything is named")
+            assert not core.serving, "one alone is not enough"
+            _set_min_in_sync(up, 1)
+            await until(lambda: _is_healed(up[1]) and _is_healed(up[2]), "both are whole again")
+            _set_min_in_sync(up, 2)
+            await produce(up, "b")
+            await _all_equal(up, "a", "b")
+
+    run(body())
+
+
+def test_the_last_one_in_sync_is_enough_when_an_operator_says_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            _set_min_in_sync(up, 2)
+            await produce(up, "a")
+            await up.stop(1, clean=False)
+            await up.stop(2, clean=False)
+            core = up[3].partition().driver.core
+            await until(lambda: core.role is Role.LEADER, "the last one is named")
+            assert not core.serving
+            _set_min_in_sync(up, 1)
+            await produce(up, "b")
+            assert values_of(up[3]) == ["a", "b"]
 
     run(body())
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from replication_support import Node, Nodes, batch, bytes_of, nodes, run, until, values_of
+from replication_support import T0, Node, Nodes, batch, bytes_of, nodes, run, until, values_of
 
 from zhumq.model.errors import BrokerError
 from zhumq.model.replication_mode import Mode
@@ -120,8 +120,11 @@ class Chaos:
     async def _wipe(self) -> None:
         """A disk is exchanged for an empty one, unless another replica is still not whole: one of
         three may be lost at a time."""
+        record = self._up.store.image.partition(T0)
+        assert record is not None
+        votes = record.mode is Mode.RAFT or record.handover
         states = [each.partition().driver.core.quorum_state for each in self._up]
-        if any(state.healing or state.votes_unknown for state in states):
+        if any(state.healing or (votes and state.votes_unknown) for state in states):
             return
         node = self._up[self._pick()]
         declared = self._dice.random() < 0.5

@@ -5,12 +5,13 @@ from typing import Any
 
 from mutants import FETCH_3, FETCH_5, SWITCH_3, SWITCH_5, Patch, planted
 
+from zhumq.consensus import handover
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import AppendMarker, Role
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.metadata import leadership, modes, replica_wishes
 from zhumq.metadata.leadership import UNKNOWN_LOG_END
-from zhumq.testing import simulated_broker, simulated_coordinator
+from zhumq.testing import replica_bench, simulated_broker, simulated_coordinator
 
 # Named leaders
 
@@ -128,6 +129,15 @@ def a_named_leader_is_in_sync_before_it_has_flushed(patch: Patch) -> None:
 def raft_begins_with_too_few_in_sync(patch: Patch) -> None:
     original = modes._to_raft
     patch(modes, "_to_raft", lambda state: original(replace(state, in_sync=state.replicas)))
+
+
+@planted(SWITCH_3)
+def votes_of_before_stay_unknown_in_raft(patch: Patch) -> None:
+    def state_for_raft(state: Any, epoch: int) -> Any:
+        return replace(handover.state_for_raft(state, epoch), votes_unknown=state.votes_unknown)
+
+    patch(simulated_broker, "state_for_raft", state_for_raft)
+    patch(replica_bench, "state_for_raft", state_for_raft)
 
 
 @planted(SWITCH_3, SWITCH_5)

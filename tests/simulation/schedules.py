@@ -7,6 +7,7 @@ from zhumq.consensus.contract import (
     InSyncProposal,
     LogPosition,
     Mode,
+    QuorumState,
     ReplicaSettings,
     Role,
     VoteAnswered,
@@ -309,6 +310,25 @@ def raft_after_a_small_in_sync_set() -> None:
         bench.elect(4)
 
 
+def raft_after_two_new_disks() -> None:
+    """Named leaders need no votes, so one disk after the other was replaced: now votes are needed."""
+    bench = ReplicaBench(3, mode=Mode.FETCH)
+    bench.assign(0, {0, 1, 2})
+    bench.settle()
+    bench.write(0, 3)
+    for node in (1, 2):
+        _wipe(bench, node)
+        bench.publish(bench.assignment.epoch, 0, {0, 1, 2} - {node})
+        bench.start(node)
+        bench.tell_all()
+        bench.settle()
+        assert not bench.states[node].healing
+    for node in range(3):
+        bench.switch(node, Mode.RAFT, epoch=bench.assignment.epoch + 1)
+    bench.elect(0)
+    assert bench.replicas[0].role is Role.LEADER
+
+
 def raft_after_a_named_leader_that_wrote_nothing() -> None:
     """An old entry is committed by a named leader; a tail of an epoch in between must not win."""
     settings = ReplicaSettings(min_in_sync_replicas=2)
@@ -394,6 +414,15 @@ def a_move_and_a_larger_in_sync_set_in_one_word() -> None:
     assert bench.replicas[0].high_watermark == 2
 
 
+def _wipe(bench: ReplicaBench, node: int) -> None:
+    """The node is down, and will find its disk empty."""
+    bench.crash(node)
+    bench.checkers.wiped(node)
+    bench.logs[node].wipe()
+    bench.high_watermarks[node] = 0
+    bench.states[node] = QuorumState(mode=Mode.FETCH, healing=True, votes_unknown=True)
+
+
 def _flushed(bench: ReplicaBench, leader: int, follower: int) -> int:
     return bench.replicas[leader]._progress.flushed(follower)
 
@@ -421,6 +450,7 @@ SCHEDULES: tuple[Callable[[], None], ...] = (
     a_named_leader_that_has_not_flushed,
     raft_followers_of_a_named_leader,
     raft_after_a_small_in_sync_set,
+    raft_after_two_new_disks,
     raft_after_a_named_leader_that_wrote_nothing,
     a_move_and_a_larger_in_sync_set_in_one_word,
     majorities_of_old_and_of_new_voters,

@@ -145,6 +145,10 @@ class AssignedReplica(ReplicaCore):
         self.version = word.version
         self._pending = None
         self._propose_due_ms = None
+        if word.handover and self._state.votes_unknown and not self._state.healing:
+            # It became whole in fetch mode. So raft has begun and ended since, with everybody in sync
+            # when it began: what it voted for before that is over.
+            self._remember(replace(self._state, votes_unknown=False))
         if word.epoch < self.epoch:
             # The coordinator does not know how far the epochs of raft have gone.
             self._want_leader(now_ms)
@@ -203,9 +207,6 @@ class AssignedReplica(ReplicaCore):
     def _must_not_lead(self, word: LeaderAssigned) -> bool:
         state = self._state
         if state.healing or word.epoch <= self._led_epoch:
-            return True
-        # To stand is to vote for oneself, and that vote may be given already.
-        if word.handover and state.votes_unknown:
             return True
         # Somebody else was voted for in this epoch of raft, or has led it.
         taken = state.voted_for is not None or state.leader_id is not None

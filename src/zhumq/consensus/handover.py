@@ -11,9 +11,11 @@ majority has left raft's elections for good. It commits nothing before the coord
 an in-sync set of a majority (which clears `handover`); if it dies before, another one is named
 and has to win as well.
 
-fetch -> raft. Allowed only while the in-sync set is a majority of the replicas, in the same
-versioned write: then every majority of votes meets a replica that has all that was committed.
-The own-epoch marker of each named leader makes (last epoch, end offset) tell whose log that is.
+fetch -> raft. Allowed only while all replicas are in sync, in the same versioned write: then every
+majority of votes meets a replica that has all that was committed. The own-epoch marker of each named
+leader makes (last epoch, end offset) tell whose log that is. Whoever is in sync has been in fetch mode in
+the epoch of a named leader: so nobody is left who stood for election in a later epoch, and a replica
+that does not know its votes because its disk was replaced has none that could still count.
 """
 
 from dataclasses import replace
@@ -27,7 +29,7 @@ def state_for_raft(state: QuorumState, epoch: int) -> QuorumState:
         return state
     if epoch > state.epoch:
         state = replace(state, epoch=epoch, voted_for=None)
-    return replace(state, mode=Mode.RAFT, leader_id=None)
+    return replace(state, mode=Mode.RAFT, leader_id=None, votes_unknown=False)
 
 
 def state_for_fetch(state: QuorumState) -> QuorumState:

@@ -73,11 +73,9 @@ def _to_fetch(
 
 
 def _to_raft(state: PartitionState) -> PartitionState | None:
-    """Only while a majority is in sync: then every majority of votes meets one that has it all."""
-    if 2 * len(state.in_sync) <= len(state.replicas):
-        return None
-    if state.unclean_epoch >= 0 and len(state.in_sync) < len(state.replicas):
-        # One that is behind may hold what an unclean leader lost, and only in fetch mode lets go of it.
+    """Only while all replicas are in sync: what each of them once voted for is over then, and what an
+    unclean leader lost nobody has any more."""
+    if len(state.in_sync) < len(state.replicas):
         return None
     return replace(
         state,

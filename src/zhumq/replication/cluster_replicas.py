@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from zhumq.consensus.assigned import AssignedReplica
-from zhumq.consensus.contract import BrokerLost, Mode, QuorumState, ReplicaSettings, Role
+from zhumq.consensus.contract import (
+    BrokerLost,
+    Flushed,
+    Mode,
+    QuorumState,
+    ReplicaSettings,
+    Role,
+)
 from zhumq.consensus.handover import state_for_fetch
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.metadata.leadership import LogEnd, LogEnds
@@ -203,6 +210,8 @@ class ClusterReplicas:
         core = driver.core
         if partition.min_in_sync_replicas != core.settings.min_in_sync_replicas:
             core.settings = self._settings(partition.min_in_sync_replicas)
+            # What is on disks may be enough from now on: nothing else need happen for it to count.
+            driver.step(Flushed(end_offset=driver.log.flushed_offset))
         if core.quorum_state.mode is not state.mode:
             logger.info("%s is in %s mode from now on", partition.topic_partition, state.mode)
             led = core.role is Role.LEADER

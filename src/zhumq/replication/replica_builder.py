@@ -58,7 +58,9 @@ def wiped(known: QuorumState, partition: PartitionState, broker_id: BrokerId) ->
     """What to go on with where a replica of an old partition finds its disk empty, or not whole."""
     # One that comes with a move, which ends in an epoch above all in which it may ever have voted,
     # need not know its votes.
-    return replace(known, healing=True, votes_unknown=broker_id not in partition.adding)
+    unknown = broker_id not in partition.adding
+    # In the mode of now, whatever was found of an earlier one: that is where the votes were given.
+    return replace(known, mode=partition.mode, healing=True, votes_unknown=unknown)
 
 
 def admit_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerId) -> None:

@@ -310,8 +310,10 @@ class World:
         """Whether somebody else has what this broker is about to lose."""
         record = self.coordinator.record
         alone = record.mode is Mode.FETCH and set(record.in_sync) <= {broker.broker_id}
-        others = (each.state for each in self.brokers.values())
-        unsure = any(each.healing or each.votes_unknown for each in others)
+        # Where leaders are named, one disk after the other may be replaced.
+        votes = record.mode is Mode.RAFT or record.handover
+        others = [each.state for each in self.brokers.values()]
+        unsure = any(each.healing or (votes and each.votes_unknown) for each in others)
         return not (self.checkers.excused or unsure or alone)
 
     def _delete_old(self, broker: SimulatedBroker) -> None:

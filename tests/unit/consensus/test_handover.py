@@ -23,6 +23,14 @@ def test_an_epoch_that_is_ahead_does_not_go_back() -> None:
     assert state_for_raft(named, 5).epoch == 9
 
 
+def test_votes_from_before_fetch_mode_are_over_and_the_damage_is_not() -> None:
+    unsure = QuorumState(epoch=4, mode=Mode.FETCH, healing=True, votes_unknown=True)
+    after = state_for_raft(unsure, 5)
+    assert (after.votes_unknown, after.healing) == (False, True)
+    voting = replace(unsure, mode=Mode.RAFT)
+    assert state_for_raft(voting, 5).votes_unknown, "they were given in this raft"
+
+
 def test_who_is_in_raft_already_keeps_its_vote() -> None:
     state = QuorumState(epoch=9, voted_for=2)
     assert state_for_raft(state, 12) is state
@@ -93,7 +101,6 @@ def test_a_named_leader_that_does_not_know_its_votes_does_not_stand() -> None:
     bench.crash(2)
     bench.checkers.wiped(2)
     bench.states[2] = QuorumState(mode=Mode.FETCH, healing=True, votes_unknown=True)
-    bench.states[2] = replace(bench.states[2], healing=False)
     bench.start(2)
     bench.publish(1, 2, {2}, handover=True)
     bench.step(2, bench.assignment)
@@ -101,10 +108,24 @@ def test_a_named_leader_that_does_not_know_its_votes_does_not_stand() -> None:
     wanted = bench.proposals[-1]
     assert isinstance(wanted, LeaderWanted)
     assert wanted.damaged
+
+
+def test_votes_from_before_it_was_whole_in_fetch_mode_are_over() -> None:
+    bench = ReplicaBench(3)
+    bench.crash(2)
+    bench.checkers.wiped(2)
+    bench.states[2] = QuorumState(mode=Mode.FETCH, votes_unknown=True)
+    bench.start(2)
     # Where it is only named, no vote is needed.
-    bench.publish(2, 2, {2})
+    bench.publish(1, 2, {2})
     bench.step(2, bench.assignment)
     assert bench.replicas[2].role is Role.LEADER
+    assert bench.states[2].votes_unknown
+    # Of raft, which has come and gone since, it has not heard; it must have.
+    bench.publish(3, 2, {2}, handover=True)
+    bench.step(2, bench.assignment)
+    assert bench.replicas[2].role is Role.CANDIDATE
+    assert not bench.states[2].votes_unknown
 
 
 def test_a_named_leader_does_not_stand_in_an_epoch_that_somebody_has_led() -> None:
