@@ -36,6 +36,11 @@ def broker_metrics(
     yield _gauge("zhumq_partitions", "Partitions that this broker has a replica of.", len(replicas))
     led = sum(partition.leads for partition in replicas)
     yield _gauge("zhumq_partitions_led", "Partitions that this broker leads and serves.", led)
+    yield _gauge(
+        "zhumq_partitions_healing",
+        "Partitions of which something was lost here: it is fetched, and this replica does not count.",
+        sum(not partition.is_whole for partition in replicas),
+    )
     sizes: list[tuple[str, float]] = []
     ends: list[tuple[str, float]] = []
     corrupt: list[tuple[str, float]] = []

@@ -396,6 +396,12 @@ class RaftReplica(ReplicaCore):
     def _on_fetch_answered(self, answer: FetchAnswered, now_ms: int) -> None:
         if answer.sequence > self._healing_since:
             self._unheard.discard(answer.responder_id)
+        self._take_answer(answer, now_ms)
+        if self.role is Role.FOLLOWER and self.leader_id != answer.responder_id:
+            # It may have been the last one to be heard, while the leader has nothing new to say.
+            self._maybe_heal()
+
+    def _take_answer(self, answer: FetchAnswered, now_ms: int) -> None:
         if answer.epoch != self.epoch:
             self._learn(answer.epoch, answer.leader_id, now_ms)
             return

@@ -24,11 +24,11 @@ def free_ports(count: int) -> list[int]:
     begin = FIRST + os.getpid() % PARTS * PORTS_OF_A_PART
     found: list[int] = []
     for _ in range(PORTS_OF_A_PART):
-        if len(found) == count:
-            return found
         port = begin + next(_turns) % PORTS_OF_A_PART
         if _is_free(port):
             found.append(port)
+        if len(found) == count:
+            return found
     raise OSError(f"no {count} free ports from {begin} on")
 
 

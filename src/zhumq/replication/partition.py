@@ -82,6 +82,11 @@ class Partition:
         """Whether this broker serves the partition."""
         return True
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing here that has to be fetched again."""
+        return True
+
     def check_leads(self) -> None:
         """NotLeaderOrFollower unless this broker serves the partition."""
 

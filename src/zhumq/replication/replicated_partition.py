@@ -101,6 +101,10 @@ class ReplicatedPartition(Partition):
         return driver.core.serving and not driver.is_out
 
     @property
+    def is_whole(self) -> bool:
+        return not self.driver.core.quorum_state.healing
+
+    @property
     def leader_id(self) -> int | None:
         """Who leads, as far as this replica knows."""
         return self.driver.core.leader_id

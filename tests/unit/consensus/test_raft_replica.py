@@ -16,6 +16,7 @@ from zhumq.consensus.contract import (
     LeaderAssigned,
     LogPosition,
     Mode,
+    Outgoing,
     QuorumState,
     ReplicaSettings,
     Role,
@@ -293,6 +294,36 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     assert not bench.states[2].votes_unknown
     assert not bench.states[2].healing
     assert bench.high_watermarks[0] == 5
+
+
+def test_a_wiped_replica_is_whole_when_the_last_voter_was_heard_though_nothing_is_written() -> None:
+    bench = ReplicaBench(3)
+    bench.elect(0)
+    bench.write(0, 3)
+    bench.settle()
+    bench.crash(2)
+    bench.checkers.wiped(2)
+    bench.logs[2].wipe()
+    bench.states[2] = QuorumState(mode=Mode.RAFT, healing=True, votes_unknown=True)
+    bench.high_watermarks[2] = 0
+    # Everything of the leader comes before the first word of replica 1.
+    bench.start(2)
+    late: list[tuple[int, Outgoing]] = []
+    while bench.messages:
+        sender, outgoing = bench.messages.pop(0)
+        if 1 in (sender, outgoing.to):
+            late.append((sender, outgoing))
+        else:
+            bench.deliver(sender, outgoing.to, outgoing.message)
+    assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
+    assert bench.states[2].healing
+    for sender, outgoing in late:
+        bench.deliver(sender, outgoing.to, outgoing.message)
+    answers = [each for each in bench.messages if each[0] == 1 and each[1].to == 2]
+    bench.messages.clear()
+    for sender, outgoing in answers:
+        bench.deliver(sender, outgoing.to, outgoing.message)
+    assert not bench.states[2].healing
 
 
 def test_an_answer_to_an_earlier_position_is_ignored() -> None:
