@@ -7,7 +7,6 @@ from zhumq.consensus.contract import (
     InSyncProposal,
     LogPosition,
     Mode,
-    QuorumState,
     ReplicaSettings,
     Role,
     VoteAnswered,
@@ -317,7 +316,7 @@ def raft_after_two_new_disks() -> None:
     bench.settle()
     bench.write(0, 3)
     for node in (1, 2):
-        _wipe(bench, node)
+        bench.wipe(node)
         bench.publish(bench.assignment.epoch, 0, {0, 1, 2} - {node})
         bench.start(node)
         bench.tell_all()
@@ -412,15 +411,6 @@ def a_move_and_a_larger_in_sync_set_in_one_word() -> None:
     bench.let_deadline_pass(1)
     bench.settle()
     assert bench.replicas[0].high_watermark == 2
-
-
-def _wipe(bench: ReplicaBench, node: int) -> None:
-    """The node is down, and will find its disk empty."""
-    bench.crash(node)
-    bench.checkers.wiped(node)
-    bench.logs[node].wipe()
-    bench.high_watermarks[node] = 0
-    bench.states[node] = QuorumState(mode=Mode.FETCH, healing=True, votes_unknown=True)
 
 
 def _flushed(bench: ReplicaBench, leader: int, follower: int) -> int:

@@ -111,6 +111,15 @@ class ReplicaBench:
         log.crash(log.flushed_offset)
         self._parked = {key: each for key, each in self._parked.items() if key[0] != node}
 
+    def wipe(self, node: int) -> None:
+        """The process dies, and will find its disk empty."""
+        self.crash(node)
+        self.checkers.wiped(node)
+        self.logs[node].wipe()
+        self.high_watermarks[node] = 0
+        mode = self.states[node].mode
+        self.states[node] = QuorumState(mode=mode, healing=True, votes_unknown=True)
+
     def switch(self, node: int, mode: Mode, epoch: int = 0) -> None:
         """The replica hears that its topic has another mode now."""
         state = self.replicas[node].quorum_state

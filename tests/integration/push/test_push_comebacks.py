@@ -10,6 +10,7 @@ import pytest
 from push_support import answer, bare_stream, exclusive, new_topic, numbered, run, send, until
 
 from zhumq import PushConsumer
+from zhumq.client.message import Message
 from zhumq.coordinators.delivery_window import WindowDelivery
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.membership import Membership
@@ -85,9 +86,11 @@ def test_a_broker_that_was_itself_stopped_puts_nobody_out(tmp_path: Path) -> Non
             async with PushConsumer(
                 topic, group="crew", mode="ptp", push=process.push, auto_ack=False
             ) as consumer:
-                messages = await consumer.poll(30)
+                messages: list[Message] = []
+                while len(messages) < 10:
+                    messages += await consumer.poll(30)
                 process.pause()
-                await asyncio.sleep(3 * PING_TIMEOUT_SECONDS)
+                assert await consumer.poll(3 * PING_TIMEOUT_SECONDS) == []
                 process.resume()
                 for message in messages:
                     message.ack()

@@ -269,11 +269,7 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     bench.elect(0)
     bench.write(0, 3)
     bench.settle()
-    bench.crash(2)
-    bench.checkers.wiped(2)
-    bench.logs[2].wipe()
-    bench.states[2] = QuorumState(mode=Mode.RAFT, healing=True, votes_unknown=True)
-    bench.high_watermarks[2] = 0
+    bench.wipe(2)
     bench.crash(1)
     bench.start(2)
     bench.settle()
@@ -301,11 +297,7 @@ def test_a_wiped_replica_is_whole_when_the_last_voter_was_heard_though_nothing_i
     bench.elect(0)
     bench.write(0, 3)
     bench.settle()
-    bench.crash(2)
-    bench.checkers.wiped(2)
-    bench.logs[2].wipe()
-    bench.states[2] = QuorumState(mode=Mode.RAFT, healing=True, votes_unknown=True)
-    bench.high_watermarks[2] = 0
+    bench.wipe(2)
     # Everything of the leader comes before the first word of replica 1.
     bench.start(2)
     late: list[tuple[int, Outgoing]] = []
