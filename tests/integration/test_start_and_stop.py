@@ -10,7 +10,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from zhumq.host.ports import free_ports
 from zhumq.testing.process import BrokerProcess, broker_process
 
 SECONDS_MAX = 30
@@ -94,6 +96,9 @@ def test_a_data_folder_that_cannot_be_one_is_one_clear_line(tmp_path: Path) -> N
         (["--set", "num.partitions"], ["num.partitions"]),
         (["--listen", "nonsense"], ["--listen", "HOST:PORT"]),
         (["--listen", "0.0.0.0:0"], ["--insecure"]),
+        (["--listen", "0.0.0.0:0", "--insecure"], ["advertised.listeners=HOST:PORT"]),
+        (["--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"], ["nobody can connect"]),
+        (["--set", "advertised.listeners=SSL://host:9093"], ["SSL", "PLAINTEXT"]),
         (["--broker-id", "-1"], ["--broker-id"]),
         (["--config", "missing.toml"], ["missing.toml"]),
     ],
@@ -102,6 +107,23 @@ def test_a_bad_setting_is_one_clear_line(
     arguments: list[str], words: list[str], tmp_path: Path
 ) -> None:
     assert_one_line(start(*ANY_PORTS, *arguments, cwd=tmp_path), *words)
+
+
+def test_clients_are_told_the_listener_that_is_advertised(tmp_path: Path) -> None:
+    """`PLAINTEXT://localhost:PORT` in Kafka's own words, from a client's side."""
+    port, http = free_ports(2)
+    settings = {"advertised.listeners": f"PLAINTEXT://localhost:{port}"}
+    process = BrokerProcess(tmp_path / "data", settings=settings)
+    process.bootstrap, process.push = f"127.0.0.1:{port}", f"127.0.0.1:{http}"
+    process.start()
+    try:
+        found = AdminClient({"bootstrap.servers": process.bootstrap}).list_topics(
+            timeout=SECONDS_MAX
+        )
+        (broker,) = found.brokers.values()
+        assert (broker.host, broker.port) == ("localhost", port)
+    finally:
+        process.kill()
 
 
 def test_settings_come_from_a_file_and_set_wins(tmp_path: Path) -> None:

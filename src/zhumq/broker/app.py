@@ -16,7 +16,7 @@ from typing import Final, Self
 import uvloop
 
 from zhumq.broker.cluster_member import ClusterMember, open_ensemble
-from zhumq.broker.config import Address, BrokerConfig
+from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
 from zhumq.broker.delivery import DeliveryCoordinator
 from zhumq.broker.dispatch import Dispatcher, Handler
@@ -45,6 +45,7 @@ from zhumq.host.disk import Disk, SystemDisk
 from zhumq.host.memory import keep_freed_memory
 from zhumq.metadata.controller import MODE_SETTING, TopicLimits
 from zhumq.metadata.image import Broker
+from zhumq.model.address import Address
 from zhumq.model.errors import BrokerError, SettingInvalid, ZhumqError
 from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Limits
@@ -351,8 +352,7 @@ def _limits(config: BrokerConfig) -> Limits:
 def _as_others_see_it(
     config: BrokerConfig, bound: Address, peer_address: Address | None, push_address: str
 ) -> Broker:
-    advertised = config.settings.text("advertised.listeners")
-    address = Address.parse(advertised, "advertised.listeners") if advertised else bound
+    address = config.advertised.or_port(bound.port)
     broker = Broker(
         broker_id=config.broker_id,
         host=address.host,
@@ -362,9 +362,8 @@ def _as_others_see_it(
     )
     if peer_address is None:
         return broker
-    if advertised := config.settings.text("inter.broker.advertised"):
-        peer_address = Address.parse(advertised, "inter.broker.advertised")
-    return replace(broker, replica_host=peer_address.host, replica_port=peer_address.port)
+    replica = config.inter_broker_advertised.or_port(peer_address.port)
+    return replace(broker, replica_host=replica.host, replica_port=replica.port)
 
 
 def _handlers(

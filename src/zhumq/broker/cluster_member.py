@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zhumq.broker.config import Address, BrokerConfig
+from zhumq.broker.config import BrokerConfig
 from zhumq.broker.http import Metric
 from zhumq.broker.metrics import cluster_metrics
 from zhumq.broker.settings import MOVE_RATE_SETTING
@@ -21,6 +21,7 @@ from zhumq.host.disk import Disk
 from zhumq.metadata.controller import MODE_SETTING
 from zhumq.metadata.image import Broker, ClusterImage, Topic
 from zhumq.metadata.leadership import LeaderPolicy, LogEnds
+from zhumq.model.address import Address
 from zhumq.model.ids import (
     CONSUMER_OFFSETS_TOPIC,
     SHARE_GROUP_STATE_TOPIC,

@@ -1,13 +1,14 @@
 """What a broker is told when it starts, read once from flags, `--set` and a TOML file."""
 
-import ipaddress
+import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from zhumq.broker.settings import BROKER_SETTINGS, COARSER_NAMES
+from zhumq.model.address import Address, parse_address, parse_listener
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import BrokerId
 from zhumq.model.settings import Settings
@@ -21,39 +22,10 @@ DEFAULT_HTTP = "127.0.0.1:9080"
 DEFAULT_PUSH_PORT = 9094
 PUSH_OFF = "off"
 DEFAULT_DATA_DIR = Path("zhumq-data")
-PORT_MAX = 65_535
 _TIMESTAMP_TYPES = {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port; port 0 picks a free one."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str, flag: str) -> Self:
-        host, separator, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not separator or not host or not port.isdecimal() or int(port) > PORT_MAX:
-            raise SettingInvalid(f"{flag} {text!r} is not HOST:PORT")
-        return cls(host, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +40,14 @@ class BrokerConfig:
     settings: Settings
     # The ensemble as HOST:PORT,.../CHROOT; None: a single node with a store of its own.
     zookeeper: str | None = None
-    # Where the other brokers connect.
+    # Where this broker listens for the others.
     inter_broker: Address
-    # Where push consumers connect; None: nowhere.
+    # Where it listens for push consumers; None: nowhere.
     push: Address | None
+    # What clients, the other brokers and push consumers are told to connect to. Port 0: the bound one.
+    advertised: Address
+    inter_broker_advertised: Address
+    push_advertised: Address | None
 
     @classmethod
     def load(
@@ -79,7 +55,7 @@ class BrokerConfig:
         *,
         config_file: Path | None = None,
         settings: Mapping[str, str] | None = None,
-        listen: str = DEFAULT_LISTEN,
+        listen: str | None = None,
         http: str = DEFAULT_HTTP,
         data_dir: Path = DEFAULT_DATA_DIR,
         broker_id: int = 0,
@@ -96,14 +72,15 @@ class BrokerConfig:
         finer = _with_finer_names(texts)
         BROKER_SETTINGS.check(finer)
         loaded = Settings(BROKER_SETTINGS, finer)
-        kafka_address = Address.parse(listen, "--listen")
-        http_address = Address.parse(http, "--http")
+        kafka_name, kafka_text = _kafka_listener(listen, loaded)
+        kafka_address = _listener(kafka_text, kafka_name)
+        http_address = _listener(http, "--http")
         push_address = _push_address(push, kafka_address)
         inter_broker = Address(kafka_address.host, 0)
         if inter_broker_listener := loaded.text("inter.broker.listener"):
-            inter_broker = Address.parse(inter_broker_listener, "inter.broker.listener")
+            inter_broker = _listener(inter_broker_listener, "inter.broker.listener")
         for flag, address in (
-            ("--listen", kafka_address),
+            (kafka_name, kafka_address),
             ("--http", http_address),
             ("inter.broker.listener", inter_broker),
             ("--push", push_address),
@@ -113,21 +90,26 @@ class BrokerConfig:
                     f"{flag} {address} can be reached from other machines, without encryption or"
                     " passwords: say --insecure if that is what you want"
                 )
-        for name in ("advertised.listeners", "inter.broker.advertised", "advertised.push.listener"):
-            if advertised := loaded.text(name):
-                Address.parse(advertised, name)
+        advertised = _advertised_to_clients(loaded, kafka_name, kafka_address)
         if zookeeper is not None and not zookeeper.partition("/")[0].strip():
             raise SettingInvalid(f"--zookeeper {zookeeper!r} is not HOST:PORT,...")
         return cls(
-            listen=kafka_address,
-            http=http_address,
+            listen=kafka_address.to_bind(),
+            http=http_address.to_bind(),
             data_dir=data_dir,
             broker_id=BrokerId(broker_id),
             rack=rack,
             settings=loaded,
             zookeeper=zookeeper,
-            inter_broker=inter_broker,
-            push=push_address,
+            inter_broker=inter_broker.to_bind(),
+            push=None if push_address is None else push_address.to_bind(),
+            advertised=advertised,
+            inter_broker_advertised=_advertised(
+                loaded, "inter.broker.advertised", inter_broker, advertised
+            ),
+            push_advertised=None
+            if push_address is None
+            else _advertised(loaded, "advertised.push.listener", push_address, advertised),
         )
 
     def partition_settings(self, topic_overrides: Mapping[str, str]) -> PartitionSettings:
@@ -166,9 +148,60 @@ def _push_address(text: str | None, listen: Address) -> Address | None:
     if text == PUSH_OFF:
         return None
     if text is not None:
-        return Address.parse(text, "--push")
-    default_listen = Address.parse(DEFAULT_LISTEN, "--listen")
-    return Address(listen.host, DEFAULT_PUSH_PORT if listen.port == default_listen.port else 0)
+        return _listener(text, "--push")
+    default_port = parse_listener(DEFAULT_LISTEN).port
+    return Address(listen.host, DEFAULT_PUSH_PORT if listen.port == default_port else 0)
+
+
+def _kafka_listener(flag: str | None, settings: Settings) -> tuple[str, str]:
+    """Where the broker is told to listen for clients, and by what: the flag wins, as it does
+    everywhere over a file."""
+    text = settings.text("listeners")
+    if flag is not None or not text:
+        return "--listen", flag if flag is not None else DEFAULT_LISTEN
+    if "," in text:
+        raise SettingInvalid(f"listeners={text} names more than one, and one is supported")
+    return "listeners", text
+
+
+def _listener(text: str, name: str) -> Address:
+    return _parsed(parse_listener, text, name)
+
+
+def _parsed(parse: Callable[[str], Address], text: str, name: str) -> Address:
+    try:
+        return parse(text)
+    except ValueError as reason:
+        raise SettingInvalid(f"{name} {reason}") from None
+
+
+def _advertised_to_clients(settings: Settings, name: str, bound: Address) -> Address:
+    """Kafka's rules: what is said; for a listener without a host the name of this machine; and never
+    an address that stands for every interface, which no client can connect to."""
+    if not settings.text("advertised.listeners"):
+        if not bound.host:
+            return Address(socket.getfqdn(), bound.port)
+        if bound.is_unspecified:
+            raise SettingInvalid(
+                f"{name} {bound} is every interface of this machine, which clients cannot connect to:"
+                " say --set advertised.listeners=HOST:PORT as they reach it, or leave the host out"
+                f" ({name} :{bound.port}) to advertise this machine's name, {socket.getfqdn()}"
+            )
+    return _advertised(settings, "advertised.listeners", bound, bound)
+
+
+def _advertised(settings: Settings, name: str, bound: Address, beside: Address) -> Address:
+    """What is said; else where it listens; where that is every interface, the host by which clients
+    reach this broker."""
+    if text := settings.text(name):
+        address = _parsed(parse_address, text, name)
+        if address.is_unspecified:
+            raise SettingInvalid(
+                f"{name} {text!r} is every interface of a machine, which nobody can connect to:"
+                " name the HOST:PORT under which this broker is reached"
+            )
+        return address
+    return Address(beside.host, bound.port) if bound.is_unspecified else bound
 
 
 def _read_file(path: Path) -> dict[str, str]:

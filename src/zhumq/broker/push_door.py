@@ -3,12 +3,13 @@
 import logging
 from typing import Protocol, Self
 
-from zhumq.broker.config import PUSH_OFF, Address, BrokerConfig
+from zhumq.broker.config import PUSH_OFF, BrokerConfig
 from zhumq.broker.group_coordinator import GroupCoordinator
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.delivery.push_session import SessionPolicy
 from zhumq.host.clock import Clock
+from zhumq.model.address import Address
 from zhumq.model.settings import Settings
 from zhumq.push.group_door import CoordinatorDoor
 from zhumq.push.settings import PushSettings
@@ -31,10 +32,14 @@ class RunningPush(Protocol):
 class PushPart:
     """The push door as a part of the broker; `name` is `off` where there is none."""
 
-    def __init__(self, server: RunningPush | None, advertised: str) -> None:
+    def __init__(self, server: RunningPush | None, advertised: Address | None) -> None:
         self._server = server
-        self.name = PUSH_OFF if server is None else str(Address(*server.address))
-        self.advertised = (advertised or self.name) if server is not None else ""
+        self.name = PUSH_OFF
+        self.advertised = ""
+        if server is not None and advertised is not None:
+            bound = Address(*server.address)
+            self.name = str(bound)
+            self.advertised = str(advertised.or_port(bound.port))
         # What clients find in this broker's settings.
         self.bound = {"advertised.push.listener": self.advertised or PUSH_OFF}
 
@@ -49,9 +54,8 @@ class PushPart:
         replication: Replication | None,
     ) -> Self:
         """Listen for push consumers, if the config says so and grpcio is there. Raises OSError."""
-        advertised = config.settings.text("advertised.push.listener")
         if config.push is None:
-            return cls(None, advertised)
+            return cls(None, None)
         try:
             # Imported here: grpcio is an extra, and a broker without it is a broker all the same.
             from zhumq.push.door import PushDoor  # noqa: PLC0415
@@ -60,7 +64,7 @@ class PushPart:
             if (missing.name or "").partition(".")[0] not in ("grpc", "google"):
                 raise
             logger.info(HINT, missing.name)
-            return cls(None, advertised)
+            return cls(None, None)
         coordinator = CoordinatorDoor(
             groups.service,
             groups.topic,
@@ -87,7 +91,7 @@ class PushPart:
         )
         server = await PushServer.open(door, config.push.host, config.push.port)
         store.watch(door.apply)
-        part = cls(server, advertised)
+        part = cls(server, config.push_advertised)
         own[config.broker_id] = part.advertised
         return part
 

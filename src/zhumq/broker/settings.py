@@ -61,10 +61,18 @@ _TOPIC_DEFAULTS = [
 BROKER_SETTINGS: Final = SettingsTable(
     *_TOPIC_DEFAULTS,
     Setting(
+        name="listeners",
+        type=SettingType.STRING,
+        default="",
+        documentation="PLAINTEXT://HOST:PORT or HOST:PORT where Kafka clients connect; --listen wins"
+        " over it. One listener, and no protocol other than PLAINTEXT.",
+    ),
+    Setting(
         name="advertised.listeners",
         type=SettingType.STRING,
         default="",
-        documentation="HOST:PORT that clients are told to connect to; empty: where it listens.",
+        documentation="PLAINTEXT://HOST:PORT or HOST:PORT that clients are told to connect to; empty:"
+        " where it listens, or this machine's name where --listen has no host.",
     ),
     # Topics
     _boolean(
@@ -90,7 +98,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         type=SettingType.STRING,
         default="",
         documentation="HOST:PORT that the other brokers are told to connect to; empty: where it"
-        " listens for them.",
+        " listens for them; if that is every interface, the host of advertised.listeners.",
     ),
     _integer(
         "zookeeper.session.timeout.ms",
@@ -144,7 +152,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         type=SettingType.STRING,
         default="",
         documentation="HOST:PORT that push consumers are told to connect to; empty: where it listens"
-        " (--push).",
+        " (--push); if that is every interface, the host of advertised.listeners.",
     ),
     _integer("push.ping.interval.ms", 5_000, "How often push consumers are pinged.", minimum=10),
     _integer(

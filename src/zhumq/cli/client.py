@@ -11,6 +11,7 @@ from confluent_kafka.admin import ClusterMetadata, NewTopic, TopicDescription
 from zhumq.cli.options import CommandFailed
 from zhumq.client.patient_admin import PatientAdmin, Question
 from zhumq.client.routes import quiet_settings
+from zhumq.model.address import parse_addresses
 
 DEFAULT_PORT = 9092
 REACH_TIMEOUT_SECONDS = 3.0  # how long one address may take to accept a connection
@@ -41,16 +42,12 @@ def check_reachable(bootstrap: str) -> None:
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """The addresses of a `HOST:PORT,HOST:PORT` list."""
-    found = []
-    for part in bootstrap.split(","):
-        host, colon, port = part.strip().rpartition(":")
-        if not colon:
-            host, port = port, str(DEFAULT_PORT)
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise CommandFailed(f"--bootstrap wants HOST:PORT, not {part.strip()!r}")
-        found.append((host.strip("[]"), int(port)))
-    return found
+    """The addresses of a `HOST:PORT,HOST:PORT` list. Raises CommandFailed."""
+    try:
+        found = parse_addresses(bootstrap, default_port=DEFAULT_PORT)
+    except ValueError as reason:
+        raise CommandFailed(f"--bootstrap {reason}") from None
+    return [(address.host, address.port) for address in found]
 
 
 class TopicExists(CommandFailed):

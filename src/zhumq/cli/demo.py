@@ -19,6 +19,7 @@ import typer
 from zhumq.cli import demo_shop as shop
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
 from zhumq.cli.sample import LogLine, expected_errors, sample_lines
+from zhumq.model.address import parse_address
 from zhumq.pipelines.status import State, StatusFile
 
 BURST = 20  # errors of one service in one minute
@@ -288,13 +289,13 @@ def _serve_until_interrupt(broker: RunningBroker) -> None:
 
 def _free_address(wanted: str) -> str:
     """The wanted address if nobody listens there, else any free port."""
-    host, _, port = wanted.rpartition(":")
+    address = parse_address(wanted)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, int(port)))
+            probe.bind((address.host, address.port))
         except OSError:
-            return f"{host}:0"
+            return f"{address.host}:0"
     return wanted
 
 

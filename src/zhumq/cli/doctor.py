@@ -17,6 +17,7 @@ import typer
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
 from zhumq.cli.output import print_json, print_table
 from zhumq.host.java import MAJOR_VERSION_MIN, JavaMissing, find_java
+from zhumq.model.address import parse_address
 
 app = typer.Typer()
 
@@ -112,9 +113,9 @@ def _limit(value: int) -> str:
 
 
 def _port(what: str, address: str) -> Finding:
-    host, _, port = address.rpartition(":")
+    where = parse_address(address)
     try:
-        socket.create_connection((host, int(port)), timeout=PORT_SECONDS_MAX).close()
+        socket.create_connection((where.host, where.port), timeout=PORT_SECONDS_MAX).close()
     except OSError:
         return Finding(what=what, state=State.OK, found=f"{address} is free")
     return Finding(

@@ -26,8 +26,13 @@ class LogLevel(StrEnum):
 @app.command()
 def start(
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect; port 0: any.")
-    ] = DEFAULT_BOOTSTRAP,
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where Kafka clients connect; port 0: any; no host: every interface.",
+            show_default=DEFAULT_BOOTSTRAP,
+        ),
+    ] = None,
     push: Annotated[
         str | None,
         typer.Option(

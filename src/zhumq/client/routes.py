@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 
 from zhumq.client.errors import PushUnavailable, RequestFailed
 from zhumq.client.patient_admin import PatientAdmin
+from zhumq.model import address
 
 PUSH_SETTING: Final = "advertised.push.listener"
 PUSH_OFF: Final = "off"
@@ -17,15 +18,8 @@ DOOR_SECONDS_MIN: Final = 5.0  # a broker that is only slow is not left out
 
 
 def parse_addresses(text: str) -> list[str]:
-    """The addresses of a `HOST:PORT,HOST:PORT` list."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    for address in found:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ValueError(f"an address is HOST:PORT, not {address!r}")
-    if not found:
-        raise ValueError("no address was given")
-    return found
+    """The addresses of a `HOST:PORT,HOST:PORT` list, each as gRPC takes it. Raises ValueError."""
+    return [str(each) for each in address.parse_addresses(text)]
 
 
 def find_push_addresses(bootstrap: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from zhumq.model.address import parse_addresses
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -58,7 +59,7 @@ class ClusterClient:
         request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
         self._bootstrap = bootstrap
-        self._addresses = parse_addresses(bootstrap)
+        self._addresses = [(each.host, each.port) for each in parse_addresses(bootstrap)]
         self._client_id = client_id
         self._retry_seconds_max = retry_seconds_max
         self._request_seconds_max = request_seconds_max
@@ -252,17 +253,6 @@ class ClusterClient:
         )
         self.check(response.error_code, f"find the coordinator of group {group!r}")
         return self.connection((response.host, response.port))
-
-
-def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """The addresses of a `HOST:PORT,HOST:PORT` list. Raises ValueError."""
-    found = []
-    for part in bootstrap.split(","):
-        host, colon, port = part.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"{part.strip()!r} is not HOST:PORT")
-        found.append((host.strip("[]"), int(port)))
-    return found
 
 
 def _list_offsets_request(

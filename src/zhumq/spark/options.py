@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from zhumq.model.address import parse_addresses
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
-from zhumq.spark.cluster_client import EARLIEST, LATEST, parse_addresses
+from zhumq.spark.cluster_client import EARLIEST, LATEST
 from zhumq.spark.columns import DEFAULT_COLUMNS, HEADERS, UnknownColumn, parse_columns
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"

@@ -5,6 +5,7 @@ import struct
 from types import TracebackType
 from typing import Any, Final, Self
 
+from zhumq.model.address import parse_address
 from zhumq.protocol.api import APIS, ApiKey, RequestHeader, decode_response, encode_request
 
 SECONDS_MAX: Final = 30.0
@@ -17,8 +18,8 @@ class RawClient:
     def __init__(
         self, bootstrap: str, *, client_id: str = "raw", seconds_max: float = SECONDS_MAX
     ) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=seconds_max)
+        address = parse_address(bootstrap)
+        self._socket = socket.create_connection((address.host, address.port), timeout=seconds_max)
         self._client_id = client_id
         self._correlation_id = 0
 

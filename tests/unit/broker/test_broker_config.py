@@ -1,11 +1,13 @@
+import socket
 from pathlib import Path
 
 import pytest
 
-from zhumq.broker.config import Address, BrokerConfig
+from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries, ConfigSource
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.metadata.image import Topic
+from zhumq.model.address import Address
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import ZERO_UUID
 from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
@@ -65,23 +67,79 @@ def test_a_file_and_set_are_put_together(tmp_path: Path) -> None:
     assert config.partition_settings({}).log.segment_bytes == 2048
 
 
-@pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:70000", "host:-1"])
-def test_an_address_is_a_host_and_a_port(text: str) -> None:
-    with pytest.raises(SettingInvalid, match="--listen"):
-        Address.parse(text, "--listen")
+@pytest.mark.parametrize("flag", ["listen", "http", "push"])
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000", "SSL://host:1"])
+def test_a_listener_that_makes_no_sense_is_refused_with_its_flag(flag: str, text: str) -> None:
+    with pytest.raises(SettingInvalid, match=f"--{flag} "):
+        BrokerConfig.load(**{flag: text})  # type: ignore[arg-type]
 
 
-def test_an_address_reads_and_prints_ipv6() -> None:
-    address = Address.parse("[::1]:9092", "--listen")
-    assert (address.host, address.port, address.is_loopback) == ("::1", 9092, True)
-    assert str(address) == "[::1]:9092"
+def test_kafkas_listener_settings_are_understood() -> None:
+    config = BrokerConfig.load(
+        settings={
+            "listeners": "PLAINTEXT://127.0.0.1:19092",
+            "advertised.listeners": "PLAINTEXT://broker.example:9092",
+        }
+    )
+    assert config.listen == Address("127.0.0.1", 19092)
+    assert config.advertised == Address("broker.example", 9092)
+
+
+def test_the_flag_wins_over_the_listeners_of_a_file() -> None:
+    config = BrokerConfig.load(listen="127.0.0.1:1", settings={"listeners": "127.0.0.1:2"})
+    assert config.listen == config.advertised == Address("127.0.0.1", 1)
+
+
+def test_more_than_one_listener_is_refused() -> None:
+    with pytest.raises(SettingInvalid, match="more than one"):
+        load(listeners="PLAINTEXT://127.0.0.1:1,EXTERNAL://127.0.0.1:2")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_every_interface_is_never_advertised(host: str) -> None:
+    """As in Kafka: `advertised.listeners cannot use the nonroutable meta-address 0.0.0.0`."""
+    with pytest.raises(SettingInvalid, match=r"--set advertised\.listeners=HOST:PORT"):
+        BrokerConfig.load(listen=f"{host}:9092", insecure=True)
+    for name in ("advertised.listeners", "inter.broker.advertised", "advertised.push.listener"):
+        for text in (f"{host}:9092", f"PLAINTEXT://{host}:9092"):
+            with pytest.raises(SettingInvalid, match=f"{name} .*cannot connect|nobody can connect"):
+                BrokerConfig.load(settings={name: text})
+
+
+@pytest.mark.parametrize("text", ["host:0", "host", ":9092", "SSL://host:9093", "a:1,b:2"])
+def test_what_cannot_be_dialled_is_not_advertised(text: str) -> None:
+    for name in ("advertised.listeners", "inter.broker.advertised", "advertised.push.listener"):
+        with pytest.raises(SettingInvalid, match=name):
+            BrokerConfig.load(settings={name: text})
+
+
+def test_a_listener_without_a_host_advertises_the_name_of_the_machine() -> None:
+    """As in Kafka, where the canonical host name stands in for a host that is left out."""
+    config = BrokerConfig.load(listen=":9092", insecure=True)
+    assert config.listen == Address("0.0.0.0", 9092)
+    assert config.advertised == Address(socket.getfqdn(), 9092)
+    assert config.push_advertised == Address(socket.getfqdn(), 9094)
+
+
+def test_behind_every_interface_others_are_told_the_host_that_clients_are_told() -> None:
+    config = BrokerConfig.load(
+        listen="0.0.0.0:9092", settings={"advertised.listeners": "h:1"}, insecure=True
+    )
+    assert config.push_advertised == Address("h", 9094)
+    assert config.inter_broker_advertised == Address("h", 0)
+    assert config.inter_broker == Address("0.0.0.0", 0)
+    own = {"advertised.listeners": "h:1", "advertised.push.listener": "p:2"}
+    config = BrokerConfig.load(listen="0.0.0.0:9092", settings=own, insecure=True)
+    assert config.push_advertised == Address("p", 2)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.org"])
 def test_other_machines_are_let_in_only_when_said(host: str) -> None:
     with pytest.raises(SettingInvalid, match="--insecure"):
         BrokerConfig.load(listen=f"{host}:9092")
-    assert BrokerConfig.load(listen=f"{host}:9092", insecure=True).listen.host == host
+    told = {"advertised.listeners": "host:9092"}
+    config = BrokerConfig.load(listen=f"{host}:9092", settings=told, insecure=True)
+    assert config.listen.host == host
 
 
 def test_a_setting_tells_where_its_value_comes_from() -> None:

@@ -83,7 +83,7 @@ def test_without_a_broker_every_command_says_what_to_do(
         (["produce", "t", "--json", "--key-separator", ":"], "JSON lines name their key"),
         (["produce", "t", "--key-separator", ""], "cannot be empty"),
         (["topic", "alter", "t"], "nothing to alter"),
-        (["topic", "list", "--bootstrap", "nowhere:x"], "--bootstrap wants HOST:PORT"),
+        (["topic", "list", "--bootstrap", "nowhere:x"], "--bootstrap 'nowhere:x' is not HOST:PORT"),
         (["start", "--set", "no.such.setting=1"], "no.such.setting"),
         (["start", "--set", "num.partitions=many"], "num.partitions"),
         (["start", "--listen", "nonsense"], "--listen"),

@@ -52,7 +52,7 @@ def test_a_bootstrap_list_is_split_into_addresses() -> None:
     assert found == [("a", 1), ("b", 2), ("c", 9092), ("::1", 9)]
 
 
-@pytest.mark.parametrize("text", ["", ":1", "a:", "a:x", "a:0", "a:70000", "a:1,"])
+@pytest.mark.parametrize("text", ["", ":1", "a:", "a:x", "a:0", "a:70000", "a:1,b:"])
 def test_a_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(CommandFailed, match="--bootstrap wants HOST:PORT"):
+    with pytest.raises(CommandFailed, match=r"--bootstrap .*(HOST:PORT|port 0)"):
         addresses(text)
