@@ -34,7 +34,7 @@ from zhumq.broker.handlers.reassignments import ReassignmentsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
-from zhumq.broker.metrics import broker_metrics
+from zhumq.broker.metrics import broker_metrics, health_problems
 from zhumq.broker.push_door import PushPart
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.local_store import LocalStore
@@ -52,6 +52,7 @@ from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
 from zhumq.protocol.api import ApiKey
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.disk_room import DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 
@@ -141,13 +142,16 @@ class BrokerApp:
             listener = await _listen(config.listen, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             dispatcher.watch_lost_connections(delivery.connection_lost)
-            http = await _listen_http(config.http, listener, dispatcher, replicas, delivery, member)
+            disk_room = DiskRoom(logs)
+            http = await _listen_http(
+                config.http, listener, dispatcher, replicas, delivery, member, disk_room
+            )
             parts.push_async_callback(http.close)
             kafka_address = Address(*listener.address)
             broker = _as_others_see_it(config, kafka_address, peer_address, push.advertised)
             await (store.register(broker) if member is None else member.join(broker))
             chores = asyncio.create_task(
-                do_chores(broker_chores(config.settings, logs, flusher, replicas, clock))
+                do_chores(broker_chores(config.settings, logs, flusher, replicas, clock, disk_room))
             )
             parts.push_async_callback(_cancel, chores)
             return cls(config, kafka_address, Address(*http.address), push.name, parts.pop_all())
@@ -226,16 +230,19 @@ async def _listen_http(
     replicas: ReplicaManager,
     delivery: DeliveryCoordinator,
     member: ClusterMember | None,
+    disk_room: DiskRoom,
 ) -> HttpServer:
     def metrics() -> list[Metric]:
         return [
-            *broker_metrics(listener, dispatcher, replicas),
+            *broker_metrics(listener, dispatcher, replicas, disk_room),
             *delivery.metrics(),
             *(() if member is None else member.metrics()),
         ]
 
     try:
-        return await HttpServer.open(address.host, address.port, metrics)
+        return await HttpServer.open(
+            address.host, address.port, metrics, lambda: health_problems(replicas, disk_room)
+        )
     except OSError as reason:
         raise _cannot_listen("--http", address, reason) from None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from zhumq.host.clock import Clock
 from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.disk_room import LOOK_MS, DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 
@@ -40,7 +41,12 @@ async def _repeat(chore: Chore) -> None:
 
 
 def broker_chores(
-    settings: Settings, logs: LogManager, flusher: Flusher, replicas: ReplicaManager, clock: Clock
+    settings: Settings,
+    logs: LogManager,
+    flusher: Flusher,
+    replicas: ReplicaManager,
+    clock: Clock,
+    disk_room: DiskRoom,
 ) -> list[Chore]:
     """What the logs of a broker need from time to time."""
 
@@ -49,6 +55,11 @@ def broker_chores(
             flusher.request(log)
         if moved := logs.begin_checkpoint_if_moved(replicas.high_watermarks()):
             await asyncio.to_thread(moved.run)
+
+    async def look_for_room() -> None:
+        await asyncio.to_thread(disk_room.look)
+        if not disk_room.is_full:
+            replicas.retry_offline()
 
     async def retention() -> None:
         logs.retention_pass(clock.now_ms(), replicas.high_watermark_of)
@@ -66,6 +77,7 @@ def broker_chores(
             interval_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),
             work=checkpoint,
         ),
+        Chore(name="room on the disk", interval_ms=LOOK_MS, work=look_for_room),
         Chore(
             name="retention",
             interval_ms=settings.integer("log.retention.check.interval.ms"),

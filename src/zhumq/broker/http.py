@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -37,8 +37,15 @@ class HttpServer:
         self.address = address
 
     @classmethod
-    async def open(cls, host: str, port: int, metrics: Callable[[], Iterable[Metric]]) -> Self:
-        pages = _Pages(metrics)
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        metrics: Callable[[], Iterable[Metric]],
+        problems: Callable[[], Sequence[str]] = list,
+    ) -> Self:
+        """Serve the metrics of each moment, and what is not well that a restart would not heal."""
+        pages = _Pages(metrics, problems)
         server = await asyncio.start_server(
             pages.serve, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
         )
@@ -51,8 +58,13 @@ class HttpServer:
 
 
 class _Pages:
-    def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(
+        self,
+        metrics: Callable[[], Iterable[Metric]],
+        problems: Callable[[], Sequence[str]],
+    ) -> None:
         self._metrics = metrics
+        self._problems = problems
         self._open_connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,7 +98,11 @@ class _Pages:
         if method != b"GET":
             return _response("405 Method Not Allowed", "only GET is served here\n")
         if path == b"/healthz":
-            return _response("200 OK", "ok\n")
+            # 200 all the same: whoever restarts what is not well would not help here.
+            problems = self._problems()
+            return _response(
+                "200 OK", "\n".join(["degraded", *problems, ""] if problems else ["ok", ""])
+            )
         if path == b"/metrics":
             text = "\n".join(metric.render() for metric in self._metrics())
             return _response("200 OK", text + "\n", "text/plain; version=0.0.4; charset=utf-8")

@@ -1,20 +1,25 @@
 """What a broker tells about itself at a scrape: counted where it happens, read here."""
 
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.http import Metric
 from zhumq.cluster.store import SessionState
 from zhumq.metadata.image import NO_BROKER, ClusterImage
-from zhumq.model.ids import BrokerId
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import BrokerId, TopicPartition
 from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.disk_room import DiskRoom
 
+PROBLEMS_MAX: Final = 20  # partitions that /healthz names
 _NO_LABELS = ""
 
 
 def broker_metrics(
-    listener: Listener, dispatcher: Dispatcher, replicas: ReplicaManager
+    listener: Listener, dispatcher: Dispatcher, replicas: ReplicaManager, disk_room: DiskRoom
 ) -> Iterable[Metric]:
     """The figures of this moment. Costs are paid by the scrape, not by the hot path."""
     counters = listener.counters
@@ -41,6 +46,17 @@ def broker_metrics(
         "Partitions of which something was lost here: it is fetched, and this replica does not count.",
         sum(not partition.is_whole for partition in replicas),
     )
+    yield _gauge(
+        "zhumq_partitions_offline",
+        "Partitions of this broker whose log cannot be opened or written.",
+        len(offline_partitions(replicas)),
+    )
+    yield _gauge(
+        "zhumq_disk_free_bytes", "Room on the disk of the data folder.", disk_room.free_bytes
+    )
+    yield _gauge(
+        "zhumq_disk_full", "Whether messages are refused for lack of room.", disk_room.is_full
+    )
     sizes: list[tuple[str, float]] = []
     ends: list[tuple[str, float]] = []
     corrupt: list[tuple[str, float]] = []
@@ -63,6 +79,31 @@ def broker_metrics(
         help="Ranges of a partition that fail their checksum.",
         samples=corrupt,
     )
+
+
+def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
+    """What an operator has to see to, one line each, with a bound."""
+    problems = []
+    if disk_room.is_full:
+        problems.append(f"no room on the disk: {disk_room.free_bytes} bytes free")
+    offline = offline_partitions(replicas)
+    problems += [
+        f"partition {name} is offline: {reason}"
+        for name, reason in islice(offline.items(), PROBLEMS_MAX)
+    ]
+    if len(offline) > PROBLEMS_MAX:
+        problems.append(f"and {len(offline) - PROBLEMS_MAX} more partitions are offline")
+    return problems
+
+
+def offline_partitions(replicas: ReplicaManager) -> dict[TopicPartition, BrokerError]:
+    """The partitions whose log could not be opened, or failed since, and why."""
+    failed = {
+        partition.topic_partition: partition.log.failure
+        for partition in replicas
+        if partition.log.failure is not None
+    }
+    return {**replicas.offline, **failed}
 
 
 def cluster_metrics(

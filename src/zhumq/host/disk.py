@@ -104,6 +104,9 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None:
         """Make names made, renamed and removed in this folder durable. From any thread."""
 
+    def free_bytes(self, path: str) -> int:
+        """The room that is left for this program on the disk of this folder."""
+
     def lock(self, path: str) -> DiskLock:
         """Hold this lock file or raise DataDirUnusable."""
 
@@ -328,6 +331,13 @@ class SystemDisk:
             raise StorageFailed(f"cannot sync {path}: {error.strerror}") from error
         finally:
             os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        try:
+            facts = os.statvfs(path)
+        except OSError as error:
+            raise storage_error(error, "look at", path) from error
+        return facts.f_bavail * facts.f_frsize
 
     def lock(self, path: str) -> DiskLock:
         return SystemLock(path)

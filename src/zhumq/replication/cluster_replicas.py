@@ -157,9 +157,9 @@ class ClusterReplicas:
     ) -> ReplicatedPartition:
         """A replica of this broker, with what it remembers. Raises BrokerError."""
         logs = self._logs
-        had_log = topic_partition in logs.logs
-        high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
+        had_log = logs.has_log(topic_partition)
         log = logs.create_log(topic_partition, topic_id, settings.log)
+        high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
         log.is_replicated = True
         log.is_follower = True
         quorum_state = remember(

@@ -353,7 +353,7 @@ class ReplicaDriver:
             moved = self._cut(ready)
             for wish in ready.append:
                 moved = self._append(wish) or moved
-        except StorageFailed as reason:
+        except (StorageFailed, DiskFull) as reason:
             self.fail(reason)
             return
         if moved:

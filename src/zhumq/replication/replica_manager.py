@@ -10,6 +10,7 @@ from zhumq.metadata.leadership import LogEnds
 from zhumq.model.cluster_errors import ElectionNotNeeded
 from zhumq.model.errors import (
     BrokerError,
+    DiskFull,
     InconsistentTopicId,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
@@ -49,6 +50,8 @@ class ReplicaManager:
         self._flusher = flusher
         self._settings_of = settings_of
         self._partitions: dict[tuple[str, int], Partition] = {}
+        # Partitions of this broker whose log could not be opened, and why.
+        self._offline: dict[TopicPartition, BrokerError] = {}
         self._topics = NO_TOPICS
         self._watchers: list[LeadershipCallback] = []
         self._cluster: ClusterReplicas | None = None
@@ -62,6 +65,11 @@ class ReplicaManager:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, BrokerError]:
+        """The partitions of this broker whose log could not be opened, and why."""
+        return self._offline
 
     def find(self, topic: str, partition: int) -> Partition | None:
         return self._partitions.get((topic, partition))
@@ -168,6 +176,7 @@ class ReplicaManager:
         for index, state in enumerate(topic.partitions):
             serving = self._partitions.get((topic.name, index))
             if self._broker_id not in state.replicas:
+                self._offline.pop(TopicPartition(topic.name, index), None)
                 if serving is not None:
                     self._move_away(serving)
                 continue
@@ -177,19 +186,43 @@ class ReplicaManager:
                     serving.min_in_sync_replicas = settings.min_in_sync_replicas
                 self._update(serving, state)
                 continue
-            topic_partition = TopicPartition(topic.name, index)
-            try:
-                partition = self._open(topic_partition, topic.topic_id, state, settings)
-            except BrokerError as reason:
-                # This one partition stays offline; the broker lives on for all the others.
+            self._begin(TopicPartition(topic.name, index), topic.topic_id, state, settings)
+
+    def _begin(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        state: PartitionState,
+        settings: PartitionSettings,
+    ) -> None:
+        """Open a partition and serve it. If that fails it stays offline; the others do not."""
+        was_offline = topic_partition in self._offline
+        try:
+            partition = self._open(topic_partition, topic_id, state, settings)
+        except BrokerError as reason:
+            if not was_offline:
                 logger.error("partition %s is offline: %s", topic_partition, reason)  # noqa: TRY400
+            self._offline[topic_partition] = reason
+            return
+        if was_offline:
+            del self._offline[topic_partition]
+            logger.warning("partition %s is online again", topic_partition)
+        self._partitions[topic_partition] = partition
+        if isinstance(partition, ReplicatedPartition):
+            assert self._cluster is not None
+            self._cluster.start(partition, state)
+        else:
+            self._leadership_changed(topic_partition, True, partition.leader_epoch)
+
+    def retry_offline(self) -> None:
+        """Try again to open what could not be opened for lack of room."""
+        for topic_partition, reason in tuple(self._offline.items()):
+            topic = self._topics.get(topic_partition.topic)
+            if topic is None or not isinstance(reason, DiskFull):
                 continue
-            self._partitions[topic.name, index] = partition
-            if isinstance(partition, ReplicatedPartition):
-                assert self._cluster is not None
-                self._cluster.start(partition, state)
-            else:
-                self._leadership_changed(topic_partition, True, partition.leader_epoch)
+            state = topic.partitions[topic_partition.partition]
+            settings = self._settings_of(topic.settings)
+            self._begin(topic_partition, topic.topic_id, state, settings)
 
     def _update(self, partition: Partition, state: PartitionState) -> None:
         if isinstance(partition, ReplicatedPartition):
@@ -247,6 +280,7 @@ class ReplicaManager:
     def _drop(self, topic: Topic) -> None:
         gone = UnknownTopicOrPartition(f"topic {topic.name!r} was deleted")
         for index in range(len(topic.partitions)):
+            self._offline.pop(TopicPartition(topic.name, index), None)
             partition = self._partitions.pop((topic.name, index), None)
             if partition is not None:
                 self._retire(partition, gone)

@@ -8,11 +8,12 @@ from zhumq.host.disk import Disk, DiskFile
 from zhumq.model.errors import BrokerError
 from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, Record, RecordBatch, decode_header
 from zhumq.records.builder import rebuild_batch
+from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.compaction_swap import swap_name
 from zhumq.storage.indexes import OffsetIndex, TimeIndex
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_files import CLEANED_SUFFIX, SWAP_SUFFIX
-from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from zhumq.storage.segment import Segment
 
 KEYS_MAX = 500_000  # in one pass; what lies behind them is left for the next one
 KEY_DIGEST_BYTES = 16

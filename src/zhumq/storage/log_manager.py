@@ -1,6 +1,5 @@
 """The data folder: whose it is, which logs are in it, and what is written down about them."""
 
-import base64
 import contextlib
 import logging
 import uuid
@@ -13,8 +12,8 @@ from zhumq.host.disk import Disk, DiskLock
 from zhumq.model.errors import (
     BrokerError,
     DataDirUnusable,
+    DiskFull,
     InconsistentTopicId,
-    StorageFailed,
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import TopicPartition
@@ -24,21 +23,19 @@ from zhumq.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
-    META_FILE,
     PARTITION_FILE,
     RECOVERY_POINT_FILE,
     CheckpointCorrupt,
     MetaProperties,
-    read_meta,
     read_offsets,
-    write_meta,
-    write_offsets,
     write_topic_id,
 )
 from zhumq.storage.compaction import CompactionTicket
+from zhumq.storage.data_folder import parse_folder_name, settle_meta
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log_config import LogConfig
+from zhumq.storage.offset_checkpoint import KnownOffsets, OffsetCheckpoint, UnopenedLog
 from zhumq.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -50,26 +47,6 @@ FOLDER_NAME_MAX = 255  # what file systems allow
 CLOSE_THREADS = 16
 CLOSED_AT_ONCE = 256
 CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCheckpoint:
-    """The offsets of all logs at one moment, to be written down by a thread."""
-
-    disk: Disk
-    data_dir: str
-    recovery_points: Mapping[TopicPartition, int]
-    log_start_offsets: Mapping[TopicPartition, int]
-    first_dirty_offsets: Mapping[TopicPartition, int]
-    high_watermarks: Mapping[TopicPartition, int] | None
-
-    def run(self) -> None:
-        """Write the checkpoint files. May be called in a thread."""
-        write_offsets(self.disk, f"{self.data_dir}/{RECOVERY_POINT_FILE}", self.recovery_points)
-        write_offsets(self.disk, f"{self.data_dir}/{LOG_START_FILE}", self.log_start_offsets)
-        write_offsets(self.disk, f"{self.data_dir}/{CLEANER_FILE}", self.first_dirty_offsets)
-        if self.high_watermarks is not None:
-            write_offsets(self.disk, f"{self.data_dir}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +83,8 @@ class LogManager:
         self.data_dir = data_dir
         self.broker_id = meta.broker_id
         self.cluster_id = meta.cluster_id
-        # The logs that could not be opened, and why. Their folders are left as they are.
-        self.failures: dict[TopicPartition, BrokerError] = {}
+        # The logs that could not be opened. Their folders are left as they are.
+        self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}  # as the last run wrote them down
         self._disk = disk
         self._clock = clock
@@ -158,7 +135,7 @@ class LogManager:
             raise DataDirUnusable(str(error)) from error
         lock = disk.lock(f"{data_dir}/{LOCK_FILE}")
         try:
-            meta = _settle_meta(data_dir, broker_id, cluster_id, disk)
+            meta = settle_meta(data_dir, broker_id, cluster_id, disk)
         except BaseException:
             lock.release()
             raise
@@ -184,21 +161,16 @@ class LogManager:
                 continue
             config = configs.get(topic_partition.topic) or config_of(topic_partition.topic)
             configs[topic_partition.topic] = config
+            known = KnownOffsets(
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=log_start_offsets.get(topic_partition, 0),
+                first_dirty_offset=first_dirty_offsets.get(topic_partition, 0),
+                clean_shutdown=clean and topic_partition in recovery_points,
+            )
             try:
-                self._logs[topic_partition] = self._open_log(
-                    topic_partition,
-                    None,
-                    config,
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    log_start_offset=log_start_offsets.get(topic_partition, 0),
-                    clean_shutdown=clean and topic_partition in recovery_points,
-                )
-            except BrokerError as error:
+                self._open_known(topic_partition, None, config, known)
+            except BrokerError:
                 logger.exception("%s cannot be opened and stays offline", topic_partition)
-                self.failures[topic_partition] = error
-            else:
-                log = self._logs[topic_partition]
-                log.first_dirty_offset = first_dirty_offsets.get(topic_partition, 0)
         if clean:
             self._disk.unlink(clean_path)
             self._disk.sync_directory(self.data_dir)
@@ -211,15 +183,31 @@ class LogManager:
             logger.warning("%s is not usable: %s", name, error)
             return {}
 
+    def _open_known(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        config: LogConfig,
+        known: KnownOffsets,
+    ) -> PartitionLog:
+        """Open a log that is in the folder; where that fails, remember what was known of it."""
+        try:
+            log = self._open_log(topic_partition, topic_id, config, known)
+        except BrokerError as error:
+            self._unopened[topic_partition] = UnopenedLog(error=error, known=known)
+            raise
+        log.first_dirty_offset = known.first_dirty_offset
+        self._unopened.pop(topic_partition, None)
+        self._logs[topic_partition] = log
+        return log
+
     def _open_log(
         self,
         topic_partition: TopicPartition,
         topic_id: uuid.UUID | None,
         config: LogConfig,
+        known: KnownOffsets,
         *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean_shutdown: bool = False,
         lazily: bool = False,
     ) -> PartitionLog:
         log = PartitionLog.open(
@@ -228,15 +216,23 @@ class LogManager:
             config,
             disk=self._disk,
             clock=self._clock,
-            recovery_point=recovery_point,
-            clean_shutdown=clean_shutdown,
+            recovery_point=known.recovery_point,
+            clean_shutdown=known.clean_shutdown,
             topic_id=topic_id,
-            log_start_offset=log_start_offset,
+            log_start_offset=known.log_start_offset,
             cache=self._cache,
             lazily=lazily,
         )
-        log.before_recovery_point_falls = self.checkpoint
+        log.before_recovery_point_falls = self._write_lower_recovery_points
         return log
+
+    def _write_lower_recovery_points(self) -> None:
+        try:
+            self.checkpoint()
+        except DiskFull as error:
+            # Without the file the next start reads the logs, which is slow but claims nothing.
+            logger.warning("no recovery points until there is room: %s", error)
+            self._disk.unlink(f"{self.data_dir}/{RECOVERY_POINT_FILE}")
 
     @property
     def disk(self) -> Disk:
@@ -248,6 +244,15 @@ class LogManager:
         """All open logs."""
         return self._logs
 
+    @property
+    def failures(self) -> Mapping[TopicPartition, BrokerError]:
+        """The logs that are in the folder and could not be opened, and why."""
+        return {name: unopened.error for name, unopened in self._unopened.items()}
+
+    def has_log(self, topic_partition: TopicPartition) -> bool:
+        """Whether the folder holds this log, opened or not."""
+        return topic_partition in self._logs or topic_partition in self._unopened
+
     def __iter__(self) -> Iterator[PartitionLog]:
         return iter(self._logs.values())
 
@@ -256,9 +261,9 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             return log
-        failure = self.failures.get(topic_partition)
-        if failure is not None:
-            raise failure
+        unopened = self._unopened.get(topic_partition)
+        if unopened is not None:
+            raise unopened.error
         raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
 
     def create_log(
@@ -271,14 +276,18 @@ class LogManager:
     ) -> PartitionLog:
         """The log of this partition, made if absent. A folder of another topic id is refused.
 
+        A log that could not be opened for lack of room is tried again; another failure stays.
         Lazily: the folder of a new log is made when something is written to it. That is for logs
         of which it does not matter whether they are new or were lost: those with one replica.
         """
-        if topic_partition in self.failures:
-            raise self.failures[topic_partition]
+        unopened = self._unopened.get(topic_partition)
+        if unopened is not None:
+            if not isinstance(unopened.error, DiskFull):
+                raise unopened.error
+            return self._open_known(topic_partition, topic_id, config, unopened.known)
         log = self._logs.get(topic_partition)
         if log is None:
-            log = self._open_log(topic_partition, topic_id, config, lazily=lazily)
+            log = self._open_log(topic_partition, topic_id, config, KnownOffsets(), lazily=lazily)
             self._logs[topic_partition] = log
             return log
         if topic_id is not None and log.topic_id is None:
@@ -384,21 +393,29 @@ class LogManager:
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> OffsetCheckpoint:
         """The offsets as of now; run() writes them, in a thread or not."""
+        # What was known of a log that could not be opened is still true of it.
+        logs: dict[TopicPartition, PartitionLog | KnownOffsets] = {
+            **{name: unopened.known for name, unopened in self._unopened.items()},
+            **self._logs,
+        }
+        if high_watermarks is not None:
+            unopened_marks = {
+                name: offset
+                for name, offset in self.high_watermarks.items()
+                if name in self._unopened
+            }
+            high_watermarks = {**unopened_marks, **high_watermarks}
         return OffsetCheckpoint(
             disk=self._disk,
             data_dir=self.data_dir,
-            recovery_points={name: log.recovery_point for name, log in self._logs.items()},
+            recovery_points={name: log.recovery_point for name, log in logs.items()},
             log_start_offsets={
-                name: log.log_start_offset
-                for name, log in self._logs.items()
-                if log.log_start_offset
+                name: log.log_start_offset for name, log in logs.items() if log.log_start_offset
             },
             first_dirty_offsets={
-                name: log.first_dirty_offset
-                for name, log in self._logs.items()
-                if log.first_dirty_offset
+                name: log.first_dirty_offset for name, log in logs.items() if log.first_dirty_offset
             },
-            high_watermarks=None if high_watermarks is None else dict(high_watermarks),
+            high_watermarks=high_watermarks,
         )
 
     def begin_checkpoint_if_moved(
@@ -460,35 +477,3 @@ class LogManager:
                     log.finish_flush(ticket)
                     is_clean = is_clean and ticket.error is None
         return is_clean
-
-
-def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition whose folder has this name; None if it is no such folder."""
-    topic, dash, partition = name.rpartition("-")
-    if not topic or not dash or not (partition.isascii() and partition.isdigit()):
-        return None
-    if str(int(partition)) != partition:
-        return None
-    return TopicPartition(topic, int(partition))
-
-
-def _settle_meta(
-    data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk
-) -> MetaProperties:
-    """Whose folder this is: as it says, or ours if it is nobody's."""
-    path = f"{data_dir}/{META_FILE}"
-    try:
-        meta = read_meta(disk, path)
-        if meta is None:
-            new_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            meta = MetaProperties(broker_id=broker_id, cluster_id=cluster_id or new_id)
-            write_meta(disk, path, meta)
-    except StorageFailed as error:
-        raise DataDirUnusable(str(error)) from error
-    if meta.broker_id != broker_id:
-        raise DataDirUnusable(
-            f"{data_dir} belongs to broker {meta.broker_id}, this is broker {broker_id}"
-        )
-    if cluster_id is not None and meta.cluster_id != cluster_id:
-        raise DataDirUnusable(f"{data_dir} belongs to cluster {meta.cluster_id}, not {cluster_id}")
-    return meta

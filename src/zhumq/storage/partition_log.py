@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Buffer, Disk
-from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange, StorageFailed
+from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import (
     HEAD,
@@ -16,6 +16,7 @@ from zhumq.records.batch import (
 )
 from zhumq.records.control import decode_end_marker
 from zhumq.storage import time_lookup
+from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.checkpoints import SUSPECT_FILE
 from zhumq.storage.fetched_batches import FetchedBatch, check_fetched
 from zhumq.storage.index_cache import IndexCache
@@ -24,7 +25,7 @@ from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.log_upkeep import LogUpkeep
 from zhumq.storage.recovery import load_log
-from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from zhumq.storage.segment import Segment
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import (
     AppendOrigin,
@@ -157,13 +158,13 @@ class PartitionLog(LogUpkeep):
             parts.extend(tail)
             next_offset += header.last_offset_delta + 1
         segment = self._segments.active
-        if segment.size and self._is_full(segment, size, next_offset - 1, checked[-1][0]):
-            self.roll()
-            segment = self._segments.active
         try:
+            if segment.size and self._is_full(segment, size, next_offset - 1, checked[-1][0]):
+                self.roll()
+                segment = self._segments.active
             position = segment.append(parts)
-        except StorageFailed as error:
-            self._failure = error
+        except BrokerError as error:
+            self._note_failed_write(error)
             raise
         self._note(checked, segment, position)
         return base_offset
@@ -216,8 +217,8 @@ class PartitionLog(LogUpkeep):
         segment = self._segments.active
         try:
             position = segment.append([batch.data for batch in run])
-        except StorageFailed as error:
-            self._failure = error
+        except BrokerError as error:
+            self._note_failed_write(error)
             raise
         for header, _ in run:
             size = header.size

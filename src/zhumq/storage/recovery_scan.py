@@ -14,9 +14,10 @@ from zhumq.records.batch import (
     BatchHeader,
 )
 from zhumq.records.codecs import crc32c
+from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_slice import CorruptRange
-from zhumq.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from zhumq.storage.segment import Segment
 
 WINDOW_BYTES = 4 * 1024 * 1024
 MAGIC_BYTE = bytes([MAGIC])

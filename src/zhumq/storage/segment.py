@@ -6,15 +6,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from zhumq.host.disk import Buffer, Disk, DiskFile
-from zhumq.model.errors import CorruptMessage
-from zhumq.records.batch import (
-    BATCH_LENGTH_MIN,
-    HEADER,
-    HEADER_BYTES,
-    MAGIC,
-    NO_TIMESTAMP,
-    PREFIX_BYTES,
-    BatchHeader,
+from zhumq.model.errors import CorruptMessage, DiskFull
+from zhumq.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader
+from zhumq.storage.batch_scan import (
+    LOOKUP_CHUNK_BYTES,
+    SCAN_CHUNK_BYTES,
+    no_batch,
+    scan_batches,
 )
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.indexes import (
@@ -35,10 +33,6 @@ from zhumq.storage.log_files import (
 from zhumq.storage.log_slice import CorruptRange
 
 logger = logging.getLogger(__name__)
-
-LOOKUP_CHUNK_BYTES = 16 * 1024  # read at once when looking for one batch
-SCAN_CHUNK_BYTES = 1024 * 1024  # read at once when going through a whole segment
-RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class Segment:
@@ -207,35 +201,14 @@ class Segment:
     def _scan(
         self, file: DiskFile, position: int, end: int, chunk_bytes: int
     ) -> Iterator[tuple[int, BatchHeader]]:
-        skips = {bad.start_position: bad.end_position for bad in self.corrupt_ranges}
-        floor = self.base_offset
-        ceiling = floor + RELATIVE_OFFSET_MAX
-        chunk = b""
-        chunk_start = 0
-        while position < end:
-            if position in skips:
-                position = skips[position]
-                continue
-            place = position - chunk_start
-            if place + HEADER_BYTES > len(chunk):
-                chunk = file.read_at(position, min(chunk_bytes, end - position))
-                chunk_start = position
-                place = 0
-                if len(chunk) < HEADER_BYTES:
-                    raise self._nonsense(position)
-            header = BatchHeader._make(HEADER.unpack_from(chunk, place))
-            next_position = position + header.batch_length + PREFIX_BYTES
-            if (
-                header.magic != MAGIC
-                or header.batch_length < BATCH_LENGTH_MIN
-                or next_position > end
-                or header.last_offset_delta < 0
-                or not floor <= header.base_offset <= ceiling - header.last_offset_delta
-            ):
-                raise self._nonsense(position)
-            floor = header.base_offset + header.last_offset_delta + 1
-            yield position, header
-            position = next_position
+        return scan_batches(
+            file,
+            position,
+            end,
+            base_offset=self.base_offset,
+            corrupt_ranges=self.corrupt_ranges,
+            chunk_bytes=chunk_bytes,
+        )
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches to this offset; None if all end before it."""
@@ -274,7 +247,9 @@ class Segment:
         for position, header in self.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
             if header.base_offset + header.last_offset_delta >= offset:
                 if position == start > 0 and header.last_offset > offset:
-                    raise self._nonsense(start)  # The entry promised a batch that ends by offset.
+                    raise no_batch(
+                        self.file, start
+                    )  # The entry promised a batch that ends by offset.
                 return position, header
         return None
 
@@ -382,12 +357,22 @@ class Segment:
         self.replace_index_files()
 
     def replace_index_files(self, *, final: bool = False) -> None:
-        """Write both index files as a whole; final as in write_indexes."""
+        """Write both index files as a whole; final as in write_indexes.
+
+        Without room the indexes stay in memory, and the files are built again when they are missed.
+        """
         if final:
             self._note_max_timestamp()
         offset_index, time_index = self.offset_index, self.time_index
-        self._disk.write_file(self.prefix + INDEX_SUFFIX, offset_index.encode(), sync=False)
-        self._disk.write_file(self.prefix + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
+        try:
+            self._disk.write_file(self.prefix + INDEX_SUFFIX, offset_index.encode(), sync=False)
+            self._disk.write_file(self.prefix + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
+        except DiskFull as error:
+            logger.warning("the indexes of %s are in memory only: %s", self.prefix, error)
+            self._written_offset_entries = self._written_time_entries = 0
+            for path in self.paths[1:]:
+                self._disk.unlink(path)
+            return
         self._written_offset_entries = len(offset_index)
         self._written_time_entries = len(time_index)
 
@@ -495,6 +480,3 @@ class Segment:
             return False
         last_offset = index.offsets[entry] + self.base_offset
         return (position, last_offset) not in ((at, head.last_offset) for at, head in self.scan())
-
-    def _nonsense(self, position: int) -> CorruptMessage:
-        return CorruptMessage(f"{self.prefix}{LOG_SUFFIX} holds no record batch at byte {position}")

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, RecordBatch
 from zhumq.records.outline import RecordOutline, outline
-from zhumq.storage.segment import LOOKUP_CHUNK_BYTES, Segment
+from zhumq.storage.batch_scan import LOOKUP_CHUNK_BYTES
+from zhumq.storage.segment import Segment
 
 
 class TimestampedOffset(NamedTuple):

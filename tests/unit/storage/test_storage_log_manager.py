@@ -11,13 +11,15 @@ from storage_support import NOW_MS, StillClock, append, read_values
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.model.errors import (
     DataDirUnusable,
+    DiskFull,
     InconsistentTopicId,
     StorageFailed,
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import TopicPartition
+from zhumq.storage.data_folder import parse_folder_name
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
-from zhumq.storage.log_manager import LogManager, parse_folder_name
+from zhumq.storage.log_manager import LogManager
 from zhumq.testing.disk import MemoryDisk
 
 ORDERS = TopicPartition("orders", 0)
@@ -312,3 +314,54 @@ def test_a_close_that_fails_is_not_called_clean(disk: MemoryDisk) -> None:
 )
 def test_folder_names_say_which_partition_it_is(name: str, expected: TopicPartition | None) -> None:
     assert parse_folder_name(name) == expected
+
+
+def test_a_log_that_could_not_be_opened_for_lack_of_room_is_tried_again_as_it_was(
+    disk: MemoryDisk,
+) -> None:
+    manager = open_manager(disk)
+    topic_id = uuid.uuid4()
+    log = manager.create_log(ORDERS, topic_id, CONFIG)
+    for place in range(20):
+        append(log, b"value %d" % place)
+    log.flush(checkpoint=True)
+    log.delete_records_before(7)
+    manager.checkpoint({ORDERS: 18})
+    manager.close(clean=False)
+    # Damage past the recovery point has to be written down, for which there is no room.
+    disk.files["/data/recovery-point-offset-checkpoint"].content[:] = b"0\n1\norders 0 12\n"
+    path = sorted(name for name in disk.files if name.endswith(".log"))[-2]
+    disk.files[path].content[-3] ^= 1
+    disk.bytes_free = 0
+    again = open_manager(disk)
+    assert isinstance(again.failures[ORDERS], DiskFull)
+    assert again.has_log(ORDERS)
+    with pytest.raises(DiskFull):
+        again.create_log(ORDERS, topic_id, CONFIG)
+    disk.bytes_free = None
+    again.checkpoint({})  # What the next start would know, had the broker been killed now.
+    assert disk.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 12\n"
+    assert disk.read_file("/data/log-start-offset-checkpoint") == b"0\n1\norders 0 7\n"
+    assert disk.read_file("/data/replication-offset-checkpoint") == b"0\n1\norders 0 18\n"
+    log = again.create_log(ORDERS, topic_id, CONFIG)
+    assert not again.failures
+    assert (log.log_start_offset, log.log_end_offset) == (7, 20)
+    assert len(log.corrupt_ranges) == 1
+    again.close()
+
+
+def test_a_cut_below_the_recovery_point_works_without_room(disk: MemoryDisk) -> None:
+    manager = open_manager(disk)
+    log = manager.create_log(ORDERS, None, CONFIG)
+    for place in range(20):
+        append(log, b"value %d" % place)
+    log.flush(checkpoint=True)
+    manager.checkpoint()
+    disk.bytes_free = 0
+    log.truncate_to(5)
+    manager.close(clean=False)
+    disk.bytes_free = None
+    again = open_manager(disk)
+    assert again.log(ORDERS).log_end_offset == 5
+    assert again.log(ORDERS).corrupt_ranges == ()
+    again.close()

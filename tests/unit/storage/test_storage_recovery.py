@@ -14,7 +14,7 @@ from storage_support import (
     read_values,
 )
 
-from zhumq.model.errors import CorruptMessage, StorageFailed
+from zhumq.model.errors import CorruptMessage, DiskFull, StorageFailed
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.testing.disk import MemoryDisk
@@ -212,6 +212,28 @@ def test_a_hole_of_zeros_in_the_middle_cuts_nothing(disk: MemoryDisk) -> None:
     assert (start, first) == (BATCH_BYTES, 1)
     assert end == following * BATCH_BYTES
     assert read_values(log, following) == [b"value %d" % at for at in range(following, 10)]
+
+
+def test_without_room_for_its_indexes_a_log_is_opened_all_the_same(disk: MemoryDisk) -> None:
+    log = open_log(disk, segment_bytes=2000, index_interval_bytes=150)
+    for place in range(60):
+        append(log, b"value %d" % (place % 10), timestamp=NOW_MS + place)
+    log.close(clean=False)
+    for name in [path for path in disk.files if path.endswith("index")]:
+        disk.unlink(name)
+    disk.bytes_free = 0
+    log = open_log(disk, segment_bytes=2000, index_interval_bytes=150)
+    assert read_values(log) == [b"value %d" % (place % 10) for place in range(60)]
+    with pytest.raises(DiskFull):
+        append(log, b"no room")
+    assert log.writes_without_room == 1
+    disk.bytes_free = None
+    append(log, b"room")
+    log.close()
+    log = open_log(
+        disk, segment_bytes=2000, index_interval_bytes=150, clean_shutdown=True, recovery_point=61
+    )
+    assert read_values(log, 60) == [b"room"]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

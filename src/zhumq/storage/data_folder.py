@@ -1,0 +1,41 @@
+"""Whose data folder it is, and which partitions the names in it mean."""
+
+import base64
+import uuid
+
+from zhumq.host.disk import Disk
+from zhumq.model.errors import DataDirUnusable, StorageFailed
+from zhumq.model.ids import TopicPartition
+from zhumq.storage.checkpoints import META_FILE, MetaProperties, read_meta, write_meta
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition whose folder has this name; None if it is no such folder."""
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not (partition.isascii() and partition.isdigit()):
+        return None
+    if str(int(partition)) != partition:
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def settle_meta(
+    data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk
+) -> MetaProperties:
+    """Whose folder this is: as it says, or ours if it is nobody's."""
+    path = f"{data_dir}/{META_FILE}"
+    try:
+        meta = read_meta(disk, path)
+        if meta is None:
+            new_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            meta = MetaProperties(broker_id=broker_id, cluster_id=cluster_id or new_id)
+            write_meta(disk, path, meta)
+    except StorageFailed as error:
+        raise DataDirUnusable(str(error)) from error
+    if meta.broker_id != broker_id:
+        raise DataDirUnusable(
+            f"{data_dir} belongs to broker {meta.broker_id}, this is broker {broker_id}"
+        )
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise DataDirUnusable(f"{data_dir} belongs to cluster {meta.cluster_id}, not {cluster_id}")
+    return meta
