@@ -148,6 +148,7 @@ def _state_topic(settings: Settings, store: MetadataStore) -> TopicWish:
     )
     return TopicWish(
         name=SHARE_GROUP_STATE_TOPIC,
+        is_coordinators=True,
         partitions=partition_count,
         replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
         settings={

@@ -58,6 +58,7 @@ class GroupCoordinator:
         self.topic = InternalTopic(
             TopicWish(
                 name=CONSUMER_OFFSETS_TOPIC,
+                is_coordinators=True,
                 partitions=partition_count,
                 replication_factor=settings.integer("offsets.topic.replication.factor"),
                 settings={

@@ -81,9 +81,17 @@ BROKER_SETTINGS: Final = SettingsTable(
     _boolean("delete.topic.enable", True, "Whether topics can be deleted."),
     _integer("num.partitions", 1, "Partitions of a topic that does not say.", minimum=1),
     _integer("default.replication.factor", 1, "Replicas of a topic that does not say.", minimum=1),
-    _integer("topic.partitions.max", 10_000, "The most partitions one topic may have.", minimum=1),
     _integer(
-        "cluster.partitions.max", 100_000, "The most partitions of all topics together.", minimum=1
+        "topic.partitions.max",
+        10_000,
+        "The most partitions a topic of clients may have.",
+        minimum=1,
+    ),
+    _integer(
+        "cluster.partitions.max",
+        100_000,
+        "The most partitions of all topics of clients together.",
+        minimum=1,
     ),
     # The cluster
     Setting(

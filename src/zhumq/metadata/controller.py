@@ -61,6 +61,9 @@ class TopicWish:
     # Partition index -> brokers; when given it says both counts.
     assignment: Mapping[int, Sequence[int]] | None = None
     settings: Mapping[str, str | None] | None = None
+    # The operator's limits are for clients. A coordinator's topic has as many partitions as its own
+    # setting says; refusing it would stop all consuming.
+    is_coordinators: bool = False
 
 
 def check_topic_name(name: str) -> None:
@@ -94,7 +97,8 @@ def plan_topic(
         count = limits.default_partitions if wish.partitions == -1 else wish.partitions
         copies = wish.replication_factor
         copies = limits.default_replication_factor if copies == -1 else copies
-        _check_partition_count(image, wish.name, count, count, limits)
+        if not wish.is_coordinators:
+            _check_partition_count(image, wish.name, count, count, limits)
         replicas = _place(image, wish.name, (), count, copies, limits)
     topic = Topic(
         name=wish.name,
@@ -226,7 +230,10 @@ def _check_partition_count(
         raise InvalidPartitions(
             f"{count} partitions are more than topic.partitions.max={limits.partitions_per_topic_max}"
         )
-    if image.partition_count + new > limits.partitions_in_all_max:
+    internal = sum(
+        len(image.topics[each].partitions) for each in INTERNAL_TOPICS if each in image.topics
+    )
+    if image.partition_count - internal + new > limits.partitions_in_all_max:
         raise PolicyViolation(
             f"the cluster would have more than cluster.partitions.max={limits.partitions_in_all_max}"
             " partitions"
