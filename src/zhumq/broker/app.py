@@ -34,6 +34,7 @@ from zhumq.broker.handlers.reassignments import ReassignmentsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
+from zhumq.broker.kept_ports import keep_ports, with_kept_ports
 from zhumq.broker.metrics import broker_metrics, health_problems
 from zhumq.broker.push_door import PushPart
 from zhumq.cluster.controller_driver import ControllerDriver
@@ -91,6 +92,7 @@ class BrokerApp:
         well as when the start fails in the middle."""
         clock = clock or SystemClock()
         disk = disk or SystemDisk()
+        config = with_kept_ports(config, disk)
         async with contextlib.AsyncExitStack() as parts:
             logs, store, member = await _open_folder(config, disk, clock, parts)
             logs.load(lambda topic: config.partition_settings(_topic_settings(store, topic)).log)
@@ -154,7 +156,12 @@ class BrokerApp:
                 do_chores(broker_chores(config.settings, logs, flusher, replicas, clock, disk_room))
             )
             parts.push_async_callback(_cancel, chores)
-            return cls(config, kafka_address, Address(*http.address), push.name, parts.pop_all())
+            http_address = Address(*http.address)
+            ports = {"kafka": kafka_address.port, "http": http_address.port, "push": push.port}
+            if peer_address is not None:
+                ports["inter-broker"] = peer_address.port
+            keep_ports(config, disk, {name: port for name, port in ports.items() if port})
+            return cls(config, kafka_address, http_address, push.name, parts.pop_all())
 
     @property
     def ready_line(self) -> str:

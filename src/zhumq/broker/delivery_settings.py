@@ -102,7 +102,8 @@ DELIVERY_SETTINGS: Final = (
         "How long a message waits after its first failure; doubled for each one after it.",
         minimum=0,
     ),
-    _integer("delivery.backoff.max.ms", 60_000, "The longest such wait.", minimum=0),
+    # With 16 deliveries a message that always fails is a dead letter after about two minutes.
+    _integer("delivery.backoff.max.ms", 10_000, "The longest such wait.", minimum=0),
     _integer(
         "delivery.dead.letter.retention.ms",
         30 * _DAY_MS,

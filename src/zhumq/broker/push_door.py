@@ -35,10 +35,12 @@ class PushPart:
     def __init__(self, server: RunningPush | None, advertised: Address | None) -> None:
         self._server = server
         self.name = PUSH_OFF
+        self.port = 0
         self.advertised = ""
         if server is not None and advertised is not None:
             bound = Address(*server.address)
             self.name = str(bound)
+            self.port = bound.port
             self.advertised = str(advertised.or_port(bound.port))
         # What clients find in this broker's settings.
         self.bound = {"advertised.push.listener": self.advertised or PUSH_OFF}

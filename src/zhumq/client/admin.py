@@ -15,6 +15,7 @@ from zhumq.client.errors import RequestFailed
 from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
+from zhumq.client.waiting import Waiting
 
 READ_SECONDS_MAX: Final = 30.0  # without a single message of those that are there
 REPLAY_GROUP: Final = "zhumq.dlq.replay"
@@ -68,7 +69,8 @@ class Admin:
     def __init__(self, bootstrap: str = "127.0.0.1:9092", *, push: str | None = None) -> None:
         self._bootstrap = bootstrap
         self._push = push
-        self._admin = PatientAdmin(quiet_settings(bootstrap))
+        self._waiting = Waiting(bootstrap)
+        self._admin = PatientAdmin(quiet_settings(bootstrap, error_cb=self._waiting.on_error))
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +95,7 @@ class Admin:
     ) -> None:
         """Make a topic. -1: as the broker is set. Raises RequestFailed if there is one."""
         wish = NewTopic(name, partitions, replicas, config=dict(settings or {}))
-        with _failing(f"create {name!r}"):
+        with _failing(f"create {name!r}", self._waiting):
             self._admin.change(
                 lambda admin, seconds: admin.create_topics([wish], request_timeout=seconds)[
                     name
@@ -101,7 +103,7 @@ class Admin:
             )
 
     def delete_topic(self, name: str) -> None:
-        with _failing(f"delete {name!r}"):
+        with _failing(f"delete {name!r}", self._waiting):
             self._admin.change(
                 lambda admin, seconds: admin.delete_topics([name], request_timeout=seconds)[
                     name
@@ -110,7 +112,7 @@ class Admin:
 
     def topics(self) -> dict[str, int]:
         """Topics with how many partitions each has."""
-        with _failing("list topics"):
+        with _failing("list topics", self._waiting):
             found = self._admin.metadata().topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
@@ -240,8 +242,9 @@ class _Letters:
     """Reads dead-letter topics from one end to the other."""
 
     def __init__(self, bootstrap: str) -> None:
+        self._waiting = Waiting(bootstrap)
         self._consumer = confluent_kafka.Consumer(
-            quiet_settings(bootstrap)
+            quiet_settings(bootstrap, error_cb=self._waiting.on_error)
             | {
                 "group.id": REPLAY_GROUP,
                 "enable.auto.commit": False,
@@ -276,7 +279,9 @@ class _Letters:
         while missing:
             message = self._consumer.poll(READ_SECONDS_MAX)
             if message is None:
-                raise RequestFailed(f"{topic!r} could not be read to its end")
+                raise RequestFailed(
+                    self._waiting.explain(f"{topic!r} could not be read to its end")
+                )
             error = message.error()
             if error is not None:
                 if error.retriable() or error.code() == KafkaError._TRANSPORT:
@@ -313,7 +318,7 @@ class _Letters:
         self._consumer.commit(offsets=places, asynchronous=False)
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
-        with _failing(f"read {topic!r}"):
+        with _failing(f"read {topic!r}", self._waiting):
             known = self._consumer.list_topics(topic, timeout=REQUEST_SECONDS_MAX).topics[topic]
             if known.error is not None:
                 raise RequestFailed(f"there is no dead-letter topic {topic!r}")
@@ -326,11 +331,12 @@ class _Letters:
 
 
 @contextmanager
-def _failing(doing: str) -> Iterator[None]:
+def _failing(doing: str, waiting: Waiting) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise RequestFailed(f"cannot {doing}: {error.args[0].str()}") from error
+        message = waiting.explain(f"cannot {doing}: {error.args[0].str()}")
+        raise RequestFailed(message) from error
 
 
 def _together(one: Session, other: Session) -> Session:

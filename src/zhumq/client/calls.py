@@ -21,7 +21,9 @@ MODE_NAMES: Final = {code: name for name, code in MODES.items()}
 
 def push_addresses(bootstrap: str, push: str | None) -> list[str]:
     """The push doors: those given, else those that the brokers tell of."""
-    return parse_addresses(push) if push is not None else find_push_addresses(bootstrap)
+    if push is not None:
+        return parse_addresses(push)
+    return list(find_push_addresses(bootstrap).values())
 
 
 def call(address: str, method: str, request: Any, response: Any) -> Any:

@@ -10,10 +10,11 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from zhumq.client import dead_letters
 from zhumq.client.errors import RequestFailed
-from zhumq.client.message import AnswerKind, Cursor, Delivery, Message
+from zhumq.client.message import Answer, AnswerKind, Cursor, Delivery, Message
 from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
+from zhumq.client.waiting import Waiting
 
 Mode = Literal["ptp", "ptp-shared", "psb"]
 
@@ -164,16 +165,14 @@ class _Place:
     def is_stale(self, round_: int, offset: int) -> bool:
         return round_ < self.round and offset >= self._taken_back_from
 
-    def answer(
-        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
-    ) -> None:
+    def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
         if self.is_stale(round_, first_offset):
             return
-        match kind:
+        match answer.kind:
             case AnswerKind.ACK:
                 self._done(last_offset)
             case AnswerKind.REJECT:
-                self._source.bury(self, self._in_hand[last_offset], reason)
+                self._source.bury(self, self._in_hand[last_offset], answer.reason)
                 self._done(last_offset)
             case AnswerKind.NACK | AnswerKind.RELEASE:
                 self.round += 1
@@ -206,7 +205,8 @@ class _OrderedSource:
     ) -> None:
         self._group = group
         self._bootstrap = bootstrap
-        base = quiet_settings(bootstrap) | {
+        self._waiting = Waiting(bootstrap)
+        base = quiet_settings(bootstrap, error_cb=self._waiting.on_error) | {
             "group.id": group or ANONYMOUS_GROUP,
             "enable.auto.commit": group is not None,
             "enable.auto.offset.store": False,
@@ -224,7 +224,8 @@ class _OrderedSource:
                 self._consumer.assign(self._chosen(choices, position))
         except confluent_kafka.KafkaException as error:
             self._consumer.close()
-            raise RequestFailed(f"cannot read: {error.args[0].str()}") from error
+            message = self._waiting.explain(f"cannot read: {error.args[0].str()}")
+            raise RequestFailed(message) from error
 
     def poll(self, seconds: float) -> list[Message]:
         first = self._consumer.poll(seconds)
@@ -337,11 +338,9 @@ class _SharedPlace:
         del round_, offset
         return False
 
-    def answer(
-        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
-    ) -> None:
-        del last_offset, reason, round_
-        self._source.answer(self.topic, self.partition, first_offset, kind)
+    def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
+        del last_offset, round_
+        self._source.answer(self.topic, self.partition, first_offset, answer.kind)
 
 
 class _SharedSource:
@@ -350,7 +349,7 @@ class _SharedSource:
     def __init__(
         self, topics: list[str], group: str, bootstrap: str, settings: Mapping[str, Any]
     ) -> None:
-        base = quiet_settings(bootstrap) | {
+        base = quiet_settings(bootstrap, error_cb=Waiting(bootstrap).on_error) | {
             "group.id": group,
             "share.acknowledgement.mode": "explicit",
         }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from zhumq.client.message import (
     NO_HEADERS,
+    Answer,
     AnswerKind,
     Cursor,
     Delivery,
@@ -38,7 +39,7 @@ def decode(origin: Origin, round_: int, ranges: Sequence[Range], records: bytes)
 def _mind_the_gaps(found: list[Message], delivery: Delivery, first: int, last: int) -> None:
     """Compaction took some: let every offset be spoken for by a message's answer, or answer it here."""
     if not found:
-        delivery.origin.answer(first, last, AnswerKind.ACK, "", delivery.round)
+        delivery.origin.answer(first, last, Answer(AnswerKind.ACK), delivery.round)
         return
     gaps = {}
     begin = first

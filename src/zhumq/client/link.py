@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from zhumq.client.decode import decode
 from zhumq.client.errors import PushUnavailable
-from zhumq.client.message import AnswerKind, Cursor, MessageBatch, Range
+from zhumq.client.message import Answer, AnswerKind, Cursor, MessageBatch, Range
 
 try:
     import grpc
@@ -75,14 +75,12 @@ class Place:
     def is_stale(self, round_: int, offset: int) -> bool:
         return round_ <= self.stale[0] and offset >= self.stale[1]
 
-    def answer(
-        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
-    ) -> None:
+    def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
         if self.is_stale(round_, first_offset):
             # The broker delivers it again, and has forgotten this delivery.
             self._link.listener.answers_lost(last_offset - first_offset + 1)
             return
-        self._link.answer(self, first_offset, last_offset, kind, reason, round_)
+        self._link.answer(self, first_offset, last_offset, answer, round_)
 
 
 class Link:
@@ -103,8 +101,8 @@ class Link:
         self._places: dict[tuple[str, int], Place] = {}
         self._ignored: frozenset[tuple[str, int]] = frozenset()
         self._outbox: asyncio.Queue[pb.ClientFrame | None] = asyncio.Queue()
-        # Answers that wait a moment for their neighbours: ranges by partition, kind and reason.
-        self._answers: dict[tuple[Place, AnswerKind, str], list[list[int]]] = {}
+        # Answers that wait a moment for their neighbours: ranges by partition and answer.
+        self._answers: dict[tuple[Place, Answer], list[list[int]]] = {}
         self._linger: asyncio.TimerHandle | None = None
         self._next_id = 1
         self._unconfirmed: dict[int, int] = {}  # answer id -> messages
@@ -113,6 +111,7 @@ class Link:
         self.is_open = False
         self.was_open = False
         self.broker_id = -1
+        self.failure = ""  # why the connection ended, as far as that is known
 
     async def run(self) -> "pb.Refused | None":
         """Serve until the broker refuses (returned) or the connection ends (None)."""
@@ -128,8 +127,11 @@ class Link:
                     refused: pb.Refused = frame.refused
                     return refused
                 self._handle(frame)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # The broker is gone, or going: the consumer connects again.
+        except grpc.aio.AioRpcError as error:
+            # The broker is gone, or going: the consumer connects again.
+            self.failure = error.details() or error.code().name
+        except asyncio.InvalidStateError:
+            self.failure = "the connection ended"
         finally:
             self.is_open = False
             self._outbox.put_nowait(None)
@@ -172,15 +174,15 @@ class Link:
         place: Place,
         first_offset: int,
         last_offset: int,
-        kind: AnswerKind,
-        reason: str,
+        answer: Answer,
         round_: int,
     ) -> None:
         """Queue an answer. Neighbours that come soon travel with it."""
+        kind = answer.kind
         if kind in (AnswerKind.NACK, AnswerKind.RELEASE) and self.in_order:
             self._flush()  # What was answered before it must arrive before it.
             place.stale = (round_, first_offset)
-        ranges = self._answers.setdefault((place, kind, reason), [])
+        ranges = self._answers.setdefault((place, answer), [])
         if ranges and ranges[-1][1] + 1 == first_offset:
             ranges[-1][1] = last_offset
         else:
@@ -197,7 +199,7 @@ class Link:
             self._linger.cancel()
             self._linger = None
         answers, self._answers = self._answers, {}
-        for (place, kind, reason), ranges in answers.items():
+        for (place, said), ranges in answers.items():
             answer_id = self._next_id
             self._next_id += 1
             self._unconfirmed[answer_id] = sum(last - first + 1 for first, last in ranges)
@@ -208,8 +210,9 @@ class Link:
                 ranges=[
                     pb.Range(first_offset=first, last_offset=last) for first, last in sorted(ranges)
                 ],
-                kind=pb.AnswerKind.Name(kind),
-                reason=reason,
+                kind=pb.AnswerKind.Name(said.kind),
+                reason=said.reason,
+                delay_ms=said.delay_ms,
             )
             self.send(pb.ClientFrame(answer=answer))
 

@@ -26,6 +26,15 @@ class AnswerKind(IntEnum):
     RELEASE = 4
 
 
+class Answer(NamedTuple):
+    """What a program says about a message. Answers that are equal travel together."""
+
+    kind: AnswerKind
+    reason: str = ""
+    # NACK: how long the message waits before it is delivered again; None: as the broker is set.
+    delay_ms: int | None = None
+
+
 class Origin(Protocol):
     """Where messages came from, and where their answers go."""
 
@@ -39,7 +48,7 @@ class Origin(Protocol):
     def partition(self) -> int: ...
 
     def answer(
-        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
+        self, first_offset: int, last_offset: int, answer: "Answer", round_: int
     ) -> None: ...
 
     def is_stale(self, round_: int, offset: int) -> bool:
@@ -104,9 +113,10 @@ class Message:
         """It has been processed: never deliver it again."""
         self.answer(AnswerKind.ACK)
 
-    def nack(self, reason: str = "") -> None:
-        """It could not be processed: deliver it again, later. Too often, and it is a dead letter."""
-        self.answer(AnswerKind.NACK, reason)
+    def nack(self, reason: str = "", *, delay_ms: int | None = None) -> None:
+        """It could not be processed: deliver it again, after `delay_ms` or the broker's backoff. A message
+        that fails too often becomes a dead letter."""
+        self.answer(AnswerKind.NACK, reason, delay_ms)
 
     def reject(self, reason: str = "") -> None:
         """Nobody can process it: to the dead letters with it."""
@@ -119,20 +129,20 @@ class Message:
     def extend(self) -> None:
         """It is still being processed: give it the whole acknowledgement time again."""
         if not self.answered:
-            self._tell(AnswerKind.EXTEND, "")
+            self._tell(Answer(AnswerKind.EXTEND))
 
-    def answer(self, kind: AnswerKind, reason: str = "") -> None:
+    def answer(self, kind: AnswerKind, reason: str = "", delay_ms: int | None = None) -> None:
         if not self.answered:
             self.answered = True
-            self._tell(kind, reason)
+            self._tell(Answer(kind, reason, delay_ms))
 
     def __repr__(self) -> str:
         return f"Message({self.topic}-{self.partition}@{self.offset}, value={self.value!r})"
 
-    def _tell(self, kind: AnswerKind, reason: str) -> None:
+    def _tell(self, answer: Answer) -> None:
         delivery, offset = self.delivery, self.offset
         first, last = (delivery.gaps or {}).get(offset, (offset, offset))
-        delivery.origin.answer(first, last, kind, reason, delivery.round)
+        delivery.origin.answer(first, last, answer, delivery.round)
 
 
 Decoder = Callable[[Origin, int, Sequence[Range], bytes], list[Message]]
@@ -183,7 +193,7 @@ class MessageBatch(Sequence[Message]):
                 each.answer(kind)
             return
         for first, last, _ in self.ranges:
-            self.origin.answer(first, last, kind, "", self.round)
+            self.origin.answer(first, last, Answer(kind), self.round)
         for each in messages:
             each.answered = True
 

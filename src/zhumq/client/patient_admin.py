@@ -61,6 +61,7 @@ class PatientAdmin:
             try:
                 return question(self._admin, seconds)
             except KafkaException as error:
+                self._admin.poll(0)  # What went wrong on the way reaches `error_cb`.
                 code = error.args[0].code()
                 if code not in _PASSING or time.monotonic() >= deadline:
                     raise

@@ -8,6 +8,7 @@ import confluent_kafka
 
 from zhumq.client.errors import RequestFailed
 from zhumq.client.routes import quiet_settings
+from zhumq.client.waiting import Waiting
 
 FLUSH_SECONDS_MAX: Final = 30.0
 QUEUE_FULL_POLL_SECONDS: Final = 0.1
@@ -32,8 +33,9 @@ class Producer:
         self, bootstrap: str = "127.0.0.1:9092", *, settings: Mapping[str, Any] | None = None
     ) -> None:
         """`settings` are librdkafka's, for those who know them: `{"linger.ms": 20}`."""
+        self._waiting = Waiting(bootstrap)
         self._producer = confluent_kafka.Producer(
-            quiet_settings(bootstrap)
+            quiet_settings(bootstrap, error_cb=self._waiting.on_error)
             | {
                 "enable.idempotence": True,
                 "linger.ms": 2,
@@ -108,9 +110,11 @@ class Producer:
         failures, count = self._failures, self._failure_count
         self._failures, self._failure_count = [], 0
         if count:
-            raise RequestFailed(f"{count} messages were not sent: {failures[0]}")
+            message = f"{count} messages were not sent: {failures[0]}"
+            raise RequestFailed(self._waiting.explain(message))
         if left:
-            raise RequestFailed(f"{left} messages are still not sent after {seconds_max:g} s")
+            message = f"{left} messages are still not sent after {seconds_max:g} s"
+            raise RequestFailed(self._waiting.explain(message))
 
     def _fail(self, reason: str) -> None:
         self._failure_count += 1

@@ -20,7 +20,8 @@ from zhumq.client.attachments import Attachments
 from zhumq.client.errors import AnswerRefused, ClientError, SessionParked, SubscriptionRefused
 from zhumq.client.link import Credentials, Link, say_goodbye
 from zhumq.client.message import Message, MessageBatch
-from zhumq.client.routes import find_push_addresses, parse_addresses
+from zhumq.client.push_addresses import PushAddresses
+from zhumq.client.waiting import Waiting, logger
 from zhumq.protocol.push import push_pb2 as pb
 
 Mode = Literal["ptp", "ptp-shared", "psb"]
@@ -78,6 +79,7 @@ class PushConsumer:
         credits: int = DEFAULT_CREDITS,  # noqa: A002 (the protocol's word)
         auto_ack: bool = True,
         ack_timeout_ms: int = 0,
+        max_deliveries: int = 0,
         consumer: str = "",
         resume: bool = False,
         credentials: Credentials = None,
@@ -86,15 +88,16 @@ class PushConsumer:
 
         `topics` is a name, names, or (psb) names with partitions: `{"orders": [0, 2]}`. `start` is
         where a group without a position begins; an offset or `start_time_ms` (psb) always applies.
-        `consumer` is a name for this consumer that stays the same over restarts: with one, the broker
+        `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: as the
+        broker is set. `consumer` is a name for this consumer that stays the same over restarts: with one, the broker
         keeps its session while it is away. `resume` takes up a session that was parked.
         """
         choices = _choices(topics)
         self._mode = mode or ("psb" if group is None else "ptp")
         if self._mode not in _MODES:
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
-        self._bootstrap = bootstrap
-        self._push = push
+        self._addresses = PushAddresses(bootstrap, push)
+        self._waiting = Waiting(push or bootstrap)
         self._credentials = credentials
         self._auto_ack = auto_ack
         self._credits = credits
@@ -107,6 +110,7 @@ class PushConsumer:
             restart=restart,
             credits=credits,
             ack_timeout_ms=ack_timeout_ms,
+            max_deliveries=max_deliveries,
             resume=resume,
             client_id="zhumq-python",
             instance=uuid.uuid4().hex,
@@ -129,12 +133,8 @@ class PushConsumer:
     # Life
 
     async def __aenter__(self) -> Self:
-        if self._push is not None:
-            addresses = parse_addresses(self._push)
-        else:
-            addresses = await asyncio.to_thread(find_push_addresses, self._bootstrap)
-        self._addresses = addresses
-        self._connect(addresses[0], home=True)
+        await self._addresses.look_up()
+        self._connect(self._addresses.known[0], home=True)
         return self
 
     async def __aexit__(
@@ -307,29 +307,34 @@ class PushConsumer:
             if refused is not None and (conflict or not refused.retry):
                 self._fail(refused)
                 return
+            self._waiting.note(link.failure if refused is None else refused.message)
+            # A broker may come back under another address.
+            self._spawn(self._addresses.refresh())
             # The place is taken from now on: whoever hears of this broker meanwhile need not connect.
-            link = self._replace(link, home=home)
+            following = self._replace(link, home=home)
+            if following is None:
+                return
+            link = following
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_SECONDS_MAX)
 
-    def _next_address(self, address: str) -> str:
-        """The next broker to try: one that we have no stream to."""
-        known = self._addresses
-        place = known.index(address) if address in known else 0
-        for each in (*known[place + 1 :], *known[:place]):
-            if each not in self._links:
-                return each
-        return address
-
-    def _replace(self, lost: Link, *, home: bool) -> Link:
-        """The link that is tried next. What came over the lost one cannot be answered: it comes again."""
+    def _replace(self, lost: Link, *, home: bool) -> Link | None:
+        """The link that is tried next; None if there is one to that broker already. What came over the
+        lost one cannot be answered: it comes again."""
         del self._links[lost.address]
-        address = self._next_address(lost.address) if home else lost.address
+        if home:
+            address = self._addresses.after(lost.address, taken=self._links)
+        else:
+            address = self._addresses.of_broker(lost.broker_id, lost.address)
+            if address in self._links:
+                return None
         if self._mode == "ptp":
             # With its home a member has lost everything: the home it finds next assigns anew.
             self.assignment = frozenset()
             self._spawn(self._attachments.close())
         link = Link(address, self._subscription(), self, self._credentials)
+        if not home:
+            link.broker_id = lost.broker_id
         current = asyncio.current_task()
         assert current is not None
         self._links[address] = (link, current)
@@ -427,6 +432,14 @@ async def _handle(handler: Handler, message: Message) -> None:
         if result is not None:
             await result
     except Exception as error:
+        logger.warning(
+            "the handler failed for %s-%d@%d, delivery %d",
+            message.topic,
+            message.partition,
+            message.offset,
+            message.delivery_count,
+            exc_info=error,
+        )
         message.nack(f"{type(error).__name__}: {error}")
     else:
         message.ack()

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 
 from zhumq.client.errors import PushUnavailable, RequestFailed
 from zhumq.client.patient_admin import PatientAdmin
+from zhumq.client.waiting import Waiting
 from zhumq.model import address
 
 PUSH_SETTING: Final = "advertised.push.listener"
@@ -22,12 +23,16 @@ def parse_addresses(text: str) -> list[str]:
     return [str(each) for each in address.parse_addresses(text)]
 
 
-def find_push_addresses(bootstrap: str) -> list[str]:
-    """Ask the brokers behind a Kafka address for their push doors. Blocks: run it in a thread."""
+def find_push_addresses(bootstrap: str) -> dict[int, str]:
+    """Ask the brokers behind a Kafka address for their push listeners, by broker id. Blocks: run it in
+    a thread."""
+    waiting = Waiting(bootstrap)
+    admin = PatientAdmin(quiet_settings(bootstrap, error_cb=waiting.on_error))
     try:
-        found = PatientAdmin(quiet_settings(bootstrap)).ask(_push_addresses)
+        found = admin.ask(_push_addresses)
     except KafkaException as error:
-        raise RequestFailed(f"cannot ask {bootstrap}: {error.args[0].str()}") from error
+        message = waiting.explain(f"cannot ask {bootstrap}: {error.args[0].str()}")
+        raise RequestFailed(message) from error
     if not found:
         raise PushUnavailable(
             f"the brokers at {bootstrap} do not push: is grpcio installed there"
@@ -36,23 +41,23 @@ def find_push_addresses(bootstrap: str) -> list[str]:
     return found
 
 
-def _push_addresses(admin: AdminClient, seconds: float) -> list[str]:
+def _push_addresses(admin: AdminClient, seconds: float) -> dict[int, str]:
     brokers = sorted(admin.list_topics(timeout=seconds).brokers)
     resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
     futures: list[Future[dict[str, ConfigEntry]]] = []
     patience = max(seconds, DOOR_SECONDS_MIN)
     for resource in resources:  # one request each: a broker answers for itself alone
         futures += admin.describe_configs([resource], request_timeout=patience).values()
-    found = []
+    found: dict[int, str] = {}
     reason: KafkaException | None = None
-    for future in futures:
+    for broker, future in zip(brokers, futures, strict=True):
         try:
             entry = future.result().get(PUSH_SETTING)
         except KafkaException as error:
             reason = error  # One that is down has nothing to deliver anyway.
             continue
         if entry is not None and entry.value and entry.value != PUSH_OFF:
-            found.append(entry.value)
+            found[broker] = entry.value
     if not found and reason is not None:
         raise reason
     return found

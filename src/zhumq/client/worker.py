@@ -16,6 +16,7 @@ from zhumq.client.errors import HandlerFailed, RequestFailed
 from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import quiet_settings
+from zhumq.client.waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,8 @@ class Worker:
         self._retries = retries
         self._backoff_s = backoff_ms / 1000
         self._on_failure = on_failure
-        self._settings = quiet_settings(bootstrap) | {
+        self._waiting = Waiting(bootstrap)
+        self._settings = quiet_settings(bootstrap, error_cb=self._waiting.on_error) | {
             "group.id": group,
             "auto.offset.reset": "earliest" if offset == "first" else "latest",
             "enable.auto.offset.store": False,
@@ -205,7 +207,12 @@ class Worker:
                 attempt += 1
                 reason = f"{type(error).__name__}: {error}"
                 logger.warning(
-                    "%s-%d@%d failed: %s", task.topic, task.partition, task.offset, reason
+                    "the handler failed for %s-%d@%d, attempt %d",
+                    task.topic,
+                    task.partition,
+                    task.offset,
+                    attempt,
+                    exc_info=error,
                 )
                 if attempt > self._retries and self._on_failure == "stop":
                     raise HandlerFailed(
@@ -287,7 +294,8 @@ class _Reader:
                 if error is None:
                     self._hand_out(_task(message))
                 elif not error.retriable() and not _passes(error):
-                    raise RequestFailed(f"cannot read {worker.topic!r}: {error.str()}")
+                    message = f"cannot read {worker.topic!r}: {error.str()}"
+                    raise RequestFailed(worker._waiting.explain(message))
             self._wait_until_idle(None, STOP_SECONDS_MAX)
         finally:
             self._store()

@@ -135,7 +135,8 @@ class Deliveries(Protocol):
 
         Raises NotLeaderOrFollower where another broker leads the partition. PTP shared: one window for all.
         PTP exclusive and PSB need an `owner`; opening anew with another owner takes the window from the one
-        before; the same member with a newer epoch keeps what it holds. A start other than STORED moves the position of a PSB group; all others ignore it once
+        before; the same member with a newer epoch keeps what it holds. `max_deliveries` replaces the limit in
+        force; None leaves it. A start other than STORED moves the position of a PSB group; all others ignore it once
         they have a position. Not durable: nothing is written down of it, and nothing is left when its last
         member is released (PSB without a name).
         """

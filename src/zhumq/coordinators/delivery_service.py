@@ -173,6 +173,12 @@ class DeliveryService:
             is_durable=is_durable,
             moves=moves,
         )
+        if max_deliveries is not None:
+            # A limit that a subscriber names replaces the one in force, be it the wider one.
+            delivery.limits = replace(
+                delivery.limits,
+                redelivery=replace(delivery.limits.redelivery, max_deliveries=max_deliveries),
+            )
         if owner is not None:
             delivery.take_over(owner)
             if is_durable and delivery.mirror is None:

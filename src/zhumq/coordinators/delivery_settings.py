@@ -23,7 +23,7 @@ class DeliverySettings:
     lock_ms: int = 30_000  # delivery.lock.ms
     in_flight_max: int = 50_000  # delivery.in.flight.max, of one group on one partition
     backoff_ms: int = 1_000  # delivery.backoff.ms
-    backoff_ms_max: int = 60_000  # delivery.backoff.max.ms
+    backoff_ms_max: int = 10_000  # delivery.backoff.max.ms
     windows_max: int = 100_000  # open at once on this broker
 
     def limits(self, mode: SubscriptionMode, max_deliveries: int | None) -> WindowLimits:

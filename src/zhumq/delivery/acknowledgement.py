@@ -34,5 +34,7 @@ class Acknowledgement:
     reason: str = ""
     # RELEASE: whether this delivery counts. Not if its consumer never looked at the records.
     counts: bool = True
+    # RELEASE: how long the records wait before they are delivered again; None: the policy's backoff.
+    delay_ms: int | None = None
     # RENEW: for how long from now on; None: for as long as the window's locks are.
     lock_ms: int | None = None

@@ -163,7 +163,7 @@ class Window:
             others = [run for run in self._held_runs() if run.member != owner]
         self._owner = owner
         reason = "the partition went to another member"
-        return self._update(self._release(others, reason, now_ms, at_once=True, counts=False))
+        return self._update(self._release(others, reason, now_ms, delay_ms=0, counts=False))
 
     def acquire(
         self,
@@ -294,7 +294,13 @@ class Window:
                 for run in runs:
                     self._runs.become(run, RecordState.ARCHIVED)
             case AckKind.RELEASE:
-                self._release(runs, reason, now_ms, counts=acknowledgement.counts)
+                self._release(
+                    runs,
+                    reason,
+                    now_ms,
+                    counts=acknowledgement.counts,
+                    delay_ms=acknowledgement.delay_ms,
+                )
                 runs += self._release_followers(acknowledgement.last_offset, now_ms)
             case AckKind.REJECT:
                 for run in runs:
@@ -316,7 +322,7 @@ class Window:
         """The member is gone: what it held is available to others at once. One that said goodbye has
         not failed at it, so that this delivery need not count."""
         held = list(self._held_runs(member))
-        return self._update(self._release(held, reason, now_ms, at_once=True, counts=counts))
+        return self._update(self._release(held, reason, now_ms, delay_ms=0, counts=counts))
 
     def expire(self, now_ms: int) -> WindowUpdate:
         """Locks whose time is up end. Also called when a backoff is over, which needs nothing done."""
@@ -388,9 +394,10 @@ class Window:
         reason: str,
         now_ms: int,
         *,
-        at_once: bool = False,
+        delay_ms: int | None = None,
         counts: bool = True,
     ) -> list[Run]:
+        """Back to available, after the given delay or, without one, the policy's backoff."""
         policy = self.limits.redelivery
         for run in runs:
             if counts and policy.is_exhausted(run.count):
@@ -399,9 +406,10 @@ class Window:
             self._runs.become(run, RecordState.AVAILABLE)
             run.reason = reason
             run.count -= not counts
-            delay_ms = 0 if at_once or not counts else policy.delay_ms(run.count)
-            run.due_ms = now_ms + delay_ms if delay_ms else 0
-            if delay_ms:
+            backoff_ms = policy.delay_ms(run.count) if counts else 0
+            wait_ms = backoff_ms if delay_ms is None else delay_ms
+            run.due_ms = now_ms + wait_ms if wait_ms else 0
+            if wait_ms:
                 self._set_alarm(run.due_ms)
         return runs
 
@@ -411,7 +419,7 @@ class Window:
             return []
         followers = [run for run in self._held_runs() if run.first > offset]
         return self._release(
-            followers, "a record before it failed", now_ms, at_once=True, counts=False
+            followers, "a record before it failed", now_ms, delay_ms=0, counts=False
         )
 
     def _give_up(self, run: Run, reason: str) -> None:

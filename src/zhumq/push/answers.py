@@ -15,6 +15,7 @@ from zhumq.push.windows import Window, Windows
 WAITING_MAX: Final = 4_096  # answers not yet durable; a client that sends more is read later
 RANGES_MAX: Final = 10_000  # in one answer
 REASON_CHARACTERS_MAX: Final = 1_000
+DELAY_MS_MAX: Final = 12 * 3_600_000
 
 
 class _Waiting(NamedTuple):
@@ -53,6 +54,13 @@ class Answers:
         if kind is None or not answer.ranges or len(answer.ranges) > RANGES_MAX:
             self._tell(answer.id, pb.INVALID, "an answer has a kind and ranges, not too many")
             return
+        if answer.HasField("delay_ms") and not (
+            answer.kind == pb.NACK and 0 <= answer.delay_ms <= DELAY_MS_MAX
+        ):
+            self._tell(
+                answer.id, pb.INVALID, f"delay_ms goes with a nack, and is 0 to {DELAY_MS_MAX}"
+            )
+            return
         if window is None:
             self._tell(
                 answer.id, pb.NOT_DELIVERED, f"{place} is not delivered on this stream (any more)"
@@ -66,6 +74,7 @@ class Answers:
             self._tell(answer.id, pb.NOT_DELIVERED, str(wrong))
             return
         reason = answer.reason[:REASON_CHARACTERS_MAX]
+        delay_ms = answer.delay_ms if answer.HasField("delay_ms") else None
         acknowledgements = []
         for each in answer.ranges:
             first, last = each.first_offset, each.last_offset
@@ -77,6 +86,7 @@ class Answers:
                     reason=reason,
                     # A message that was never looked at has not failed.
                     counts=answer.kind != pb.RELEASE,
+                    delay_ms=delay_ms,
                     lock_ms=self._lock_ms,
                 )
             )

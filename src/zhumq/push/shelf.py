@@ -82,6 +82,7 @@ class Shelf:
                 mode=accepted.mode,
                 start=start,
                 owner=owner,
+                max_deliveries=accepted.max_deliveries,
                 is_durable=not accepted.anonymous,
             )
         except NotLeaderOrFollower:

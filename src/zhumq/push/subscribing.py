@@ -17,6 +17,7 @@ from zhumq.push.sessions import came_back
 TOPICS_MAX: Final = 1_000
 NAME_CHARACTERS_MAX: Final = 250
 CREDITS_MAX: Final = 1_000_000
+MAX_DELIVERIES_MAX: Final = 1_000
 ANONYMOUS_GROUP: Final = "zhumq.anonymous."
 TAKE_OVER_SECONDS_MAX: Final = 10.0
 
@@ -31,6 +32,7 @@ class Accepted:
     start: Start
     credits: int
     ack_timeout_ms: int
+    max_deliveries: int | None
     session: PushSession
     # Its session outlives its connection.
     durable: bool
@@ -67,6 +69,12 @@ async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
         )
     if not 0 <= subscribe.ack_timeout_ms <= door.settings.ack_timeout_ms_max:
         raise Refusal(pb.INVALID, f"ack_timeout_ms is at most {door.settings.ack_timeout_ms_max}")
+    if not 0 <= subscribe.max_deliveries <= MAX_DELIVERIES_MAX:
+        raise Refusal(
+            pb.INVALID,
+            f"max_deliveries is 1 to {MAX_DELIVERIES_MAX}, or 0 for the broker's setting,"
+            f" not {subscribe.max_deliveries}",
+        )
     for name in (subscribe.group, subscribe.consumer, subscribe.client_id, subscribe.instance):
         if len(name) > NAME_CHARACTERS_MAX:
             raise Refusal(pb.INVALID, f"a name has at most {NAME_CHARACTERS_MAX} characters")
@@ -104,6 +112,7 @@ async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
         start=start,
         credits=subscribe.credits,
         ack_timeout_ms=subscribe.ack_timeout_ms or door.settings.ack_timeout_ms,
+        max_deliveries=subscribe.max_deliveries or None,
         session=session,
         durable=durable and attachment is None,
         anonymous=anonymous,

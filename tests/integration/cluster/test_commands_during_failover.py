@@ -50,7 +50,7 @@ def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses
         admin.delete_topic("before")
         with pytest.raises(RequestFailed, match="after"):
             admin.create_topic("after", partitions=2, replicas=2)
-    doors = set(find_push_addresses(cluster.bootstrap))
+    doors = set(find_push_addresses(cluster.bootstrap).values())
     assert doors == {broker.push for each, broker in cluster.brokers.items() if each != dead}
 
 

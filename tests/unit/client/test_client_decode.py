@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zhumq.client.decode import decode
-from zhumq.client.message import AnswerKind, Cursor, Message, Range
+from zhumq.client.message import Answer, AnswerKind, Cursor, Message, Range
 from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import Record, RecordHeader, TimestampType, batches
 from zhumq.records.builder import build_batch, rebuild_batch
@@ -24,11 +24,9 @@ class Answers:
         self.cursor: Cursor | None = None
         self.given: list[tuple[int, int, AnswerKind]] = []
 
-    def answer(
-        self, first_offset: int, last_offset: int, kind: AnswerKind, reason: str, round_: int
-    ) -> None:
-        del reason, round_
-        self.given.append((first_offset, last_offset, kind))
+    def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
+        del round_
+        self.given.append((first_offset, last_offset, answer.kind))
 
     def is_stale(self, round_: int, offset: int) -> bool:
         del round_, offset

@@ -83,6 +83,20 @@ def test_a_message_waits_longer_each_time() -> None:
     assert waits == [100, 200, 250, 250]
 
 
+def test_a_delay_that_was_asked_for_replaces_the_backoff() -> None:
+    each = window(redelivery=RedeliveryPolicy(max_deliveries=9, backoff_ms=100))
+    take(each, 2)
+    for offset, delay_ms in ((0, 5_000), (1, 0)):
+        nack = Acknowledgement(
+            first_offset=offset, last_offset=offset, kind=AckKind.RELEASE, delay_ms=delay_ms
+        )
+        each.acknowledge("ann", nack, 0)
+    assert take(each, 1) == [(1, 1, 2)], "no delay: at once"
+    assert each.wants_from(4_999) == 2
+    assert each.wants_from(5_000) == 0
+    assert take(each, 1, now_ms=5_000) == [(0, 0, 2)], "and the delivery counts"
+
+
 def test_without_dead_letters_an_exhausted_message_is_given_up() -> None:
     each = window(redelivery=RedeliveryPolicy(max_deliveries=1, dead_letters=False))
     take(each, 2)

@@ -92,7 +92,7 @@ class Start(_message.Message):
     def __init__(self, kind: _Optional[_Union[StartKind, str]] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("topics", "mode", "group", "consumer", "start", "restart", "credits", "filter", "ack_timeout_ms", "resume", "attachment", "client_id", "instance")
+    __slots__ = ("topics", "mode", "group", "consumer", "start", "restart", "credits", "filter", "ack_timeout_ms", "resume", "attachment", "client_id", "instance", "max_deliveries")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class Subscribe(_message.Message):
     ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicChoice]
     mode: Mode
     group: str
@@ -119,7 +120,8 @@ class Subscribe(_message.Message):
     attachment: Attachment
     client_id: str
     instance: str
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicChoice, _Mapping]]] = ..., mode: _Optional[_Union[Mode, str]] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., restart: _Optional[bool] = ..., credits: _Optional[int] = ..., filter: _Optional[str] = ..., ack_timeout_ms: _Optional[int] = ..., resume: _Optional[bool] = ..., attachment: _Optional[_Union[Attachment, _Mapping]] = ..., client_id: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
+    max_deliveries: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicChoice, _Mapping]]] = ..., mode: _Optional[_Union[Mode, str]] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., restart: _Optional[bool] = ..., credits: _Optional[int] = ..., filter: _Optional[str] = ..., ack_timeout_ms: _Optional[int] = ..., resume: _Optional[bool] = ..., attachment: _Optional[_Union[Attachment, _Mapping]] = ..., client_id: _Optional[str] = ..., instance: _Optional[str] = ..., max_deliveries: _Optional[int] = ...) -> None: ...
 
 class Attachment(_message.Message):
     __slots__ = ("member_id", "member_epoch")
@@ -154,20 +156,22 @@ class Messages(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., round: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "topic", "partition", "ranges", "kind", "reason")
+    __slots__ = ("id", "topic", "partition", "ranges", "kind", "reason", "delay_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     id: int
     topic: str
     partition: int
     ranges: _containers.RepeatedCompositeFieldContainer[Range]
     kind: AnswerKind
     reason: str
-    def __init__(self, id: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., kind: _Optional[_Union[AnswerKind, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, id: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., kind: _Optional[_Union[AnswerKind, str]] = ..., reason: _Optional[str] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("messages",)

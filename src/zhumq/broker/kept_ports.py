@@ -1,0 +1,82 @@
+"""Ports that the system chose for a broker, kept in its data folder: it comes back where it was."""
+
+import logging
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from zhumq.broker.config import BrokerConfig
+from zhumq.host.disk import Disk
+from zhumq.model.address import Address
+from zhumq.model.errors import ZhumqError
+
+logger = logging.getLogger(__name__)
+
+# One line for each listener whose configured port is 0: `push=40123`.
+PORTS_FILE: Final = "chosen-ports"
+
+
+def with_kept_ports(config: BrokerConfig, disk: Disk) -> BrokerConfig:
+    """The config with the ports of the last run where it says 0 and they are still free.
+
+    Clients remember addresses: a broker that comes back on another port is lost to those that do not
+    look it up again.
+    """
+    kept = _read(disk, _path(config.data_dir))
+
+    def again(name: str, address: Address) -> Address:
+        port = kept.get(name, 0)
+        if address.port or not port or not _is_free(address.host, port):
+            return address
+        return replace(address, port=port)
+
+    return replace(
+        config,
+        listen=again("kafka", config.listen),
+        http=again("http", config.http),
+        inter_broker=again("inter-broker", config.inter_broker),
+        push=None if config.push is None else again("push", config.push),
+    )
+
+
+def keep_ports(config: BrokerConfig, disk: Disk, ports: Mapping[str, int]) -> None:
+    """Write down the ports that this run listens on. A disk that is full costs only the memory of them."""
+    path = _path(config.data_dir)
+    if _read(disk, path) == ports:
+        return
+    lines = "".join(f"{name}={port}\n" for name, port in sorted(ports.items()))
+    try:
+        disk.write_file(path, lines.encode(), sync=False)
+    except ZhumqError as reason:
+        logger.warning("the chosen ports are not kept: %s", reason)
+
+
+def _path(data_dir: Path) -> str:
+    return str(data_dir / PORTS_FILE)
+
+
+def _read(disk: Disk, path: str) -> dict[str, int]:
+    """What is written there; a file that makes no sense is as good as none."""
+    try:
+        text = (disk.read_file(path) or b"").decode()
+        pairs = [line.partition("=") for line in text.splitlines()]
+        ports = {name: int(port) for name, _, port in pairs}
+    except (ValueError, ZhumqError):
+        return {}
+    return {name: port for name, port in ports.items() if 0 < port < 65_536}
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As listeners do: connections that have just ended do not hold the port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""The push listeners that a consumer may connect to, looked up again when one of them is lost."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Container
+from typing import Final, TypeVar
+
+from zhumq.client.errors import ClientError
+from zhumq.client.routes import find_push_addresses, parse_addresses
+
+REFRESH_SECONDS_MIN: Final = 1.0  # between two look-ups: many streams are lost at once
+
+Result = TypeVar("Result")
+
+
+class PushAddresses:
+    """Addresses as they were given, or as the brokers behind a Kafka address tell them."""
+
+    def __init__(self, bootstrap: str, given: str | None) -> None:
+        self._bootstrap = bootstrap
+        self._given = given
+        self._by_broker: dict[int, str] = {}
+        self._refreshing = False
+        self.known: list[str] = [] if given is None else parse_addresses(given)
+
+    async def look_up(self) -> None:
+        """Ask the brokers, unless addresses were given. Raises ClientError."""
+        if self._given is None:
+            self._by_broker = await _in_daemon_thread(lambda: find_push_addresses(self._bootstrap))
+            self.known = list(self._by_broker.values())
+
+    async def refresh(self) -> None:
+        """Look up anew, one look-up at a time. Where no broker answers, what is known stays."""
+        if self._refreshing:
+            return
+        self._refreshing = True
+        try:
+            await self.look_up()
+            await asyncio.sleep(REFRESH_SECONDS_MIN)
+        except ClientError:
+            pass  # The streams are tried on, and each failure looks up again.
+        finally:
+            self._refreshing = False
+
+    def after(self, address: str, *, taken: Container[str]) -> str:
+        """The next address to try: one that there is no stream to."""
+        known = self.known
+        place = known.index(address) + 1 if address in known else 0
+        for each in (*known[place:], *known[:place]):
+            if each != address and each not in taken:
+                return each
+        return address
+
+    def of_broker(self, broker_id: int, otherwise: str) -> str:
+        """Where a broker is by now."""
+        return self._by_broker.get(broker_id, otherwise)
+
+
+async def _in_daemon_thread(work: Callable[[], Result]) -> Result:
+    """The result of a blocking call. A program that ends meanwhile does not wait for it, as it would for
+    a thread of asyncio's own."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def settle(how: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            loop.call_soon_threadsafe(lambda: None if future.done() else how())
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+            settle(lambda: future.set_exception(failure))
+        else:
+            settle(lambda: future.set_result(result))
+
+    threading.Thread(target=run, name="zhumq-push-addresses", daemon=True).start()
+    return await future
