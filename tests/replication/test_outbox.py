@@ -2,9 +2,11 @@
 
 import uuid
 
+import pytest
 from replication_support import CLUSTER_ID, SECRET, run, until
 
 from zhumq.consensus.contract import LogPosition, Message, Mode, VoteAsked
+from zhumq.model.errors import BrokerError
 from zhumq.net.channel import ChannelLimits
 from zhumq.net.listener import Listener
 from zhumq.protocol.messages.replicas import ReplicaMessagesRequest, ReplicaMessagesResponse
@@ -43,8 +45,8 @@ def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> No
         identity = Identity(cluster_id=CLUSTER_ID, broker_id=2, secret=SECRET)
         channel = Peers(identity, lambda _: address, limits=limits).new_channel(1, "votes")
         outbox = Outbox(channel)
-        outbox.put(KEY, _question(1))
-        await until(lambda: channel.retry_seconds > 0, "an attempt failed")
+        with pytest.raises(BrokerError):
+            await channel.request(REPLICA_MESSAGES, ReplicaMessagesRequest(), timeout_ms=LONG_MS)
 
         received = Received()
         service = PeerService(Identity(cluster_id=CLUSTER_ID, broker_id=1, secret=SECRET))

@@ -122,11 +122,15 @@ def test_an_extended_message_is_not_delivered_again_in_time(running: RunningBrok
     send(running.bootstrap, topic, numbered(2))
 
     async def scenario() -> None:
-        subscribe = psb(topic, group="slow", credits=1, ack_timeout_ms=2_000)
+        # Long enough for a busy machine between two extensions.
+        timeout_seconds = 4.0
+        subscribe = psb(topic, group="slow", credits=1, ack_timeout_ms=int(timeout_seconds * 1_000))
         async with bare_stream(running.push, subscribe) as stream:
             first = await stream.receive_kind("messages")
-            for _ in range(8):  # longer than the time it had at first
-                await asyncio.sleep(0.3)
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            while loop.time() < begun + 1.2 * timeout_seconds:  # longer than it had at first
+                await asyncio.sleep(0.2)
                 await stream.send(answer=answer(first, pb.EXTEND, id=1))
                 assert (await stream.receive_kind("answered")).code == pb.OK
             await stream.send(answer=answer(first, id=2))
