@@ -160,16 +160,17 @@ class ClusterMember:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._peers.close()
 
-    def _session_changed(self, state: SessionState) -> None:
+    def _session_changed(self, _state: SessionState) -> None:
         epoch = self._store.broker_epoch
-        if state is SessionState.CONNECTED and epoch is not None:
+        if epoch == self._life:
             # The same session is back: nobody has taken this broker for dead.
-            if epoch != self._life:
-                self._life = epoch
-                self._replicas.begin_life(epoch)
-        elif state in (SessionState.LOST, SessionState.CLOSED) and self._life is not None:
-            self._life = None
+            return
+        if epoch is not None:
+            self._replicas.begin_life(epoch)
+        else:
             self._replicas.end_life()
+        # Not before it is taken in: what failed is tried again.
+        self._life = epoch
 
     def _set_throttle(self, image: ClusterImage) -> None:
         told = image.broker_setting(self._config.broker_id, MOVE_RATE_SETTING)

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar, assert_never
 
 from zhumq.cluster import zookeeper_layout as layout
+from zhumq.cluster.session import Session
 from zhumq.cluster.store import (
     SESSION_TRANSITIONS,
     BrokerIdTaken,
@@ -20,6 +22,7 @@ from zhumq.cluster.znodes import (
     ConnectionLost,
     Create,
     LinkState,
+    Node,
     NodeMissing,
     NodeTaken,
     Operation,
@@ -38,6 +41,8 @@ logger = logging.getLogger(__name__)
 EXPIRY_GRACE_MS: Final = 2_000
 RETRY_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 1.0
+CANDIDATE_SESSIONS_MAX: Final = 16
+_UNKNOWN_EPOCH: Final = -1  # no registration has it
 
 Found = TypeVar("Found")
 
@@ -72,29 +77,32 @@ class Membership:
     """Keeps what an operator asked for true in every session: be registered, stand for controller."""
 
     def __init__(self, session_timeout_ms: int, connect_ms_max: int) -> None:
-        self.state = SessionState.CONNECTED
+        self._session = Session()
         self._session_timeout_ms = session_timeout_ms
         # How long whoever registers waits for an ensemble that does not answer.
         self._connect_ms_max = connect_ms_max
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self._watchers: list[Callable[[SessionState], None]] = []
+        self._announced: tuple[SessionState, int | None] = (SessionState.CONNECTED, None)
         self._presumed_lost: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
         self._broker: Broker | None = None
-        self._registered_in = 0  # the session; 0: none
-        self._epoch = 0
         self._candidate: BrokerId | None = None
+        # The sessions in which it was a candidate: a request may be carried out in the one after.
+        self._candidate_sessions: deque[int] = deque(maxlen=CANDIDATE_SESSIONS_MAX)
         self._listener: ControllerListener | None = None
         self._controller: tuple[int, int] | None = None  # our epoch, and the version of its node
         self._seen_live: frozenset[BrokerId] | None = None
 
     @property
+    def state(self) -> SessionState:
+        return self._session.state
+
+    @property
     def broker_epoch(self) -> int | None:
         """The epoch of our registration; None while others may take this broker for dead."""
-        if self._registered_in == 0 or self.state in (SessionState.LOST, SessionState.CLOSED):
-            return None
-        return self._epoch
+        return self._session.broker_epoch
 
     def attach(self, client: Client, ledger: Ledger) -> None:
         """The session it is about. Called once, before anything but `link_changed`."""
@@ -102,36 +110,35 @@ class Membership:
         self._ledger = ledger
 
     def watch(self, watcher: Callable[[SessionState], None]) -> None:
+        """Call back with the state whenever it, or the epoch of the registration, has changed."""
         self._watchers.append(watcher)
 
     async def wait_until_connected(self) -> None:
         await self._connected.wait()
 
-    def link_changed(self, link: LinkState) -> None:
+    def link_changed(self, link: LinkState, session_id: int) -> None:
         """The client's connection was made, broken, or its session is over."""
+        self._cancel_timer()
         match link:
             case LinkState.CONNECTED:
                 self._connected.set()
-                self._cancel_timer()
             case LinkState.SUSPENDED:
                 self._connected.clear()
-                self._change(SessionState.SUSPENDED)
                 # The ensemble counts from its last word from us, so at the end of this it has
                 # given the session up, or nobody there counts at all.
                 self._presumed_lost = asyncio.get_running_loop().call_later(
-                    self._session_timeout_ms / 1_000, self._lose
+                    self._session_timeout_ms / 1_000, self._time_passed
                 )
             case LinkState.LOST:
                 self._connected.clear()
-                self._lose()
             case _:
                 assert_never(link)
+        self._update(self._session.with_link(link, session_id))
         self._wake.set()
 
     def closed(self) -> None:
         self._cancel_timer()
-        self._depose()
-        self._change(SessionState.CLOSED)
+        self._update(self._session.with_end())
 
     async def register(self, broker: Broker) -> None:
         """Register now, and again in every later session."""
@@ -181,11 +188,10 @@ class Membership:
                 self._wake.set()
 
     async def _restore(self) -> None:
-        if self._broker is not None and self._registered_in != self._client.session_id:
+        if self._broker is not None and self._session.lacks_registration:
             await self._register(self._broker)
-        if self._connected.is_set():
-            self._change(SessionState.CONNECTED)
-            self._ledger.look_again()
+        self._announce()
+        self._ledger.look_again()
         if self._candidate is not None:
             await self._stand(self._candidate)
 
@@ -211,36 +217,32 @@ class Membership:
         path = layout.live_path(broker.broker_id)
         waited = False
         while True:
-            session = self._client.session_id
             try:
-                image = await self._ledger.transact(lambda image: self._enter(image, broker))
+                await self._ledger.transact(lambda image: self._enter(image, broker))
+                is_new = True
             except NodeTaken as taken:
                 if taken.path != path:
                     raise
-                if await self._is_ours(path):
-                    return
-            else:
-                self._registered(session, image.version)
+                is_new = False
+            # Which session a request was carried out in is not known from its answer: it may have
+            # waited for the next one, or the answer may be older than the session. The node tells.
+            node = await self._live_node(path)
+            if node is not None and node.owner_session == self._session.session_id:
+                epoch = layout.decode_registration(path, node.data).epoch
+                logger.info("registered with epoch %d", epoch)
+                self._update(self._session.with_registration(node.owner_session, epoch))
                 return
+            if is_new:
+                raise SessionOver(path)
             if waited:
                 await self._refuse(broker.broker_id)
             await self._wait_for_expiry(broker.broker_id)
             waited = True
 
-    async def _is_ours(self, path: str) -> bool:
-        """Whether this very session made the node, in an attempt whose answer was lost."""
+    async def _live_node(self, path: str) -> Node | None:
         with contextlib.suppress(NodeMissing):
-            node = await self._client.get(path)
-            if node.owner_session == self._client.session_id:
-                epoch = layout.decode_registration(path, node.data).epoch
-                self._registered(node.owner_session, epoch)
-                return True
-        return False
-
-    def _registered(self, session: int, epoch: int) -> None:
-        self._epoch = epoch
-        self._registered_in = session
-        logger.info("registered with epoch %d", epoch)
+            return await self._client.get(path)
+        return None
 
     def _enter(
         self, image: ClusterImage, broker: Broker
@@ -294,7 +296,10 @@ class Membership:
         """Take a place in the row, and see whether it is the first one."""
         # The session is part of the name, so that a place that was taken while the connection broke
         # is known again. The number at the end, which ZooKeeper gives, says who comes first.
-        prefix = f"{broker_id}-{self._client.session_id:x}-"
+        session_id = self._session.session_id
+        if session_id not in self._candidate_sessions:
+            self._candidate_sessions.append(session_id)
+        prefix = f"{broker_id}-{session_id:x}-"
         names = await self._client.children(layout.CANDIDATES)
         if not any(name.startswith(prefix) for name in names):
             place = Create(
@@ -306,14 +311,19 @@ class Membership:
             await self._client.multi([place])
             names = await self._client.children(layout.CANDIDATES)
         row = sorted(names, key=lambda name: name.rpartition("-")[2])
-        own = next(index for index, name in enumerate(row) if name.startswith(prefix))
+        # A place named after an earlier session is ours as well, for as long as it is there: it may
+        # have been made in this one, and waiting for it to go away would never end.
+        prefixes = tuple(f"{broker_id}-{each:x}-" for each in self._candidate_sessions)
+        own = next((index for index, name in enumerate(row) if name.startswith(prefixes)), None)
+        if own is None:
+            raise SessionOver(layout.CANDIDATES)
         if own > 0:
             # Everybody watches only the one before: when a controller dies, one broker is woken.
             if not await self._client.exists(f"{layout.CANDIDATES}/{row[own - 1]}", self._wake.set):
                 self._wake.set()
             return
         if self._controller is None:
-            await self._take_office(broker_id, f"{layout.CANDIDATES}/{row[0]}")
+            await self._take_office(broker_id, f"{layout.CANDIDATES}/{row[own]}")
         await self._look_who_lives()
 
     async def _take_office(self, broker_id: BrokerId, place: str) -> None:
@@ -347,10 +357,34 @@ class Membership:
 
     # States
 
-    def _lose(self) -> None:
-        self._cancel_timer()
-        self._depose()
-        self._change(SessionState.LOST)
+    def _time_passed(self) -> None:
+        self._presumed_lost = None
+        self._update(self._session.with_time_passed())
+
+    def _update(self, session: Session) -> None:
+        self._session = session
+        self._announce()
+
+    def _announce(self) -> None:
+        """Tell the watchers what holds now, if they have not taken it in yet."""
+        state, epoch = self._session.state, self._session.broker_epoch
+        if (state, epoch) == self._announced:
+            return
+        before = self._announced[0]
+        if state is not before:
+            assert state in SESSION_TRANSITIONS[before], f"{before} to {state}"
+            logger.info("the session with ZooKeeper is %s", state)
+        if state in (SessionState.LOST, SessionState.CLOSED):
+            self._depose()
+        self._announced = (state, epoch)
+        for watcher in self._watchers:
+            try:
+                watcher(state)
+            except Exception:
+                # A broker that is registered and has not begun to serve would be named leader.
+                logger.exception("the state of the session was not taken in, trying again")
+                self._announced = (state, _UNKNOWN_EPOCH)
+                asyncio.get_running_loop().call_later(FAULT_SECONDS, self._wake.set)
 
     def _depose(self) -> None:
         if self._controller is not None:
@@ -358,14 +392,6 @@ class Membership:
             logger.info("not the controller any more")
             if self._listener is not None:
                 self._listener.deposed()
-
-    def _change(self, state: SessionState) -> None:
-        if state is self.state or state not in SESSION_TRANSITIONS[self.state]:
-            return
-        logger.info("the session with ZooKeeper is %s", state)
-        self.state = state
-        for watcher in self._watchers:
-            watcher(state)
 
     def _cancel_timer(self) -> None:
         if self._presumed_lost is not None:

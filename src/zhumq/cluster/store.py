@@ -51,7 +51,10 @@ SESSION_TRANSITIONS: Final[dict[SessionState, frozenset[SessionState]]] = {
     SessionState.SUSPENDED: frozenset(
         {SessionState.CONNECTED, SessionState.LOST, SessionState.CLOSED}
     ),
-    SessionState.LOST: frozenset({SessionState.CONNECTED, SessionState.CLOSED}),
+    # Suspended: the link broke again after the broker had registered in its new session.
+    SessionState.LOST: frozenset(
+        {SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CLOSED}
+    ),
     SessionState.CLOSED: frozenset(),
 }
 

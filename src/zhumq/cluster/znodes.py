@@ -121,10 +121,6 @@ class SessionOver(ZnodeError):
 class Client(Protocol):
     """A session with an ensemble. Every call is bounded in time and answered on the event loop."""
 
-    @property
-    def session_id(self) -> int:
-        """The number of the session, another one after it was lost."""
-
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node:
         """Read a node. `watch` is called once, when it changes or the connection is lost."""
 

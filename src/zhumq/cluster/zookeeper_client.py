@@ -72,12 +72,12 @@ class ZookeeperClient:
     """One session, made anew after it was lost. Made by `connect`."""
 
     def __init__(
-        self, kazoo: Any, on_state: Callable[[LinkState], None], operation_ms_max: int
+        self, kazoo: Any, on_link: Callable[[LinkState, int], None], operation_ms_max: int
     ) -> None:
         self._kazoo = kazoo
         self._loop = asyncio.get_running_loop()
         self._operation_seconds_max = operation_ms_max / 1_000
-        self._on_state = on_state
+        self._on_link = on_link
         self._closed = False
         self._reviving: asyncio.Task[None] | None = None
         kazoo.add_listener(self._state_changed)
@@ -89,7 +89,7 @@ class ZookeeperClient:
         *,
         session_timeout_ms: int,
         connect_ms_max: int,
-        on_state: Callable[[LinkState], None],
+        on_link: Callable[[LinkState, int], None],
     ) -> Self:
         """A connected session. Raises StoreUnusable when no server answers in time."""
         try:
@@ -105,7 +105,7 @@ class ZookeeperClient:
             )
         except (ValueError, KazooException) as reason:
             raise StoreUnusable(f"{ensemble!r} names no ZooKeeper ensemble: {reason}") from None
-        client = cls(kazoo, on_state, session_timeout_ms)
+        client = cls(kazoo, on_link, session_timeout_ms)
         live = kazoo.start_async()
         if not await asyncio.to_thread(live.wait, connect_ms_max / 1_000):
             await client.close()
@@ -114,11 +114,6 @@ class ZookeeperClient:
                 " start the ensemble, or correct --zookeeper"
             )
         return client
-
-    @property
-    def session_id(self) -> int:
-        client_id = self._kazoo.client_id
-        return int(client_id[0]) if client_id else 0
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node:
         return _node(await self._answer(self._kazoo.get_async(path, self._hopping(watch)), path))
@@ -185,7 +180,10 @@ class ZookeeperClient:
 
     def _state_changed(self, state: str) -> None:
         """Called in kazoo's connection thread, which must not be held up."""
-        self._hop(self._on_state, _LINK_STATES[state])
+        # The id is read here, in the thread that sets it. Read on the event loop, it is missing, or
+        # another session's, while the loop has not seen yet that the link has changed.
+        client_id = self._kazoo.client_id
+        self._hop(self._on_link, _LINK_STATES[state], int(client_id[0]) if client_id else 0)
         if self._kazoo.client_state == KeeperState.CLOSED:
             self._hop(self._revive)
 

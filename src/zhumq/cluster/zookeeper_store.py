@@ -116,7 +116,7 @@ class ZookeeperStore:
             ensemble,
             session_timeout_ms=session_timeout_ms,
             connect_ms_max=connect_ms_max,
-            on_state=membership.link_changed,
+            on_link=membership.link_changed,
         )
 
         async def enter() -> tuple[ClusterImage, int, bytes]:

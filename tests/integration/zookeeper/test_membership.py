@@ -26,6 +26,7 @@ from zookeeper_support import (
 
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.dev_zookeeper import DevZookeeper, dev_zookeeper
+from zhumq.cluster.session import NO_SESSION
 from zhumq.cluster.store import (
     BrokerIdTaken,
     ControllerFenced,
@@ -126,9 +127,9 @@ def test_a_session_that_gets_no_answer_is_suspended_then_given_up_then_found_aga
     async def scenario(zookeeper: DevZookeeper) -> None:
         (node,) = zookeeper.nodes
         store = await open_store(f"{zookeeper.connect}/paused")
-        states = SessionStates(store)
         listener = Listener()
         await store.register(broker(1))
+        states = SessionStates(store)
         store.campaign(BrokerId(1), listener)
         await wait_for(lambda: listener.epoch == 1)
         node.pause()
@@ -360,7 +361,8 @@ def test_a_store_ends_while_its_broker_is_registering_again(
             raise AssertionError
 
         store._client.multi = never  # type: ignore[method-assign]
-        store._membership._registered_in = 0
+        membership = store._membership
+        membership._session = membership._session.with_registration(NO_SESSION, 1)
         store._membership._wake.set()
         async with asyncio.timeout(SECONDS_MAX):
             await asked.wait()

@@ -5,13 +5,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.membership import Membership
 from zhumq.cluster.store import StoreUnusable
-from zhumq.cluster.znodes import ConnectionLost, LinkState, Operation, SessionOver, ZnodeError
+from zhumq.cluster.znodes import (
+    ConnectionLost,
+    LinkState,
+    Node,
+    Operation,
+    SessionOver,
+    ZnodeError,
+)
 from zhumq.metadata.changes import Change
 from zhumq.metadata.image import Broker, ClusterImage
 from zhumq.model.ids import BrokerId
 
+SESSION = 5
 BROKER = Broker(broker_id=BrokerId(1), host="h", port=1)
 IMAGE = ClusterImage(
     version=7, cluster_id="c", controller_id=BrokerId(-1), brokers={}, topics={}, topics_by_id={}
@@ -38,22 +47,30 @@ class BreakingLedger:
         """Nothing is newer here."""
 
 
-class NoClient:
-    """A session of which only the number is asked."""
+class OwnNode:
+    """A session that finds its own registration."""
 
-    session_id = 5
+    async def get(self, _path: str) -> Node:
+        registration = layout.Registration(host="h", port=1, epoch=7, session_timeout_ms=1_000)
+        return Node(
+            data=layout.encode_registration(registration),
+            version=0,
+            created_zxid=0,
+            modified_zxid=0,
+            owner_session=SESSION,
+        )
 
 
 def membership(ledger: BreakingLedger, connect_ms_max: int = 5_000) -> Membership:
     made = Membership(session_timeout_ms=1_000, connect_ms_max=connect_ms_max)
-    made.attach(NoClient(), ledger)  # type: ignore[arg-type]
+    made.attach(OwnNode(), ledger)  # type: ignore[arg-type]
     return made
 
 
 def test_a_broker_registers_through_broken_connections() -> None:
     async def scenario() -> None:
         made = membership(BreakingLedger(ConnectionLost("/version"), SessionOver("/version")))
-        made.link_changed(LinkState.CONNECTED)
+        made.link_changed(LinkState.CONNECTED, SESSION)
         await made.register(BROKER)
         assert made.broker_epoch == IMAGE.version
 
