@@ -246,10 +246,14 @@ async def _listen_http(
             *(() if member is None else member.metrics()),
         ]
 
+    def problems() -> list[str]:
+        return [
+            *health_problems(replicas, disk_room),
+            *(() if member is None else member.problems()),
+        ]
+
     try:
-        return await HttpServer.open(
-            address.host, address.port, metrics, lambda: health_problems(replicas, disk_room)
-        )
+        return await HttpServer.open(address.host, address.port, metrics, problems)
     except OSError as reason:
         raise _cannot_listen("--http", address, reason) from None
 

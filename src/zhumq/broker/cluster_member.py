@@ -9,7 +9,7 @@ from typing import Final
 
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.http import Metric
-from zhumq.broker.metrics import cluster_metrics
+from zhumq.broker.metrics import cluster_metrics, membership_problems, unserved_partitions
 from zhumq.broker.settings import MOVE_RATE_SETTING
 from zhumq.cluster.coordinator import Balance, Coordinator
 from zhumq.cluster.store import SessionState
@@ -152,7 +152,14 @@ class ClusterMember:
 
     def metrics(self) -> Iterable[Metric]:
         store = self._store
-        return cluster_metrics(self._config.broker_id, store.image, store.session)
+        return cluster_metrics(self._config.broker_id, store.image, store.session, self._unserved())
+
+    def problems(self) -> Iterable[str]:
+        """What is not well with this broker's place in the cluster, one line each."""
+        return membership_problems(self._store.session, self._unserved())
+
+    def _unserved(self) -> list[TopicPartition]:
+        return unserved_partitions(self._config.broker_id, self._store.image, self._replicas)
 
     async def leave(self) -> None:
         for task in self._tasks:

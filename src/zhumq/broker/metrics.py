@@ -1,6 +1,6 @@
 """What a broker tells about itself at a scrape: counted where it happens, read here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -106,8 +106,33 @@ def offline_partitions(replicas: ReplicaManager) -> dict[TopicPartition, BrokerE
     return {**replicas.offline, **failed}
 
 
+def unserved_partitions(
+    broker_id: BrokerId, image: ClusterImage, replicas: ReplicaManager
+) -> list[TopicPartition]:
+    """The partitions that clients are sent to this broker for, and that it does not serve."""
+    return [
+        TopicPartition(topic.name, index)
+        for topic in image.topics.values()
+        for index, state in enumerate(topic.partitions)
+        if image.leader_of(state) == broker_id
+        and ((found := replicas.find(topic.name, index)) is None or not found.leads)
+    ]
+
+
+def membership_problems(session: SessionState, unserved: Sequence[TopicPartition]) -> Iterable[str]:
+    """What an operator has to know about this broker's place in its cluster."""
+    if session is not SessionState.CONNECTED:
+        yield f"the session with ZooKeeper is {session}"
+    if unserved:
+        some = ", ".join(str(each) for each in unserved[:PROBLEMS_MAX])
+        yield f"leader of {len(unserved)} partitions that it does not serve: {some}"
+
+
 def cluster_metrics(
-    broker_id: BrokerId, image: ClusterImage, session: SessionState
+    broker_id: BrokerId,
+    image: ClusterImage,
+    session: SessionState,
+    unserved: Sequence[TopicPartition],
 ) -> Iterable[Metric]:
     """How this broker stands in its cluster, and what of the cluster is not well."""
     leaderless = under_replicated = moving = 0
@@ -129,7 +154,16 @@ def cluster_metrics(
     )
     yield _gauge("zhumq_cluster_brokers", "Live brokers of the cluster.", len(image.brokers))
     yield _gauge("zhumq_cluster_partitions", "Partitions of the cluster.", image.partition_count)
-    yield _gauge("zhumq_cluster_partitions_leaderless", "Partitions that nobody leads.", leaderless)
+    yield _gauge(
+        "zhumq_partitions_unserved",
+        "Partitions that this broker is the leader of and does not serve.",
+        len(unserved),
+    )
+    yield _gauge(
+        "zhumq_cluster_partitions_leaderless",
+        "Partitions without a leader that serves, as far as this broker knows.",
+        leaderless + len(unserved),
+    )
     yield _gauge(
         "zhumq_cluster_partitions_under_replicated",
         "Partitions with replicas that are dead or not in sync.",
