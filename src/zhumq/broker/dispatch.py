@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zhumq.model.errors import BrokerError, ErrorCode, MalformedFrame
-from zhumq.net.connection import Answer, ConnectionInfo
+from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import (
     APIS,
     ApiKey,

@@ -36,6 +36,21 @@ def broker_metrics(
         "Connections closed because of bytes that were not the protocol.",
         counters.connections_malformed,
     )
+    yield _counter(
+        "zhumq_connections_expired_total",
+        "Connections closed because they were idle, slow, or waited too long for memory.",
+        counters.connections_expired,
+    )
+    yield _counter(
+        "zhumq_connections_cut_off_total",
+        "Connections closed because they held memory that others needed.",
+        counters.connections_cut_off,
+    )
+    yield _gauge(
+        "zhumq_request_memory_bytes",
+        "Bytes of requests being received or worked on.",
+        listener.memory.bytes_used,
+    )
     yield _counter("zhumq_received_bytes_total", "Bytes of requests.", counters.bytes_received)
     yield _counter("zhumq_sent_bytes_total", "Bytes of answers.", counters.bytes_answered)
     yield _gauge("zhumq_partitions", "Partitions that this broker has a replica of.", len(replicas))

@@ -313,8 +313,8 @@ BROKER_SETTINGS: Final = SettingsTable(
     ),
     _long(
         "queued.max.request.bytes",
-        512 << 20,
-        "The most bytes of requests being worked on, of all connections together.",
+        160 << 20,
+        "The most bytes of requests being received or worked on, of all connections together.",
         minimum=1 << 20,
     ),
     _integer("max.connections", 20_000, "The most connections in all.", minimum=1),

@@ -70,6 +70,15 @@ class AnswerWriter:
         """Whether it is the peer that has to read before anything more can go out."""
         return self.is_paused or self._sender.is_sending
 
+    @property
+    def memory_bytes(self) -> int:
+        """What this process holds of the answers. Regions of files are not in memory."""
+        size = self._transport.get_write_buffer_size()
+        for part in self._parts:
+            if isinstance(part, _BYTES_LIKE):
+                size += len(part)
+        return size
+
     def put(self, parts: list[Part]) -> None:
         size = 0
         for part in parts:

@@ -3,78 +3,23 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
-from typing import Protocol
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.net.answers import AnswerWriter
-from zhumq.net.deadlines import DeadlineWheel
-from zhumq.net.limits import Counters, Limits, RequestMemory
+from zhumq.net.owner import Owner
+from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import Part
 from zhumq.protocol.connection import ConnectionCodec
 
 logger = logging.getLogger(__name__)
-
-# A part is bytes-like, or a FileRegion. None: the request has no answer (acks=0).
-Answer = list[Part] | asyncio.Future[list[Part] | None] | None
 
 # Frames of one connection served in one turn of the loop; then the others have theirs.
 REQUESTS_PER_TURN_MAX = 256
 FRAME_SIZE_BYTES = 4  # the size in front of a frame
 # Larger requests are served one by one: there is nothing to be saved on those.
 RUN_FRAME_BYTES_MAX = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionInfo:
-    """Whom the service is talking to."""
-
-    id: int  # never used twice by one listener
-    client_host: str
-    client_port: int
-    listener: str
-
-
-class Service(Protocol):
-    """What answers requests. Called on the event loop only."""
-
-    def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
-        """Answers one request, at once or by a future; called in the order of the frames.
-
-        MalformedFrame closes the connection. A future is cancelled when its connection is lost,
-        so that nothing goes on waiting for a client that is gone.
-        """
-
-    def connection_lost(self, connection: ConnectionInfo) -> None:
-        """The client is gone. Nothing comes after this on that connection."""
-
-
-# Answers the first of the frames, and those behind it that can be served together with it: how
-# many they are, and their answers in one. None where the service has to be asked one by one.
-HandleRun = Callable[[Sequence[bytes], ConnectionInfo], tuple[int, Answer] | None]
-
-
-class Owner(Protocol):
-    """What a connection shares with the others of its listener."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-    @property
-    def service(self) -> Service: ...
-    @property
-    def handle_run(self) -> HandleRun | None: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def counters(self) -> Counters: ...
-    @property
-    def memory(self) -> RequestMemory: ...
-    @property
-    def wheel(self) -> DeadlineWheel: ...
-    def forget(self, connection: "Connection") -> None: ...
-    def complain(self, template: str, *arguments: object) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -94,6 +39,7 @@ class Connection(asyncio.Protocol):
         "_codec",
         "_counters",
         "_draining",
+        "_frame_tick",
         "_half_bytes",
         "_has_asked",
         "_limits",
@@ -101,6 +47,7 @@ class Connection(asyncio.Protocol):
         "_owner",
         "_reading",
         "_requests_in_flight",
+        "_reserved_bytes",
         "_serving_scheduled",
         "_slots",
         "_transport",
@@ -131,13 +78,15 @@ class Connection(asyncio.Protocol):
         self._slots: deque[tuple[int, int, Answer]] = deque()
         self._requests_in_flight = 0  # in `_slots`
         self._half_bytes = 0  # of a frame that is not whole yet
+        # Invariant: 0, or all that is missing of that frame: then it has its reservation.
+        self._reserved_bytes = 0
         self._whole_bytes = 0  # of frames in `_backlog` and `_slots`
         self._has_asked = False
         self._reading = True
         self._serving_scheduled = False
         self._draining = False
         self._closing = False
-        self._accepted_tick = self._active_tick = self._wheel.tick
+        self._accepted_tick = self._active_tick = self._frame_tick = self._wheel.tick
         self._wheel.schedule(self, self._wheel.tick + self._look_ticks())
 
     # What the transport calls.
@@ -159,21 +108,28 @@ class Connection(asyncio.Protocol):
             if len(frames[0]) == size - FRAME_SIZE_BYTES and self._is_at_rest:
                 self._serve_alone(frames[0])
                 return
-        memory = self._memory
-        memory.bytes_used += size
+        if frames or not self._half_bytes:
+            self._frame_tick = self._active_tick
         self._half_bytes += size
+        if self._reserved_bytes:
+            reserved = min(self._reserved_bytes, size)
+            self._reserved_bytes -= reserved
+            size -= reserved
+        self._memory.bytes_used += size
         if frames:
             self._accept(frames)
             self._backlog.extend(frames)
             self._serve()
-        elif memory.bytes_used > memory.bytes_max:
+        elif not self._reserved_bytes:
             self._regulate_reading()
 
     def pause_writing(self) -> None:
         self._answers.is_paused = True
+        self._owner.unread.add(self, self._answers.memory_bytes)
 
     def resume_writing(self) -> None:
         self._answers.is_paused = False
+        self._owner.unread.discard(self)
         self._room_made()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -189,22 +145,46 @@ class Connection(asyncio.Protocol):
         if not self._reading:
             self._reading = True
             self._counters.reading_paused -= 1
-        self._memory.forget(self, half_bytes=self._half_bytes)
-        self._memory.release(self._whole_bytes)
-        self._half_bytes = self._whole_bytes = 0
-        self._owner.forget(self)
+        self._release_memory()
+        self._owner.forget(self.info)
 
     # What the listener, the deadlines and the shared memory call.
 
     @property
-    def is_inside_frame(self) -> bool:
-        return self._half_bytes > 0
+    def address(self) -> str:
+        return self.info.client_host
 
-    def continue_reading(self) -> None:
-        if not self._closing:
-            # The wait was ours, so it does not count against the peer.
-            self._active_tick = self._wheel.tick
-            self._regulate_reading()
+    @property
+    def held_bytes(self) -> int:
+        return self._half_bytes + self._reserved_bytes + self._whole_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        return self._reserved_bytes
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading
+
+    @property
+    def quiet_ms(self) -> int:
+        return self._wheel.milliseconds(self._wheel.tick - self._active_tick)
+
+    def memory_granted(self, reserved_bytes: int) -> None:
+        # The wait was ours, so it does not count against the peer.
+        self._active_tick = self._wheel.tick
+        if reserved_bytes:
+            self._reserved_bytes = reserved_bytes
+            self._frame_tick = self._wheel.tick
+        self._regulate_reading()
+
+    def cut_off(self, reason: str) -> None:
+        if self._closing:
+            return
+        self._counters.connections_cut_off += 1
+        self._complain_of_closing(reason)
+        self.abort()
+        self._release_memory()
 
     def drain(self) -> None:
         """Serves nothing more; closes once what the service has accepted is answered."""
@@ -222,28 +202,49 @@ class Connection(asyncio.Protocol):
             return 0
         wheel = self._wheel
         limits = self._limits
-        if not self._answers.is_stuck and (self._slots or not self._reading):
+        is_half = self._reading and self._half_bytes > 0
+        waits_for_memory = not self._reading and self._memory.waits(self)
+        if (
+            not self._answers.is_stuck
+            and not is_half
+            and not waits_for_memory
+            and (self._slots or not self._reading)
+        ):
             # It waits for us, not we for it; a parked request has its deadline in the service.
             return tick + self._look_ticks()
         deadline = self._active_tick + wheel.ticks(limits.idle_ms)
-        reason = "was idle"
-        if self._reading and not self._has_asked:
+        reason = ""
+        if waits_for_memory:
+            deadline = self._active_tick + wheel.ticks(limits.memory_wait_ms)
+            reason = "found no memory for its request"
+        elif self._reading and not self._has_asked:
             deadline = self._accepted_tick + wheel.ticks(limits.first_frame_ms)
-            reason = "sent no whole request"
-        elif self._reading and self._half_bytes:
-            deadline = min(deadline, self._active_tick + wheel.ticks(limits.half_frame_ms))
-            reason = "stopped inside a request"
+            reason = "sent no whole request" if self._half_bytes else ""
+        elif is_half:
+            deadline = min(self._active_tick + wheel.ticks(limits.half_frame_ms), self._frame_end())
+            reason = "stopped inside a request, or sent it too slowly"
         if tick < deadline:
             return min(deadline, tick + self._look_ticks())
         self._counters.connections_expired += 1
-        logger.debug("closed %s:%d: %s", self.info.client_host, self.info.client_port, reason)
+        if reason:
+            self._complain_of_closing(reason)
         self._close_after_answers()
         return tick + wheel.ticks(limits.close_ms)
+
+    def _frame_end(self) -> int:
+        """The tick by which the frame that has begun must be whole."""
+        frame_bytes = self._half_bytes + self._codec.missing_bytes
+        seconds = frame_bytes / self._limits.frame_bytes_per_second_min
+        return self._frame_tick + self._wheel.ticks(
+            self._limits.half_frame_ms + int(seconds * 1000)
+        )
 
     def _look_ticks(self) -> int:
         # A frame may begin and stop at any time, so the shortest deadline sets the pace.
         limits = self._limits
-        return self._wheel.ticks(min(limits.idle_ms, limits.first_frame_ms, limits.half_frame_ms))
+        return self._wheel.ticks(
+            min(limits.idle_ms, limits.first_frame_ms, limits.half_frame_ms, limits.memory_wait_ms)
+        )
 
     # Requests.
 
@@ -286,7 +287,12 @@ class Connection(asyncio.Protocol):
         self._half_bytes -= size
         self._whole_bytes += size
         self._counters.requests_in_flight += len(frames)
-        self._memory.frame_completed(self, size)
+        self._memory.frame_completed(self)
+
+    def _release_memory(self) -> None:
+        self._owner.unread.discard(self)
+        self._memory.forget(self, held_bytes=self.held_bytes)
+        self._half_bytes = self._reserved_bytes = self._whole_bytes = 0
 
     def _serve(self) -> None:
         """Hands frames to the service until there are none or a limit is met."""
@@ -406,6 +412,9 @@ class Connection(asyncio.Protocol):
         self._regulate_reading()
 
     def _regulate_reading(self) -> None:
+        memory = self._memory
+        if memory.bytes_used > memory.bytes_max and memory.is_overdrawn:
+            memory.relieve_at_once()
         if self._closing:
             return
         limits = self._limits
@@ -419,7 +428,11 @@ class Connection(asyncio.Protocol):
                 and self._whole_bytes + self._half_bytes > limits.request_bytes_max
             )
             or self._answers.bytes_queued >= limits.answer_bytes_max
-        ) and self._memory.admits(self)
+        )
+        if may_read and self._codec.missing_bytes and not self._reserved_bytes:
+            may_read = self._reserve_rest(self._codec)
+        elif may_read and memory.bytes_used > memory.bytes_max:
+            may_read = memory.admits(self)
         if may_read is not self._reading:
             self._reading = may_read
             if may_read:
@@ -428,6 +441,14 @@ class Connection(asyncio.Protocol):
             else:
                 self._counters.reading_paused += 1
                 self._transport.pause_reading()
+
+    def _reserve_rest(self, codec: ConnectionCodec) -> bool:
+        """A frame has begun: the rest of it is read once there is memory for it."""
+        missing_bytes = codec.missing_bytes
+        if not self._memory.reserve(self, missing_bytes, codec.held_bytes + missing_bytes):
+            return False
+        self._reserved_bytes = missing_bytes
+        return True
 
     # The end.
 
@@ -461,6 +482,10 @@ class Connection(asyncio.Protocol):
             error,
         )
         self._close_after_answers()
+
+    def _complain_of_closing(self, reason: str) -> None:
+        info = self.info
+        self._owner.complain("closed %s:%d: %s", info.client_host, info.client_port, reason)
 
     def _close_after_answers(self) -> None:
         """Closes; answers that are ready still go out, if the peer takes them soon."""

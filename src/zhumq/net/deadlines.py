@@ -32,6 +32,9 @@ class DeadlineWheel:
         """So many ticks that at least this time passes, counted from any moment in the first."""
         return -(-duration_ms // self._tick_ms) + 1
 
+    def milliseconds(self, ticks: int) -> int:
+        return ticks * self._tick_ms
+
     def schedule(self, member: Expiring, tick: int) -> None:
         self.discard(member)
         tick = max(tick, self.tick + 1)

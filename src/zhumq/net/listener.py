@@ -6,14 +6,18 @@ import socket
 from types import TracebackType
 from typing import Self, cast
 
-from zhumq.net.connection import Connection, ConnectionInfo, HandleRun, Service
+from zhumq.net.connection import Connection
 from zhumq.net.deadlines import DeadlineWheel
-from zhumq.net.limits import Admission, Counters, Limits, RequestMemory
+from zhumq.net.limits import Admission, Counters, Limits
+from zhumq.net.request_memory import RequestMemory
+from zhumq.net.service import ConnectionInfo, HandleRun, Service
+from zhumq.net.unread import UnreadAnswers
 
 logger = logging.getLogger(__name__)
 
 TICK_MS_MAX = 1_000
 TICKS_PER_DEADLINE = 4  # the shortest deadline is kept to within a quarter of itself
+RELIEF_TICKS = 1  # from one look at those who hold memory for which others wait to the next
 ACCEPT_BACKLOG = 1_024
 COMPLAINT_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
 
@@ -103,16 +107,22 @@ class _Hub(asyncio.Protocol):
         self.handle_run = handle_run
         self.limits = limits
         self.counters = Counters()
-        self.memory = RequestMemory(limits.request_bytes_total_max)
+        self._connections: dict[int, Connection] = {}
+        self.memory = RequestMemory(limits.request_bytes_total_max, self._connections.values)
+        self.unread = UnreadAnswers(limits.unread_bytes_total_max)
         shortest_ms = min(
-            limits.idle_ms, limits.first_frame_ms, limits.half_frame_ms, limits.close_ms
+            limits.idle_ms,
+            limits.first_frame_ms,
+            limits.half_frame_ms,
+            limits.memory_wait_ms,
+            limits.close_ms,
         )
         self.wheel = DeadlineWheel(
             loop, tick_ms=max(1, min(TICK_MS_MAX, shortest_ms // TICKS_PER_DEADLINE))
         )
         self._name = name
+        self.wheel.schedule(self, self.wheel.tick + RELIEF_TICKS)
         self._admission = Admission(limits)
-        self._connections: dict[int, Connection] = {}
         self._connection_id = 0
         self._complained_at = float("-inf")
         self._complaints_held_back = 0
@@ -144,8 +154,12 @@ class _Hub(asyncio.Protocol):
         self.counters.connections_open += 1
         transport.set_protocol(connection)
 
-    def forget(self, connection: Connection) -> None:
-        info = connection.info
+    def expire(self, tick: int) -> int:
+        """A tick has passed: connections for whose memory others wait may have to go."""
+        self.memory.relieve(self.wheel.milliseconds(tick))
+        return tick + RELIEF_TICKS
+
+    def forget(self, info: ConnectionInfo) -> None:
         del self._connections[info.id]
         self._admission.leave(info.client_host)
         self.counters.connections_open -= 1

@@ -14,14 +14,15 @@ PIECE_BYTES_MIN = 4 * 1024
 class ConnectionCodec:
     """The receiving side of one connection. Holds at most what has been received of one frame."""
 
-    __slots__ = ("_frame_bytes_max", "_held", "_held_bytes", "_missing_bytes", "_size_part")
+    __slots__ = ("_frame_bytes_max", "_held", "_held_bytes", "_size_part", "missing_bytes")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._size_part = b""  # of a size that is not whole yet
         self._held: list[bytes | bytearray] = []  # pieces of a frame whose size is known
         self._held_bytes = 0
-        self._missing_bytes = 0  # of the same frame; 0: not inside a frame
+        # Of the same frame. 0: not inside a frame whose size is known. Read by the owner only.
+        self.missing_bytes = 0
 
     @property
     def held_bytes(self) -> int:
@@ -32,8 +33,8 @@ class ConnectionCodec:
         """The frames that became whole, without their sizes. Raises MalformedFrame on a bad size."""
         frames: list[bytes] = []
         position = 0
-        if self._missing_bytes:
-            position = self._missing_bytes
+        if self.missing_bytes:
+            position = self.missing_bytes
             if len(data) < position:
                 self._hold(data)
                 return frames
@@ -41,7 +42,7 @@ class ConnectionCodec:
             self._held.append(data[:position])
             frames.append(b"".join(self._held))
             self._held.clear()
-            self._held_bytes = self._missing_bytes = 0
+            self._held_bytes = self.missing_bytes = 0
         elif self._size_part:
             data = self._size_part + data
             self._size_part = b""
@@ -58,7 +59,7 @@ class ConnectionCodec:
                 )
             position = body + size
             if position > total:
-                self._missing_bytes = size
+                self.missing_bytes = size
                 self._hold(data[body:])
                 return frames
             frames.append(data[body:position])
@@ -66,7 +67,7 @@ class ConnectionCodec:
     def _hold(self, piece: bytes) -> None:
         held = self._held
         self._held_bytes += len(piece)
-        self._missing_bytes -= len(piece)
+        self.missing_bytes -= len(piece)
         if len(piece) >= PIECE_BYTES_MIN:
             held.append(piece)
         elif held and isinstance(last := held[-1], bytearray):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from zhumq.model.errors import BrokerError, ErrorCode, MalformedFrame
-from zhumq.net.connection import Answer, ConnectionInfo
+from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import Part
 from zhumq.protocol.messages.replicas import ProofResponse
 from zhumq.protocol.peer_api import (

@@ -9,9 +9,9 @@ import pytest
 from net_support import ScriptedService, connected, echo, framed, listening, until
 
 from zhumq.model.errors import MalformedFrame
-from zhumq.net.connection import Answer
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
+from zhumq.net.service import Answer
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -7,8 +7,8 @@ from typing import Any
 from net_support import ScriptedService, connected, echo, framed, listening, until
 
 from zhumq.model.errors import MalformedFrame
-from zhumq.net.connection import Answer, ConnectionInfo
 from zhumq.net.limits import Limits
+from zhumq.net.service import Answer, ConnectionInfo
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

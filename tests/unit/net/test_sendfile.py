@@ -12,8 +12,8 @@ import pytest
 from net_support import Region, ScriptedService, connected, framed, listening, until
 
 from zhumq.net.answers import SENDFILE_BYTES_MIN
-from zhumq.net.connection import Answer
 from zhumq.net.sendfile import RegionCutOff, read_region
+from zhumq.net.service import Answer
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -17,7 +17,7 @@ from zhumq.model.errors import (
     MalformedFrame,
     UnknownTopicId,
 )
-from zhumq.net.connection import Answer
+from zhumq.net.service import Answer
 from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
 from zhumq.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -1,0 +1,33 @@
+"""What a connection shares with the others of its listener."""
+
+import asyncio
+from typing import Protocol
+
+from zhumq.net.deadlines import DeadlineWheel
+from zhumq.net.limits import Counters, Limits
+from zhumq.net.request_memory import RequestMemory
+from zhumq.net.service import ConnectionInfo, HandleRun, Service
+from zhumq.net.unread import UnreadAnswers
+
+
+class Owner(Protocol):
+    """What a connection shares with the others of its listener."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def service(self) -> Service: ...
+    @property
+    def handle_run(self) -> HandleRun | None: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def counters(self) -> Counters: ...
+    @property
+    def memory(self) -> RequestMemory: ...
+    @property
+    def unread(self) -> UnreadAnswers: ...
+    @property
+    def wheel(self) -> DeadlineWheel: ...
+    def forget(self, info: ConnectionInfo) -> None: ...
+    def complain(self, template: str, *arguments: object) -> None: ...
