@@ -268,7 +268,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     _integer(
         "group.max.session.timeout.ms", 1_800_000, "The longest session a member may ask for."
     ),
-    _integer("group.max.size", 2**31 - 1, "The most members of a group.", minimum=1),
+    _integer("group.max.size", 10_000, "The most members of a group.", minimum=1),
     Setting(
         name="group.coordinator.rebalance.protocols",
         type=SettingType.LIST,
@@ -288,9 +288,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         "How often members of a consumer group are told to be heard.",
         minimum=1,
     ),
-    _integer(
-        "group.consumer.max.size", 2**31 - 1, "The most members of a consumer group.", minimum=1
-    ),
+    _integer("group.consumer.max.size", 10_000, "The most members of a consumer group.", minimum=1),
     Setting(
         name="group.consumer.assignors",
         type=SettingType.LIST,

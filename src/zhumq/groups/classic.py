@@ -15,6 +15,7 @@ from zhumq.groups.group import (
     Parked,
     Turn,
 )
+from zhumq.groups.member_memory import MEMBER_BYTES
 from zhumq.groups.persisted import group_record
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import StateRecord
@@ -63,6 +64,10 @@ def protocols_of(offered: Iterable[JoinGroupRequestProtocol]) -> Protocols:
     for protocol in offered:
         unique.setdefault(protocol.name, bytes(protocol.metadata))
     return tuple(unique.items())
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,6 +125,8 @@ class ClassicGroup(Group):
         self.new_member_added = False
         self.subscribed: frozenset[str] | None = None
         self._protocol_support: Counter[str] = Counter()
+        # Of what all members offer: names and subscriptions.
+        self.metadata_bytes = 0
 
     @classmethod
     def from_record(
@@ -337,7 +344,12 @@ class ClassicGroup(Group):
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
+    @property
+    def member_bytes(self) -> int:
+        return len(self.members) * MEMBER_BYTES + self.metadata_bytes
+
     def _count_protocols(self, protocols: Protocols, change: int) -> None:
+        self.metadata_bytes += change * protocols_bytes(protocols)
         for name, _ in protocols:
             self._protocol_support[name] += change
             if not self._protocol_support[name]:

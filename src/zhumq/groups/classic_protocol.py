@@ -7,6 +7,7 @@ from zhumq.groups.classic import (
     ClassicGroupState,
     ClassicMember,
     Protocols,
+    protocols_bytes,
     protocols_of,
 )
 from zhumq.groups.classic_replies import (
@@ -60,7 +61,9 @@ class ClassicProtocol:
         parked = Parked(token, request.version)
         member_id = message.member_id
         protocols = protocols_of(message.protocols)
-        if not self._has_room_for(group, member_id):
+        if not self._has_room_for(group, member_id) or not self._has_memory_for(
+            group, member_id, protocols
+        ):
             self._remove(group, member_id, turn)
             refuse_join(parked, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER, turn)
             self._complete_join_if_ready(group, turn)
@@ -87,6 +90,12 @@ class ClassicProtocol:
                 return member_id in group.parked_joins or len(group.parked_joins) < members_max
             case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
                 return member_id in group.members or len(group.members) < members_max
+
+    def _has_memory_for(self, group: ClassicGroup, member_id: str, protocols: Protocols) -> bool:
+        known = group.members.get(member_id)
+        replaced_bytes = protocols_bytes(known.protocols) if known is not None else 0
+        metadata_bytes = group.metadata_bytes - replaced_bytes + protocols_bytes(protocols)
+        return metadata_bytes <= self._settings.group_metadata_bytes_max
 
     def _join_unknown(
         self,

@@ -12,6 +12,7 @@ from zhumq.groups.classic import Protocols
 from zhumq.groups.consumer_protocol import PROTOCOL_TYPE
 from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, GroupType, Turn
+from zhumq.groups.member_memory import names_bytes
 from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_consumer_key
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import StateRecord
@@ -111,6 +112,10 @@ class ConsumerGroup(Group):
         # What members read, as the cluster was at this version; None: not looked yet.
         self.topics_version: int | None = None
         self.shapes: dict[str, TopicShape] = {}
+
+    @property
+    def member_bytes(self) -> int:
+        return sum(names_bytes(member.subscribed_names) for member in self.members.values())
 
     # Members
 

@@ -88,6 +88,11 @@ class Group(ABC):
 
     @property
     @abstractmethod
+    def member_bytes(self) -> int:
+        """About how much memory the members take with what they have sent."""
+
+    @property
+    @abstractmethod
     def state_name(self) -> str:
         """The state as tools show it."""
 

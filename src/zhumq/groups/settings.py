@@ -29,7 +29,13 @@ class GroupSettings:
     session_timeout_ms_max: int = 1_800_000  # group.max.session.timeout.ms
     # group.initial.rebalance.delay.ms; 0 in single-node mode, so that a lone consumer starts at once.
     initial_rebalance_delay_ms: int = 0
-    members_max: int = 2**31 - 1  # group.max.size
+    # group.max.size, in Kafka 2**31 - 1. A classic group is one record of at most 1 MB, into which the
+    # assignments of more members do not fit.
+    members_max: int = 10_000
+    # Of the subscriptions of a classic group, for all protocols that its members offer.
+    group_metadata_bytes_max: int = 3 << 20
+    # Of all members of the groups of one shard. Kafka bounds neither.
+    shard_member_bytes_max: int = 6 << 20
     # Kafka does not bound the ids it hands out to members that then never join.
     pending_members_max: int = 10_000
     # KIP-394: a member new to the group is given up if its first join does not end in this time.
@@ -42,7 +48,7 @@ class GroupSettings:
     consumer_protocol_enabled: bool = True  # group.coordinator.rebalance.protocols
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
-    consumer_members_max: int = 2**31 - 1  # group.consumer.max.size
+    consumer_members_max: int = 10_000  # group.consumer.max.size, in Kafka 2**31 - 1
     # group.consumer.assignors; the first one is for groups whose members do not choose.
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL

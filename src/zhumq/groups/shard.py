@@ -14,6 +14,7 @@ from zhumq.groups.consumer_topics import ClusterTopics, NoTopics
 from zhumq.groups.deadlines import Deadlines
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
 from zhumq.groups.join_check import check_join
+from zhumq.groups.member_memory import MemberMemory, bytes_to_keep
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.persisted import (
     ConsumerKey,
@@ -105,6 +106,7 @@ class GroupShard:
         self._settings = settings
         self._classic = ClassicProtocol(settings, draw_member_suffix)
         self._groups: dict[str, Group] = {}
+        self._member_memory = MemberMemory(self._groups, settings.shard_member_bytes_max)
         topics = topics or NoTopics()
         self._consumer = ConsumerGroups(
             settings, topics, draw_member_suffix, self._groups, self._classic
@@ -126,6 +128,13 @@ class GroupShard:
     ) -> Outcome[GroupResponse]:
         assert self._loading is None, "a shard serves once it is loaded"
         turn = Turn(now_ms, self._deadlines)
+        if self._member_memory.take(bytes_to_keep(request.message)):
+            self._handle(request, token, turn)
+        else:
+            turn.answer(token, refusal(request, ErrorCode.GROUP_MAX_SIZE_REACHED))
+        return turn.outcome()
+
+    def _handle(self, request: GroupRequest, token: ReplyToken, turn: Turn) -> None:
         message = request.message
         match message:
             case JoinGroupRequest():
@@ -167,7 +176,6 @@ class GroupShard:
                 turn.answer(token, TopicsDeletedResponse(offsets_deleted=len(keys)))
             case _:
                 assert_never(message)
-        return turn.outcome()
 
     def expire(self, now_ms: int) -> Outcome[GroupResponse]:
         turn = Turn(now_ms, self._deadlines)

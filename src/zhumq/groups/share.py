@@ -9,6 +9,7 @@ from enum import StrEnum
 from zhumq.groups.assignors import NOTHING, AssignedMember, Partitions, uniform
 from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, shapes_hash
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, GroupType, Turn
+from zhumq.groups.member_memory import names_bytes
 from zhumq.groups.persisted import ShareKey, ShareRecordKind, encode_share_key
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import StateRecord
@@ -58,6 +59,10 @@ class ShareGroup(Group):
         self.targets: dict[str, Partitions] = {}
         # The topics as they were at this version; None: not looked yet.
         self.topics_version: int | None = None
+
+    @property
+    def member_bytes(self) -> int:
+        return sum(names_bytes(member.subscribed_names) for member in self.members.values())
 
     def target_of(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NOTHING)
