@@ -1,17 +1,25 @@
 """The HTTP side of a broker: /healthz for whoever restarts it, /metrics for Prometheus."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Self, cast
 
 logger = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
+END_OF_HEAD: Final = b"\r\n\r\n"
+# From connecting to having read the answer.
 REQUEST_SECONDS_MAX: Final = 5.0
+# One more, and the oldest is cut off.
 CONNECTIONS_MAX: Final = 100
+ACCEPT_BACKLOG: Final = 1_024
+# Making the page of metrics takes a tenth of the time at most. A large one is made once a second at
+# most, so that clients which do not read hold as many of them as REQUEST_SECONDS_MAX has seconds.
+PAGE_REST: Final = 10
+PAGE_PACE_SECONDS: Final = 1.0
+SMALL_PAGE_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +40,11 @@ class Metric:
 class HttpServer:
     """Answers GET, one request a connection. Anything larger belongs to the console."""
 
-    def __init__(self, server: asyncio.Server, address: tuple[str, int]) -> None:
+    def __init__(self, server: asyncio.Server, pages: "_Pages") -> None:
+        bound = server.sockets[0].getsockname()
+        self.address: tuple[str, int] = (bound[0], bound[1])
         self._server = server
-        self.address = address
+        self._pages = pages
 
     @classmethod
     async def open(
@@ -45,54 +55,90 @@ class HttpServer:
         problems: Callable[[], Sequence[str]] = list,
     ) -> Self:
         """Serve the metrics of each moment, and what is not well that a restart would not heal."""
-        pages = _Pages(metrics, problems)
-        server = await asyncio.start_server(
-            pages.serve, host, port, limit=REQUEST_BYTES_MAX, reuse_address=True
+        loop = asyncio.get_running_loop()
+        pages = _Pages(loop, metrics, problems)
+        server = await loop.create_server(
+            lambda: _Connection(pages), host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
         )
-        bound = server.sockets[0].getsockname()
-        return cls(server, (bound[0], bound[1]))
+        return cls(server, pages)
+
+    @property
+    def connections_open(self) -> int:
+        return len(self._pages.connections)
 
     async def close(self) -> None:
         self._server.close()
+        for connection in tuple(self._pages.connections):
+            connection.abort()
         await self._server.wait_closed()
 
 
+class _Connection(asyncio.Protocol):
+    """One client: the head of its request in, one answer out, all of it within a time."""
+
+    def __init__(self, pages: "_Pages") -> None:
+        self._pages = pages
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._deadline = self._pages.loop.call_later(REQUEST_SECONDS_MAX, self.abort)
+        self._pages.enter(self)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        if self._answered:
+            return
+        self._received += data
+        end = self._received.find(END_OF_HEAD)
+        if end >= 0:
+            self._answered = True
+            try:
+                self._transport.write(self._pages.answer(bytes(self._received[:end])))
+            except Exception:
+                logger.exception("an HTTP request failed")
+            # Closes once the client has read its answer, or its time is over.
+            self._transport.close()
+        elif len(self._received) > REQUEST_BYTES_MAX:
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._pages.connections.pop(self, None)
+
+    def abort(self) -> None:
+        self._pages.connections.pop(self, None)
+        if self._transport is not None:
+            self._transport.abort()
+
+
 class _Pages:
+    """What is served, and to whom."""
+
     def __init__(
         self,
+        loop: asyncio.AbstractEventLoop,
         metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Sequence[str]],
     ) -> None:
+        self.loop = loop
+        self.connections: dict[_Connection, None] = {}  # the oldest first
         self._metrics = metrics
         self._problems = problems
-        self._open_connections = 0
+        self._metrics_page = b""
+        self._page_until = float("-inf")
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open_connections >= CONNECTIONS_MAX:
-            writer.close()
-            return
-        self._open_connections += 1
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head))
-                await writer.drain()
-        except (
-            TimeoutError,
-            ConnectionError,
-            asyncio.IncompleteReadError,
-            asyncio.LimitOverrunError,
-        ):
-            pass  # Not a browser, or one that left: there is nobody to tell.
-        except Exception:
-            logger.exception("an HTTP request failed")
-        finally:
-            self._open_connections -= 1
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+    def enter(self, connection: _Connection) -> None:
+        """A new client is always let in: who asks at once, as /healthz does, is answered at once."""
+        if len(self.connections) >= CONNECTIONS_MAX:
+            next(iter(self.connections)).abort()
+        self.connections[connection] = None
 
-    def _answer(self, head: bytes) -> bytes:
+    def answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":
@@ -104,9 +150,23 @@ class _Pages:
                 "200 OK", "\n".join(["degraded", *problems, ""] if problems else ["ok", ""])
             )
         if path == b"/metrics":
-            text = "\n".join(metric.render() for metric in self._metrics())
-            return _response("200 OK", text + "\n", "text/plain; version=0.0.4; charset=utf-8")
+            return self._metrics_now()
         return _response("404 Not Found", "try /healthz or /metrics\n")
+
+    def _metrics_now(self) -> bytes:
+        """The page of this moment. Where that takes long to make, clients share it for a while.
+
+        Clients that do not read hold it in memory, so there are never many of different moments.
+        """
+        begun = self.loop.time()
+        if begun >= self._page_until:
+            text = "\n".join(metric.render() for metric in self._metrics())
+            page = _response("200 OK", text + "\n", "text/plain; version=0.0.4; charset=utf-8")
+            now = self.loop.time()
+            pace = PAGE_PACE_SECONDS if len(page) > SMALL_PAGE_BYTES else 0.0
+            self._page_until = now + max(pace, (now - begun) * PAGE_REST)
+            self._metrics_page = page
+        return self._metrics_page
 
 
 def _response(status: str, body: str, kind: str = "text/plain; charset=utf-8") -> bytes:
