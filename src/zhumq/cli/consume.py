@@ -91,16 +91,16 @@ def consume(
     ] = False,
     credits_max: Annotated[
         int,
-        typer.Option("--credits", metavar="N", help="With --push: messages held at a time."),
+        typer.Option("--credits", metavar="N", help="With --mode: messages held at a time."),
     ] = 1_000,
     consumer_name: Annotated[
         str,
         typer.Option(
-            "--consumer", metavar="NAME", help="With --push: a name that outlives the connection."
+            "--consumer", metavar="NAME", help="With --mode: a name that outlives the connection."
         ),
     ] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="With --push: take up a session that was parked.")
+        bool, typer.Option("--resume", help="With --mode: take up a session that was parked.")
     ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -112,12 +112,12 @@ def consume(
         mode = Mode.PSB if group is None else Mode.PTP
     if mode is not None and mode is not Mode.PSB and group is None:
         raise CommandFailed(f"--mode {mode} wants --group NAME: the topic's one group")
-    if group is not None and mode is not Mode.PSB and position.edge is None:
+    if group is not None and mode is None and position.edge is None:
         raise CommandFailed(
             "in a group --from takes earliest or latest: "
             f"`zhumq group reset {group} --topic {topic} --to PLACE` moves the group"
         )
-    if group is not None and mode is not Mode.PSB and partition is not None:
+    if group is not None and mode in (None, Mode.PTP_SHARED) and partition is not None:
         raise CommandFailed("--partition and --group exclude each other: a group shares partitions")
     cluster = Cluster(bootstrap)
     known = sorted(entry.id for entry in cluster.describe_topic(topic).partitions)

@@ -103,14 +103,7 @@ def client_errors() -> Iterator[None]:
 
 
 def _read_pulled(wanted: Wanted, printer: Printer) -> None:
-    with Consumer(
-        _topics(wanted),
-        group=wanted.group,
-        mode=wanted.mode.value,
-        bootstrap=wanted.bootstrap,
-        auto_ack=False,
-        **_start(wanted.position),
-    ) as consumer:
+    with Consumer(_topics(wanted), **_subscription(wanted)) as consumer:
         while not printer.enough():
             for message in consumer.poll(WAIT_SECONDS):
                 if printer.enough():
@@ -120,26 +113,30 @@ def _read_pulled(wanted: Wanted, printer: Printer) -> None:
 
 
 async def _read_pushed(wanted: Wanted, printer: Printer) -> None:
-    # Imported here: a command that pulls needs no grpcio.
+    # Imported here: a command without a mode needs no grpcio.
     from zhumq.client.push_consumer import PushConsumer  # noqa: PLC0415
 
-    async with PushConsumer(
-        _topics(wanted),
-        group=wanted.group,
-        mode=wanted.mode.value,
-        bootstrap=wanted.bootstrap,
-        credits=wanted.credits,
-        consumer=wanted.consumer,
-        resume=wanted.resume,
-        auto_ack=False,
-        **_start(wanted.position),
-    ) as consumer:
+    async with PushConsumer(_topics(wanted), **_subscription(wanted)) as consumer:
         while not printer.enough():
             for message in await consumer.poll(WAIT_SECONDS):
                 if printer.enough():
                     message.release()
                 else:
                     printer.print(message)
+
+
+def _subscription(wanted: Wanted) -> dict[str, Any]:
+    """What a consumer is told, whether it pulls or is pushed to."""
+    return {
+        "group": wanted.group,
+        "mode": wanted.mode.value,
+        "bootstrap": wanted.bootstrap,
+        "credits": wanted.credits,
+        "consumer": wanted.consumer,
+        "resume": wanted.resume,
+        "auto_ack": False,
+        **_start(wanted.position),
+    }
 
 
 def _topics(wanted: Wanted) -> Any:

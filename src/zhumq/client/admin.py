@@ -121,6 +121,7 @@ class Admin:
     def sessions(self, group: str = "") -> list[Session]:
         """The sessions of a group's push consumers, or of all, on all brokers."""
         from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
+        from zhumq.client.subscribe_frame import MODE_NAMES  # noqa: PLC0415
         from zhumq.protocol.push import push_pb2 as pb  # noqa: PLC0415
 
         found: dict[str, Session] = {}
@@ -133,7 +134,7 @@ class Admin:
                     group=each.group,
                     consumer=each.consumer,
                     topics=tuple(each.topics),
-                    mode=calls.MODE_NAMES.get(each.mode, "unknown"),
+                    mode=MODE_NAMES.get(each.mode, "unknown"),
                     state=each.state,
                     reason=each.reason,
                     attempt=each.attempt,

@@ -1,22 +1,19 @@
-"""The push door's single calls, made from ordinary blocking code: claims, sessions, leaders. Knows grpc."""
+"""The push door's single calls, made from ordinary blocking code: sessions, leaders. Knows grpc."""
 
 from typing import Any, Final
 
-from zhumq.client.errors import PushUnavailable, RequestFailed, SubscriptionRefused
+from zhumq.client.errors import PushUnavailable, RequestFailed
 from zhumq.client.routes import find_push_addresses, parse_addresses
 
 try:
+    import google.protobuf  # noqa: F401 (the frames of every call need it)
     import grpc
-
-    from zhumq.protocol.push import push_pb2 as pb
 except ImportError as missing:
     raise PushUnavailable(
         f"this needs grpcio and protobuf ({missing.name} is missing): pip install 'zhumq[push]'"
     ) from missing
 
 CALL_SECONDS_MAX: Final = 10.0
-MODES: Final = {"ptp": pb.PTP_EXCLUSIVE, "ptp-shared": pb.PTP_SHARED, "psb": pb.PSB}
-MODE_NAMES: Final = {code: name for name, code in MODES.items()}
 
 
 def push_addresses(bootstrap: str, push: str | None) -> list[str]:
@@ -57,13 +54,3 @@ def call_all(addresses: list[str], method: str, request: Any, response: Any) -> 
     if failure is not None and not answers:
         raise failure
     return answers
-
-
-def claim(
-    topics: list[str], group: str, mode: str, *, bootstrap: str, push: str | None = None
-) -> None:
-    """Ask whether the group may read the topics so. Raises SubscriptionRefused."""
-    request = pb.ClaimRequest(topics=topics, group=group, mode=MODES[mode])
-    answer = call(push_addresses(bootstrap, push)[0], "Claim", request, pb.ClaimResponse)
-    if answer.code != pb.OK:
-        raise SubscriptionRefused(pb.Code.Name(answer.code), answer.message)

@@ -1,4 +1,4 @@
-"""Messages pulled from the broker: a plain iterator over a topic, alone, in a group, or sharing it."""
+"""Messages pulled from the broker: a plain iterator over a topic, alone, in a group, or by subscription."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,11 @@ POLL_SECONDS: Final = 0.2
 ANONYMOUS_GROUP: Final = (
     "zhumq-anonymous"  # librdkafka wants a name even where nothing is committed
 )
+# Of a Kafka group, whose broker counts nothing: as often and as soon as the broker's own default.
+DELIVERIES_MAX: Final = 16
+BACKOFF_SECONDS: Final = 1.0  # doubled for each failure after the first
+BACKOFF_SECONDS_MAX: Final = 10.0
+DEFAULT_CREDITS: Final = 1_000
 _PASSING: Final = (
     KafkaError._PARTITION_EOF,
     KafkaError._TRANSPORT,
@@ -30,9 +35,12 @@ _PASSING: Final = (
 
 
 class Source(Protocol):
-    """Where messages are pulled from: a consumer group's partitions, or a share group."""
+    """Where messages are pulled from: a Kafka consumer group's partitions, or a subscription."""
 
     def poll(self, seconds: float) -> list[Message]: ...
+
+    def keep(self, messages: Sequence[Message], index: int) -> None:
+        """The program is at this one of them, and comes to the rest by and by."""
 
     def close(self) -> None: ...
 
@@ -41,13 +49,14 @@ class Consumer:
     """Pulls messages.
 
     `mode` is `"ptp"` (the topic's one point-to-point group, one consumer per partition, in order),
-    `"ptp-shared"` (consumers compete for messages), `"psb"` (this group gets everything; partitions
-    may be chosen), or None: an ordinary Kafka consumer group, of which a topic may have any number.
-    Without a group it reads alone and keeps no position.
+    `"ptp-shared"` (consumers compete for messages) or `"psb"` (this group of one consumer gets everything):
+    the subscriptions of PushConsumer under the same rules, which the broker applies. None is an ordinary
+    Kafka consumer group, of which a topic may have any number; without a group it reads alone and keeps
+    no position.
 
     A message counts as processed when the next one is asked for, or the block is left without an
-    exception, unless it was answered before; with `auto_ack=False` every message has to be answered: `ack()`, `nack()` (again), `reject()` (to the
-    dead letters).
+    exception, unless it was answered before; with `auto_ack=False` every message has to be answered:
+    `ack()`, `nack()` (again), `reject()` (to the dead letters).
 
     >>> import zhumq
     >>> with zhumq.Producer(bootstrap) as producer:
@@ -73,39 +82,56 @@ class Consumer:
         start: Literal["earliest", "latest"] | int = "earliest",
         start_time_ms: int | None = None,
         auto_ack: bool = True,
+        restart: bool = False,
+        credits: int = DEFAULT_CREDITS,  # noqa: A002 (the protocol's word)
+        ack_timeout_ms: int = 0,
+        max_deliveries: int = 0,
+        consumer: str = "",
+        resume: bool = False,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`start` is where a group without a position begins; an offset or `start_time_ms` (no group, or
-        psb) always applies. `settings` are librdkafka's."""
-        choices = _choices(topics)
+        """`start` and `start_time_ms` are where a group without a position begins; psb begins there
+        always if it is an offset or a time. `max_deliveries` is how often a message is delivered before it
+        becomes a dead letter. The other options are those of PushConsumer and need a mode; `settings` are
+        librdkafka's, and need none."""
         if mode not in (None, "ptp", "ptp-shared", "psb"):
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
-        if mode in ("ptp", "ptp-shared"):
-            if group is None:
-                raise ValueError("a point-to-point consumer names its group")
-            if any(choices.values()):
-                raise ValueError("members of a group are given partitions: only psb chooses")
-            # Imported here: an ordinary consumer needs no grpcio.
-            from zhumq.client.calls import claim  # noqa: PLC0415
-
-            claim(list(choices), group, mode, bootstrap=bootstrap, push=push)
-        own = dict(settings or {})
-        edge = start if start in ("earliest", "latest") else "earliest"
         self._auto_ack = auto_ack
         self._current: Message | None = None
         self._source: Source
-        if mode == "ptp-shared":
-            assert group is not None
-            self._source = _SharedSource(list(choices), group, bootstrap, own)
-        else:
-            self._source = _OrderedSource(
-                choices,
+        if mode is None:
+            if restart or resume or consumer or ack_timeout_ms:
+                raise ValueError("restart, resume, consumer and ack_timeout_ms want a mode")
+            self._source = _KafkaSource(
+                _choices(topics),
                 group,
                 bootstrap,
-                {"auto.offset.reset": edge} | own,
-                joins=group is not None and mode != "psb",
+                {"auto.offset.reset": start if start in ("earliest", "latest") else "earliest"}
+                | dict(settings or {}),
                 position=_position(start, start_time_ms),
+                deliveries_max=max_deliveries or DELIVERIES_MAX,
             )
+            return
+        if settings:
+            raise ValueError("settings are librdkafka's: a subscription with a mode has none")
+        # Imported here: an ordinary consumer needs no grpcio.
+        from zhumq.client.pulled import PulledSource  # noqa: PLC0415
+
+        self._source = PulledSource(
+            topics,
+            group=group,
+            mode=mode,
+            bootstrap=bootstrap,
+            push=push,
+            start=start,
+            start_time_ms=start_time_ms,
+            restart=restart,
+            credits=credits,
+            ack_timeout_ms=ack_timeout_ms,
+            max_deliveries=max_deliveries,
+            consumer=consumer,
+            resume=resume,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -122,9 +148,11 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Message]:
         while True:
-            for message in self._source.poll(POLL_SECONDS):
+            found = self._source.poll(POLL_SECONDS)
+            for index, message in enumerate(found):
                 if message.is_stale:
                     continue
+                self._source.keep(found, index)
                 self._current = message
                 yield message
                 self._current = None
@@ -145,11 +173,11 @@ class Consumer:
 
 
 class _Place:
-    """A partition of an ordered source: the origin of its messages."""
+    """A partition of a Kafka source: the origin of its messages."""
 
     cursor: Cursor | None = None
 
-    def __init__(self, source: "_OrderedSource", topic: str, partition: int) -> None:
+    def __init__(self, source: "_KafkaSource", topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.round = 0
@@ -157,10 +185,15 @@ class _Place:
         self._prefix = Prefix()
         self._in_hand: dict[int, Message] = {}
         self._taken_back_from = -1
+        # How often messages that are not done with were nacked. In order that is seldom more than one.
+        self._nacks: dict[int, int] = {}
 
     def begin(self, message: Message) -> None:
         self._prefix.begin(message.offset)
         self._in_hand[message.offset] = message
+
+    def delivery_count(self, offset: int) -> int:
+        return self._nacks.get(offset, 0) + 1
 
     def is_stale(self, round_: int, offset: int) -> bool:
         return round_ < self.round and offset >= self._taken_back_from
@@ -172,26 +205,44 @@ class _Place:
             case AnswerKind.ACK:
                 self._done(last_offset)
             case AnswerKind.REJECT:
-                self._source.bury(self, self._in_hand[last_offset], answer.reason)
-                self._done(last_offset)
-            case AnswerKind.NACK | AnswerKind.RELEASE:
-                self.round += 1
-                self._taken_back_from = first_offset
-                self._prefix = Prefix()
-                self._in_hand.clear()
-                self._source.rewind(self, first_offset)
+                self._dead_letter(last_offset, answer.reason)
+            case AnswerKind.NACK if self.delivery_count(last_offset) >= self._source.deliveries_max:
+                verdict = f"delivered {self._source.deliveries_max} times without success"
+                reason = f"{verdict}: {answer.reason}" if answer.reason else verdict
+                self._dead_letter(last_offset, reason)
+            case AnswerKind.NACK:
+                nacks = self._nacks[first_offset] = self.delivery_count(first_offset)
+                seconds = min(BACKOFF_SECONDS * 2 ** (nacks - 1), BACKOFF_SECONDS_MAX)
+                if answer.delay_ms is not None:
+                    seconds = answer.delay_ms / 1000
+                self._take_back(first_offset, seconds)
+            case AnswerKind.RELEASE:
+                self._take_back(first_offset, 0.0)
             case AnswerKind.EXTEND:
                 pass  # Nobody else is waiting for a pulled message.
+
+    def _take_back(self, first_offset: int, seconds: float) -> None:
+        """This one and what follows it come again, in order."""
+        self.round += 1
+        self._taken_back_from = first_offset
+        self._prefix = Prefix()
+        self._in_hand.clear()
+        self._source.rewind(self, first_offset, seconds)
+
+    def _dead_letter(self, offset: int, reason: str) -> None:
+        self._source.bury(self, self._in_hand[offset], reason)
+        self._done(offset)
 
     def _done(self, offset: int) -> None:
         next_offset = self._prefix.done(offset)
         self._in_hand.pop(offset, None)
+        self._nacks.pop(offset, None)
         if next_offset is not None:
             self._source.store(self, next_offset)
 
 
-class _OrderedSource:
-    """A consumer group's partitions, or chosen ones."""
+class _KafkaSource:
+    """The partitions that a Kafka consumer group gives this member, or chosen ones."""
 
     def __init__(
         self,
@@ -200,12 +251,15 @@ class _OrderedSource:
         bootstrap: str,
         settings: Mapping[str, Any],
         *,
-        joins: bool,
         position: int | None,
+        deliveries_max: int,
     ) -> None:
         self._group = group
         self._bootstrap = bootstrap
+        self._position = position
+        self.deliveries_max = deliveries_max
         self._waiting = Waiting(bootstrap)
+        joins = group is not None and not any(choices.values())
         base = quiet_settings(bootstrap, error_cb=self._waiting.on_error) | {
             "group.id": group or ANONYMOUS_GROUP,
             "enable.auto.commit": group is not None,
@@ -217,17 +271,26 @@ class _OrderedSource:
             base["group.protocol"] = "consumer"
         self._consumer = confluent_kafka.Consumer(base | dict(settings))
         self._places: dict[tuple[str, int], _Place] = {}
+        # Partitions that wait after a nack, with the time at which they go on.
+        self._resting: dict[tuple[str, int], float] = {}
         try:
             if joins:
-                self._consumer.subscribe(list(choices), on_revoke=self._revoked)
+                self._consumer.subscribe(
+                    list(choices), on_assign=self._assigned, on_revoke=self._revoked
+                )
             else:
-                self._consumer.assign(self._chosen(choices, position))
+                self._consumer.assign(self._positioned(self._chosen(choices)))
         except confluent_kafka.KafkaException as error:
             self._consumer.close()
             message = self._waiting.explain(f"cannot read: {error.args[0].str()}")
             raise RequestFailed(message) from error
+        except RequestFailed:
+            self._consumer.close()
+            raise
 
     def poll(self, seconds: float) -> list[Message]:
+        if self._resting:
+            seconds = self._wake_rested(seconds)
         first = self._consumer.poll(seconds)
         if first is None:
             return []
@@ -241,6 +304,9 @@ class _OrderedSource:
                 raise RequestFailed(f"cannot read {each.topic()!r}: {error.str()}")
         return found
 
+    def keep(self, messages: Sequence[Message], index: int) -> None:
+        """Nothing to do: a Kafka group's messages have no deadlines."""
+
     def store(self, place: _Place, next_offset: int) -> None:
         if self._group is None:
             return
@@ -252,8 +318,13 @@ class _OrderedSource:
             if error.args[0].code() != KafkaError._STATE:  # It is another member's now.
                 raise
 
-    def rewind(self, place: _Place, offset: int) -> None:
-        self._consumer.seek(TopicPartition(place.topic, place.partition, offset))
+    def rewind(self, place: _Place, offset: int, seconds: float) -> None:
+        """Read the partition from there again, after so many seconds."""
+        where = TopicPartition(place.topic, place.partition, offset)
+        if seconds:
+            self._consumer.pause([where])
+            self._resting[place.topic, place.partition] = time.monotonic() + seconds
+        self._consumer.seek(where)
 
     def bury(self, place: _Place, message: Message, reason: str) -> None:
         story = dead_letters.Story(
@@ -281,20 +352,31 @@ class _OrderedSource:
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = _Place(self, *key)
-        message = message_of(pulled, place, place.round)
+        message = message_of(pulled, place, place.round, place.delivery_count(pulled.offset()))
         place.begin(message)
         return message
+
+    def _wake_rested(self, seconds: float) -> float:
+        """Go on with partitions that waited long enough; how long a poll may take until the next one."""
+        now = time.monotonic()
+        rested = [key for key, at in self._resting.items() if at <= now]
+        for key in rested:
+            del self._resting[key]
+        self._consumer.resume([TopicPartition(*key) for key in rested])
+        return min([seconds, *(at - now for at in self._resting.values())])
+
+    def _assigned(self, consumer: Any, places: list[Any]) -> None:
+        consumer.incremental_assign(self._positioned(places))
 
     def _revoked(self, consumer: Any, places: list[Any]) -> None:
         del consumer
         for place in places:
+            self._resting.pop((place.topic, place.partition), None)
             gone = self._places.pop((place.topic, place.partition), None)
             if gone is not None:
                 gone.round += 1  # What was pulled of it is another member's now.
 
-    def _chosen(
-        self, choices: Mapping[str, Sequence[int]], position: int | None
-    ) -> list[TopicPartition]:
+    def _chosen(self, choices: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
         wanted = []
         for topic, partitions in choices.items():
             known = self._consumer.list_topics(topic, timeout=REQUEST_SECONDS_MAX).topics[topic]
@@ -306,99 +388,47 @@ class _OrderedSource:
                         f"{topic!r} has partitions 0 to {len(known.partitions) - 1}, not {partition}"
                     )
             wanted += [TopicPartition(topic, each) for each in partitions or known.partitions]
-        if position is None:
-            for place in wanted:
+        return wanted
+
+    def _positioned(self, places: list[Any]) -> list[Any]:
+        """The same partitions with where each begins: the group's position, else the chosen start."""
+        if self._position is None:
+            for place in places:
                 place.offset = confluent_kafka.OFFSET_STORED
-            return wanted
-        if position < 0:  # a time
-            for place in wanted:
+            return places
+        known: dict[tuple[str, int], int] = {}
+        if self._group is not None:
+            committed = self._consumer.committed(places, timeout=REQUEST_SECONDS_MAX)
+            known = {
+                (each.topic, each.partition): each.offset for each in committed if each.offset >= 0
+            }
+        fresh = [each for each in places if (each.topic, each.partition) not in known]
+        self._start_at(fresh, self._position)
+        for place in places:
+            place.offset = known.get((place.topic, place.partition), place.offset)
+        return places
+
+    def _start_at(self, places: list[Any], position: int) -> None:
+        """Set where partitions without a position begin: an offset, or a time if it is negated."""
+        for place in places:
+            if position < 0:
                 place.offset = -position
-            return self._consumer.offsets_for_times(wanted, timeout=REQUEST_SECONDS_MAX)
-        for place in wanted:
+                (found,) = self._consumer.offsets_for_times([place], timeout=REQUEST_SECONDS_MAX)
+                place.offset = found.offset
+                continue
             low, high = self._consumer.get_watermark_offsets(place, timeout=REQUEST_SECONDS_MAX)
             if not low <= position <= high:
                 raise RequestFailed(
                     f"{place.topic}-{place.partition} holds offsets {low} to {high}, not {position}"
                 )
             place.offset = position
-        return wanted
 
 
-class _SharedPlace:
-    """A partition of a share group: answers go one by one."""
-
-    cursor: Cursor | None = None
-
-    def __init__(self, source: "_SharedSource", topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self._source = source
-
-    def is_stale(self, round_: int, offset: int) -> bool:
-        del round_, offset
-        return False
-
-    def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
-        del last_offset, round_
-        self._source.answer(self.topic, self.partition, first_offset, answer.kind)
-
-
-class _SharedSource:
-    """A share group (KIP-932), through librdkafka's share consumer."""
-
-    def __init__(
-        self, topics: list[str], group: str, bootstrap: str, settings: Mapping[str, Any]
-    ) -> None:
-        base = quiet_settings(bootstrap, error_cb=Waiting(bootstrap).on_error) | {
-            "group.id": group,
-            "share.acknowledgement.mode": "explicit",
-        }
-        self._consumer = confluent_kafka.ShareConsumer(base | dict(settings))
-        self._consumer.subscribe(topics)
-        self._unanswered: dict[tuple[str, int, int], Message] = {}
-
-    def poll(self, seconds: float) -> list[Message]:
-        # librdkafka wants every message of the poll before to be answered.
-        for message in list(self._unanswered.values()):
-            message.release()
-        found = []
-        for each in self._consumer.poll(seconds):
-            error = each.error()
-            if error is None:
-                topic, partition, offset = each.topic(), each.partition(), each.offset()
-                assert topic is not None
-                assert partition is not None
-                assert offset is not None
-                message = message_of(each, _SharedPlace(self, topic, partition), 0)
-                self._unanswered[topic, partition, offset] = message
-                found.append(message)
-            elif not error.retriable() and error.code() not in _PASSING:
-                raise RequestFailed(f"cannot read {each.topic()!r}: {error.str()}")
-        return found
-
-    def answer(self, topic: str, partition: int, offset: int, kind: AnswerKind) -> None:
-        if kind is AnswerKind.EXTEND:
-            return  # librdkafka has no renewal yet.
-        self._unanswered.pop((topic, partition, offset), None)
-        kinds = {
-            AnswerKind.ACK: confluent_kafka.AcknowledgeType.ACCEPT,
-            AnswerKind.NACK: confluent_kafka.AcknowledgeType.RELEASE,
-            AnswerKind.RELEASE: confluent_kafka.AcknowledgeType.RELEASE,
-            AnswerKind.REJECT: confluent_kafka.AcknowledgeType.REJECT,
-        }
-        self._consumer.acknowledge_offset(topic, partition, offset, kinds[kind])
-
-    def close(self) -> None:
-        for message in list(self._unanswered.values()):
-            message.release()
-        self._consumer.close()
-
-
-def message_of(pulled: Any, origin: Any, round_: int) -> Message:
+def message_of(pulled: Any, origin: Any, round_: int, delivery_count: int = 1) -> Message:
     """A message of librdkafka's as one of ours."""
     kind, timestamp_ms = pulled.timestamp()
     message = Message()
-    message.delivery = Delivery(origin, round_, 1)
+    message.delivery = Delivery(origin, round_, delivery_count)
     message.offset = pulled.offset()
     message.timestamp_ms = -1 if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp_ms
     message.key = pulled.key()

@@ -61,7 +61,7 @@ class LinkListener(Protocol):
 class Place:
     """A partition on a link: the origin of its messages."""
 
-    __slots__ = ("_link", "cursor", "partition", "records", "stale", "topic")
+    __slots__ = ("_link", "cursor", "forgotten", "partition", "records", "round", "stale", "topic")
 
     def __init__(self, link: "Link", topic: str, partition: int) -> None:
         self._link = link
@@ -71,12 +71,18 @@ class Place:
         self.cursor: Cursor | None = None
         # Messages of this round or before, from this offset on, were taken back.
         self.stale = (-1, 0)
+        # Rounds up to this one were given up to another member. What is in hand can still be answered.
+        self.forgotten = -1
+        self.round = 0  # of the last messages that came
 
     def is_stale(self, round_: int, offset: int) -> bool:
+        return round_ <= self.forgotten or self._is_taken_back(round_, offset)
+
+    def _is_taken_back(self, round_: int, offset: int) -> bool:
         return round_ <= self.stale[0] and offset >= self.stale[1]
 
     def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
-        if self.is_stale(round_, first_offset):
+        if self._is_taken_back(round_, first_offset):
             # The broker delivers it again, and has forgotten this delivery.
             self._link.listener.answers_lost(last_offset - first_offset + 1)
             return
@@ -145,6 +151,8 @@ class Link:
         """These are given up: what still comes of them was sent before the broker knew that, and
         what came before it is forgotten, so that it would come out of its order."""
         self._ignored |= frozenset(places)
+        for key in self._ignored & self._places.keys():
+            self._places[key].forgotten = self._places[key].round
 
     def heed_all(self) -> None:
         """The broker has assigned anew."""
@@ -188,7 +196,8 @@ class Link:
         else:
             ranges.append([first_offset, last_offset])
         self._settled.clear()
-        if len(ranges) >= ANSWER_RANGES_MAX or (kind is not AnswerKind.ACK and self.in_order):
+        at_once = self.in_order and kind not in (AnswerKind.ACK, AnswerKind.EXTEND)
+        if len(ranges) >= ANSWER_RANGES_MAX or at_once:
             self._flush()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
@@ -249,6 +258,7 @@ class Link:
         if messages.round > place.stale[0] + 1:
             # The broker took back what comes again from here on.
             place.stale = (messages.round - 1, ranges[0].first_offset)
+        place.round = messages.round
         batch = MessageBatch(place, messages.round, ranges, place.records, decode)
         self.listener.batch_arrived(self, batch)
 

@@ -178,6 +178,10 @@ class MessageBatch(Sequence[Message]):
             self._messages = self._decode(self.origin, self.round, self.ranges, self._records)
         return self._messages
 
+    def moved_to(self, origin: Origin) -> "MessageBatch":
+        """The same batch, answered through another origin, and not decoded yet."""
+        return MessageBatch(origin, self.round, self.ranges, self._records, self._decode)
+
     def ack(self) -> None:
         """All of them have been processed, but for those that were answered one by one."""
         self._answer(AnswerKind.ACK)

@@ -10,17 +10,22 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
-    Sequence,
 )
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from zhumq.client.attachments import Attachments
-from zhumq.client.errors import AnswerRefused, ClientError, SessionParked, SubscriptionRefused
+from zhumq.client.errors import (
+    AnswerRefused,
+    ClientError,
+    RequestFailed,
+    SessionParked,
+    SubscriptionRefused,
+)
 from zhumq.client.link import Credentials, Link, say_goodbye
 from zhumq.client.message import Message, MessageBatch
 from zhumq.client.push_addresses import PushAddresses
+from zhumq.client.subscribe_frame import MODES, Topics, start_frame, topic_choices
 from zhumq.client.waiting import Waiting, logger
 from zhumq.protocol.push import push_pb2 as pb
 
@@ -35,8 +40,6 @@ REVOKE_SECONDS_MAX: Final = (
 )
 REVOKE_LOOK_SECONDS: Final = 0.005
 REFUSALS_KEPT_MAX: Final = 100
-
-_MODES: Final = {"ptp": pb.PTP_EXCLUSIVE, "ptp-shared": pb.PTP_SHARED, "psb": pb.PSB}
 
 
 class PushConsumer:
@@ -67,7 +70,7 @@ class PushConsumer:
 
     def __init__(
         self,
-        topics: str | Sequence[str] | Mapping[str, Sequence[int]],
+        topics: Topics,
         *,
         group: str | None = None,
         mode: Mode | None = None,
@@ -92,9 +95,8 @@ class PushConsumer:
         broker is set. `consumer` is a name for this consumer that stays the same over restarts: with one, the broker
         keeps its session while it is away. `resume` takes up a session that was parked.
         """
-        choices = _choices(topics)
         self._mode = mode or ("psb" if group is None else "ptp")
-        if self._mode not in _MODES:
+        if self._mode not in MODES:
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         self._addresses = PushAddresses(bootstrap, push)
         self._waiting = Waiting(push or bootstrap)
@@ -102,11 +104,11 @@ class PushConsumer:
         self._auto_ack = auto_ack
         self._credits = credits
         self._subscribe = pb.Subscribe(
-            topics=[pb.TopicChoice(name=name, partitions=each) for name, each in choices.items()],
-            mode=_MODES[self._mode],
+            topics=topic_choices(topics),
+            mode=MODES[self._mode],
             group=group or "",
             consumer=consumer,
-            start=_start(start, start_time_ms),
+            start=start_frame(start, start_time_ms),
             restart=restart,
             credits=credits,
             ack_timeout_ms=ack_timeout_ms,
@@ -122,10 +124,14 @@ class PushConsumer:
         self._attachments = Attachments(self, self._subscribe, credentials)
         self._failure: ClientError | None = None
         self._parked: Link | None = None
+        self._served = False  # A broker has taken the subscription once.
         self._closing = False
         self._current: Message | None = None
         self._rest: Iterator[Message] = iter(())  # of the batch that is being iterated over
         self.assignment: frozenset[tuple[str, int]] = frozenset()
+        self.ack_timeout_ms = (
+            ack_timeout_ms  # as the broker says, once it has taken the subscription
+        )
         # What the broker did not take: those messages come again. The newest ones.
         self.refused_answers: deque[AnswerRefused] = deque(maxlen=REFUSALS_KEPT_MAX)
         self._lost = 0  # messages whose answers did not count, since the last flush
@@ -218,12 +224,38 @@ class PushConsumer:
 
     async def poll(self, seconds: float) -> list[Message]:
         """What is there, or comes within this time. Answer every one of them."""
+        batch = await self.next_batch(seconds)
+        return [] if batch is None else batch.messages
+
+    async def next_batch(self, seconds: float) -> MessageBatch | None:
+        """The next batch, if it is there or comes within this time."""
         try:
             async with asyncio.timeout(seconds):
-                batch = await self._next()
+                return await self._next()
         except TimeoutError:
-            return []
-        return [] if batch is None else batch.messages
+            return None
+
+    async def subscribed(self, seconds: float) -> None:
+        """Done when a broker has taken the subscription. Raises why none did within this time."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._failure is None and not self._served:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            message = f"no broker took the subscription within {seconds:.0f} s"
+            raise RequestFailed(self._waiting.explain(message)) from None
+        if self._failure is not None:
+            raise self._failure
+
+    def work_on(self, message: Message) -> None:
+        """The program has this one in hand: if its partition goes to another member, that waits for it."""
+        self._current = message
+
+    @property
+    def waiting(self) -> "deque[MessageBatch]":
+        """What has arrived and was not asked for yet."""
+        return self._arrived
 
     async def flush(self) -> int:
         """Wait until the answers given so far are durable. Returns for how many messages they were
@@ -377,6 +409,9 @@ class PushConsumer:
     def frame_arrived(self, link: Link, frame: "pb.ServerFrame") -> None:
         match frame.WhichOneof("frame"):
             case "subscribed":
+                self._served = True
+                self.ack_timeout_ms = frame.subscribed.ack_timeout_ms
+                self._news.set()
                 self._share_credits()
                 if self._mode != "ptp":
                     self._follow(frame.subscribed.leaders)
@@ -443,25 +478,3 @@ async def _handle(handler: Handler, message: Message) -> None:
         message.nack(f"{type(error).__name__}: {error}")
     else:
         message.ack()
-
-
-def _choices(topics: str | Sequence[str] | Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    if isinstance(topics, str):
-        return {topics: ()}
-    if isinstance(topics, Mapping):
-        return dict(topics)
-    return dict.fromkeys(topics, ())
-
-
-def _start(start: str | int, start_time_ms: int | None) -> "pb.Start":
-    if start_time_ms is not None:
-        return pb.Start(kind=pb.TIME, timestamp_ms=start_time_ms)
-    match start:
-        case "earliest":
-            return pb.Start(kind=pb.EARLIEST)
-        case "latest":
-            return pb.Start(kind=pb.LATEST)
-        case int():
-            return pb.Start(kind=pb.OFFSET, offset=start)
-        case _:
-            raise ValueError(f"start is earliest, latest or an offset, not {start!r}")

@@ -19,6 +19,7 @@ from zhumq.coordinators.delivery_state import (
 )
 from zhumq.coordinators.delivery_window import WindowDelivery
 from zhumq.coordinators.group_positions import PositionMirror, Positions
+from zhumq.coordinators.start_offsets import check_partition_start, clamped, first_offset
 from zhumq.delivery.in_flight import Window, WindowLimits
 from zhumq.delivery.persisted import SessionKey, WindowKey, read_claim, read_session, session_value
 from zhumq.delivery.push_session import PushSession, SessionState
@@ -29,7 +30,6 @@ from zhumq.delivery.subscription import (
     Subscription,
     SubscriptionMode,
     check_claim,
-    check_start,
     check_subscription,
 )
 from zhumq.delivery.window_state import WindowState
@@ -108,16 +108,14 @@ class DeliveryService:
         topic = self._store.image.topics.get(wish.topic)
         check_subscription(wish, partition_count=len(topic.partitions) if topic else None)
         assert topic is not None
-        for index in (
-            wish.partitions if wish.partitions is not None else range(len(topic.partitions))
+        if not wish.mode.is_point_to_point or (
+            wish.start.kind is StartKind.OFFSET and await self.claim_of(wish.topic) is None
         ):
-            partition = self._replicas.find(wish.topic, index)
-            if partition is not None:
-                check_start(
-                    wish.start,
-                    log_start_offset=partition.log_start_offset,
-                    log_end_offset=partition.high_watermark,
-                )
+            # A new group begins there or is not made; one that has a position goes on from that.
+            for index in wish.partitions or range(len(topic.partitions)):
+                partition = self._replicas.find(wish.topic, index)
+                if partition is not None:
+                    check_partition_start(partition, wish.start)
         if not wish.mode.is_point_to_point:
             return None
         asked = ClaimTopicRequest(topic=wish.topic, group_id=wish.group, mode=wish.mode.value)
@@ -148,13 +146,9 @@ class DeliveryService:
         max_deliveries: int | None = None,
         is_durable: bool = True,
     ) -> WindowDelivery:
+        served = self._replicas.partition(topic, partition)
         if mode is SubscriptionMode.PSB:
-            served = self._replicas.partition(topic, partition)
-            check_start(
-                start,
-                log_start_offset=served.log_start_offset,
-                log_end_offset=served.high_watermark,
-            )
+            check_partition_start(served, start)
         if mode.is_ordered and owner is None:
             raise InvalidRequest(f"a window that is read as {mode} has an owner")
         moves = mode is SubscriptionMode.PSB and start.kind is not StartKind.STORED
@@ -163,7 +157,7 @@ class DeliveryService:
             # A consumer that pulls may have owned the partition before.
             committed = await self._positions.committed(group, topic, partition)
             if committed is not None:
-                start = Start(StartKind.OFFSET, committed)
+                start = Start(StartKind.OFFSET, clamped(served, committed))
         delivery = await self.open_window(
             group=group,
             topic=topic,
@@ -278,8 +272,10 @@ class DeliveryService:
         return delivery
 
     async def _fresh_state(self, served: Partition, start: Start) -> WindowState:
+        # A group that has a position goes on there, wherever its consumer says that a new one begins.
+        check_partition_start(served, start)
         return WindowState(
-            start_offset=_resolve(served, start),
+            start_offset=first_offset(served, start),
             letters_producer_id=await self._controller.next_producer_id(),
         )
 
@@ -465,22 +461,6 @@ def _widen(delivery: WindowDelivery, limits: WindowLimits) -> None:
         ),
         is_ordered=limits.is_ordered,
     )
-
-
-def _resolve(served: Partition, start: Start) -> int:
-    """The offset that a start means now."""
-    kind = start.otherwise if start.kind is StartKind.STORED else start.kind
-    match kind:
-        case StartKind.LATEST:
-            return served.high_watermark
-        case StartKind.OFFSET:
-            return min(max(start.value, served.log_start_offset), served.high_watermark)
-        case StartKind.TIME:
-            found = served.log.offset_for_timestamp(start.value)
-            offset = served.high_watermark if found is None else found.offset
-            return min(offset, served.high_watermark)
-        case _:
-            return served.log_start_offset
 
 
 def topic_of(store: MetadataStore, name: str) -> Topic:

@@ -415,13 +415,17 @@ class WindowDelivery:
     def _deadline_passed(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
+        if now_ms < self._timer_at_ms:
+            # libuv's timers may come a millisecond early, when nothing is due yet.
+            self._arm()
+            return
         if now_ms - self._timer_at_ms > LATE_MS and not self._is_catching_up:
             # A broker that was paused must not blame its consumers: their answers may lie unread.
             self._is_catching_up = True
             self._timer = self._loop.call_later(CATCH_UP_SECONDS, self._deadline_passed)
             return
         self._is_catching_up = False
-        self._apply(self._window.expire(max(now_ms, self._timer_at_ms)))
+        self._apply(self._window.expire(now_ms))
         self._arm()
         self._wake_soon()
 

@@ -118,13 +118,8 @@ def check_subscription(wish: Subscription, *, partition_count: int | None) -> No
         if len(set(wish.partitions)) != len(wish.partitions):
             raise InvalidRequest("a partition was named twice")
     start = wish.start
-    if start.kind in (StartKind.OFFSET, StartKind.TIME):
-        if wish.mode.is_point_to_point:
-            raise InvalidRequest(
-                f"a point-to-point group keeps its own position; it cannot start at {start.kind}"
-            )
-        if start.value < 0:
-            raise OffsetOutOfRange(f"{start.kind} {start.value} is negative")
+    if start.kind in (StartKind.OFFSET, StartKind.TIME) and start.value < 0:
+        raise OffsetOutOfRange(f"{start.kind} {start.value} is negative")
 
 
 def check_start(start: Start, *, log_start_offset: int, log_end_offset: int) -> None:

@@ -20,19 +20,6 @@ def test_a_topic_is_read_in_every_mode(
     cli: Cli, topic: str, mode: str, push: tuple[str, ...]
 ) -> None:
     cli.must("topic", "create", topic, "--set", "retention.ms=-1")
-    if mode == "ptp-shared" and not push:
-        # A share group begins at the end unless it is told otherwise: let it be there first.
-        cli.must(
-            "consume",
-            topic,
-            "--mode",
-            mode,
-            "--group",
-            f"of-{topic}",
-            "--push",
-            "--idle-exit",
-            "0.5",
-        )
     cli.must("produce", topic, lines=["a", "b", "c"])
     done = cli.must("consume", topic, "--mode", mode, "--group", f"of-{topic}", *push, "--max", "3")
     assert sorted(done.lines) == ["a", "b", "c"]

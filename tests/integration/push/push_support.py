@@ -39,10 +39,16 @@ async def until(fact: Callable[[], Any], seconds_max: float = SECONDS_MAX) -> An
         await asyncio.sleep(0.02)
 
 
-def new_topic(bootstrap: str, *, partitions: int = 1, name: str = "topic") -> str:
+def new_topic(
+    bootstrap: str,
+    *,
+    partitions: int = 1,
+    name: str = "topic",
+    settings: dict[str, str] | None = None,
+) -> str:
     topic = f"{name}-{next(_numbers)}"
     with Admin(bootstrap) as admin:
-        admin.create_topic(topic, partitions=partitions)
+        admin.create_topic(topic, partitions=partitions, settings=settings)
     return topic
 
 

@@ -227,9 +227,22 @@ def test_an_ordered_pull_repeats_what_was_nacked_and_buries_what_was_rejected(
 
 def test_a_pull_of_what_is_not_there_is_refused(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap)
-    with pytest.raises(RequestFailed, match="0 to 0, not 3"):
+    with pytest.raises(SubscriptionRefused, match="0 to 0, not 3"):
         Consumer({topic: [3]}, mode="psb", bootstrap=running.bootstrap)
-    with pytest.raises(RequestFailed, match="not 17"):
+    with pytest.raises(RequestFailed, match="0 to 0, not 3"):
+        Consumer({topic: [3]}, bootstrap=running.bootstrap)
+    with pytest.raises(SubscriptionRefused, match="offset 17"):
         Consumer(topic, mode="psb", start=17, bootstrap=running.bootstrap)
+    with pytest.raises(RequestFailed, match="not 17"):
+        Consumer(topic, start=17, bootstrap=running.bootstrap)
     with pytest.raises(SubscriptionRefused, match="no topic 'absent'"):
         Consumer("absent", group="g", mode="ptp", bootstrap=running.bootstrap)
+
+
+def test_options_that_do_not_go_together_are_refused(running: RunningBroker) -> None:
+    with pytest.raises(ValueError, match="want a mode"):
+        Consumer("t", group="g", restart=True, bootstrap=running.bootstrap)
+    with pytest.raises(ValueError, match="librdkafka"):
+        Consumer("t", mode="psb", settings={"client.id": "x"}, bootstrap=running.bootstrap)
+    with pytest.raises(ValueError, match="earliest, latest or an offset"):
+        Consumer("t", mode="psb", start="middle", bootstrap=running.bootstrap)  # type: ignore[arg-type]

@@ -83,7 +83,7 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
         (Subscription(topic="t", group="g", mode=PSB, credit=-5), InvalidRequest),
         (Subscription(topic="t", group="g", mode=PSB, start=Start.offset(11)), OffsetOutOfRange),
         (Subscription(topic="t", group="g", mode=PSB, start=Start.offset(-1)), OffsetOutOfRange),
-        (Subscription(topic="t", group="g", mode=SHARED, start=Start.offset(1)), InvalidRequest),
+        (Subscription(topic="t", group="g", mode=SHARED, start=Start.offset(11)), OffsetOutOfRange),
         (Subscription(topic="t", group=" ", mode=PSB), BrokerError),
     ],
 )
@@ -94,6 +94,7 @@ def test_what_can_never_be_served_is_refused(wish: Subscription, error: type[Bro
             world.fill(10)
             with pytest.raises(error):
                 await world.service.subscribe(wish)
+            assert await world.service.claim_of("t") is None, "what was refused claims nothing"
 
     run(scenario)
 

@@ -384,3 +384,25 @@ def test_an_idle_window_that_is_opened_again_in_time_stays_open() -> None:
             await until(lambda: window.is_closed)
 
     run(scenario)
+
+
+def test_a_redelivery_is_not_forgotten_when_its_timer_comes_early() -> None:
+    """libuv rounds to milliseconds of its own: its timers may come before what they were set for."""
+
+    async def scenario() -> None:
+        async with broker_without_doors(
+            MemoryDisk(), settings={"delivery.backoff.ms": "50"}
+        ) as world:
+            await world.make_topic()
+            world.fill(1)
+            window = await world.open()
+            assert offsets_of(window.acquire("ann", records_max=1)) == [0]
+            woken: list[list[int]] = []
+            window.watch(lambda: woken.append(offsets_of(window.acquire("ann", records_max=1))))
+            await window.acknowledge("ann", [release(0, 0)])
+            assert window._timer is not None
+            window._timer.cancel()
+            window._deadline_passed()
+            await until(lambda: [0] in woken)
+
+    run(scenario)

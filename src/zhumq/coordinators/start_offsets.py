@@ -1,0 +1,34 @@
+"""Where in a partition a subscription begins: the offset that a start means, and whether there is one."""
+
+from zhumq.delivery.subscription import Start, StartKind, check_start
+from zhumq.replication.partition import Partition
+
+
+def check_partition_start(served: Partition, start: Start) -> None:
+    """Refuse an offset that the partition does not have."""
+    check_start(
+        start,
+        log_start_offset=served.log_start_offset,
+        log_end_offset=served.high_watermark,
+    )
+
+
+def clamped(served: Partition, offset: int) -> int:
+    """The offset, or the nearest one that the partition has."""
+    return min(max(offset, served.log_start_offset), served.high_watermark)
+
+
+def first_offset(served: Partition, start: Start) -> int:
+    """The offset that a start means now."""
+    kind = start.otherwise if start.kind is StartKind.STORED else start.kind
+    match kind:
+        case StartKind.LATEST:
+            return served.high_watermark
+        case StartKind.OFFSET:
+            return clamped(served, start.value)
+        case StartKind.TIME:
+            found = served.log.offset_for_timestamp(start.value)
+            offset = served.high_watermark if found is None else found.offset
+            return min(offset, served.high_watermark)
+        case _:
+            return served.log_start_offset
