@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from zhumq.records.batch import (
     BATCH_LENGTH_MIN,
     CHECKED_OFFSET,
+    COMPRESSION_MASK,
     CONTROL_FLAG,
     CRC_OFFSET,
     DELETE_HORIZON_FLAG,
@@ -73,12 +74,15 @@ def rebuild_batch(
 
     The offsets, the producer's sequence and the leader epoch stay those of the original, so that
     readers and the producer state see no difference. KIP-534: a delete horizon, once set, takes
-    the place of the base timestamp.
+    the place of the base timestamp. A batch without records is not compressed: no codec reads an
+    empty section, and clients stop at a batch they cannot decompress.
     """
     base_timestamp = header.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
     attributes = header.attributes
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON_FLAG
+    if not kept:
+        attributes &= ~COMPRESSION_MASK
     payload = b"".join(
         _encode_record(
             record, record.timestamp - base_timestamp, record.offset - header.base_offset
@@ -108,10 +112,7 @@ def append_varint(output: bytearray, value: int) -> None:
 
 
 def _assemble(header: BatchHeader, payload: bytes) -> bytes:
-    if header.records_count:
-        section = compress(header.compression, payload)
-    else:
-        section = b""
+    section = compress(header.compression, payload)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=BATCH_LENGTH_MIN + len(section))))
     batch += section
     checksum = crc32c(memoryview(batch)[CHECKED_OFFSET:])

@@ -291,7 +291,7 @@ class FollowerSession:
             return False
         encoded.records = records.regions[0]
         self._host.throttle.sent(driver.topic_partition, self.broker_id, len(records.regions[0]))
-        encoded.gaps_allowed = log.config.is_compacted or log.first_dirty_offset > 0
+        encoded.gaps_allowed = log.may_have_gaps
         return True
 
 

@@ -175,8 +175,14 @@ class Partition:
         self.call_when_durable(next_offset, settle)
         return future
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> LogSlice:
-        """Whole batches from an offset on, none that consumers may not see."""
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
+    ) -> LogSlice:
+        """Whole batches from an offset on, none that consumers may not see.
+
+        For a consumer also without those that hold no records: nothing may be left while the
+        offset is below the high watermark. The broker's own readers go by every batch.
+        """
         high_watermark = self.high_watermark
         if not self.log.log_start_offset <= offset <= high_watermark:
             raise OffsetOutOfRange(
@@ -184,7 +190,11 @@ class Partition:
                 f" {self.log.log_start_offset} to {high_watermark}"
             )
         return self.log.read(
-            offset, max_bytes=max_bytes, up_to_offset=high_watermark, at_least_one=at_least_one
+            offset,
+            max_bytes=max_bytes,
+            up_to_offset=high_watermark,
+            at_least_one=at_least_one,
+            for_consumer=for_consumer,
         )
 
     def delete_records_before(self, offset: int) -> int:

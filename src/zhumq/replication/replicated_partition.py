@@ -211,9 +211,11 @@ class ReplicatedPartition(Partition):
                 f" which is {self.min_in_sync_replicas}"
             )
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> LogSlice:
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
+    ) -> LogSlice:
         self.check_leads()
-        return super().read(offset, max_bytes, at_least_one=at_least_one)
+        return super().read(offset, max_bytes, at_least_one=at_least_one, for_consumer=for_consumer)
 
     def delete_records_before(self, offset: int) -> int:
         self.check_leads()

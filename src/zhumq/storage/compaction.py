@@ -136,7 +136,8 @@ class CompactionTicket:
         for sealed in group:
             file = _open(sealed, self.disk)
             for position, header in sealed.segment.scan_file(file):
-                # The very last batch stays, if empty: it says where the segment ends.
+                # The very last batch stays, if empty: opening the log checks by it that nothing is
+                # missing at the end of the segment, and replicas of the log end alike.
                 is_last = sealed is group[-1] and position + header.size == sealed.segment.size
                 batch = self._compacted_batch(file, position, header, latest, must_stay=is_last)
                 if batch is None:
@@ -180,12 +181,12 @@ class CompactionTicket:
                         continue  # Everybody had delete.retention.ms to see it.
                     has_tombstones = True
             kept.append(record)
-        if has_tombstones and horizon is None:
-            horizon = self.now_ms + self.config.delete_retention_ms
-        elif len(kept) == len(records):
-            return original
         if not kept and not must_stay and not self._is_last_of_producer(header):
             return None
+        if has_tombstones and horizon is None:
+            horizon = self.now_ms + self.config.delete_retention_ms
+        elif kept and len(kept) == len(records):
+            return original
         data = rebuild_batch(header, kept, delete_horizon_ms=horizon)
         return RecordBatch(decode_header(data), memoryview(data))
 

@@ -300,6 +300,11 @@ class PartitionLog(LogUpkeep):
             and 0 <= first_timestamp < header.max_timestamp - config.segment_ms
         )
 
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether this log, or the leader's it was copied from, was ever compacted."""
+        return self.first_dirty_offset > 0 or self.config.is_compacted
+
     # Damage
 
     def find_damage(self, offset: int, max_bytes: int) -> int | None:
@@ -312,7 +317,7 @@ class PartitionLog(LogUpkeep):
                 next_offset=offset,
                 last_epoch=epoch,
                 epoch_max=self.leader_epochs.latest_epoch,
-                gaps_allowed=self.config.is_compacted or self.first_dirty_offset > 0,
+                gaps_allowed=self.may_have_gaps,
             )
         except CorruptMessage:
             return offset
@@ -344,11 +349,18 @@ class PartitionLog(LogUpkeep):
     # Reading
 
     def read(
-        self, offset: int, *, max_bytes: int, up_to_offset: int, at_least_one: bool = True
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        up_to_offset: int,
+        at_least_one: bool = True,
+        for_consumer: bool = False,
     ) -> LogSlice:
         """Whole batches from the one that holds this offset on, none that reaches up_to_offset.
 
-        At most max_bytes, but at least one batch if at_least_one is set and one is there.
+        At most max_bytes, but at least one batch if at_least_one is set and one is there. For a
+        consumer, without the batches that compaction has emptied; a replica needs those, too.
         """
         if self._failure is not None:
             raise self._failure
@@ -359,7 +371,12 @@ class PartitionLog(LogUpkeep):
                 f"not {offset}"
             )
         return self._segments.read(
-            offset, end_offset, min(up_to_offset, end_offset), max_bytes, at_least_one
+            offset,
+            end_offset,
+            min(up_to_offset, end_offset),
+            max_bytes,
+            at_least_one,
+            for_consumer and self.may_have_gaps,
         )
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:

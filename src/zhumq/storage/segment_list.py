@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from zhumq.model.errors import CorruptMessage
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import HEADER_BYTES
+from zhumq.storage.empty_batches import first_run
 from zhumq.storage.log_slice import CorruptRange, FileRegion, LogSlice
 from zhumq.storage.segment import Segment
 
@@ -85,7 +86,13 @@ class SegmentList:
         return end_offset if is_last else self._base_offsets[place + 1]
 
     def read(
-        self, offset: int, end_offset: int, limit_offset: int, max_bytes: int, at_least_one: bool
+        self,
+        offset: int,
+        end_offset: int,
+        limit_offset: int,
+        max_bytes: int,
+        at_least_one: bool,
+        skip_empty: bool = False,
     ) -> LogSlice:
         """Whole batches from this offset, which is in the log, on; none reaches limit_offset."""
         place = bisect_right(self._base_offsets, offset) - 1
@@ -100,6 +107,8 @@ class SegmentList:
                 next_offset = limit_offset
             if segment.corrupt_ranges:
                 end, next_offset = self._before_damage(segment, start, offset, end, next_offset)
+            if skip_empty:
+                start, end, next_offset = first_run(segment, start, end, next_offset, max_bytes)
             if start < end:
                 if end - start > max_bytes:
                     return self._cut_to(segment, start, max_bytes, offset, at_least_one)

@@ -49,14 +49,19 @@ def open_log(disk: MemoryDisk, recovery_point: int, *, clean: bool) -> Partition
     )
 
 
-def contents(log: PartitionLog) -> dict[bytes, tuple[int, bytes | None]]:
+def contents(
+    log: PartitionLog, *, for_consumer: bool = False
+) -> dict[bytes, tuple[int, bytes | None]]:
     found: dict[bytes, tuple[int, bytes | None]] = {}
     offset, last_offset = log.log_start_offset, -1
     while offset < log.log_end_offset:
-        part = log.read(offset, max_bytes=300, up_to_offset=log.log_end_offset)
+        part = log.read(
+            offset, max_bytes=300, up_to_offset=log.log_end_offset, for_consumer=for_consumer
+        )
         assert part.next_offset > offset
         for batch in batches(part.read_bytes()):
             assert batch.crc_matches
+            assert batch.header.records_count or not for_consumer
             for record in batch.records():
                 assert record.offset > last_offset
                 last_offset = record.offset
@@ -105,3 +110,4 @@ def test_the_last_value_of_every_key_survives(
                     assert record.key is not None
                     expected[record.key] = (base + place, record.value)
         assert contents(log) == expected
+        assert contents(log, for_consumer=True) == expected

@@ -139,6 +139,7 @@ class FetchHandler:
                     wanted.fetch_offset,
                     min(wanted.max_bytes, max(bytes_left, 0)),
                     at_least_one=attempt.bytes_read == 0,
+                    for_consumer=True,
                 )
             except BrokerError as reason:
                 answer.error_code = reason.code
