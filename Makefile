@@ -79,8 +79,8 @@ proto: $(READY)  ## make push_pb2.py again from push.proto
 fuzz: $(READY)  ## broken frames against a live broker (FRAMES=1000000 SEED=1)
 	$(BIN)/python -m tests.fuzz.long --frames $(FRAMES) --seed $(SEED)
 
-bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look)
-	$(BIN)/python -m benchmarks.run
+bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look; BEFORE=FOLDER: beside another checkout)
+	$(BIN)/python -m benchmarks.run $(if $(BEFORE),--before $(BEFORE))
 
 scale: $(READY)  ## the cores at 10, 100 and 1,000 brokers and a million partitions: what breaks first
 	$(BIN)/python -m benchmarks.scale

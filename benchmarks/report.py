@@ -36,14 +36,19 @@ class Row:
         values = self.values(server, figure)
         return statistics.median(values) if values else None
 
+    @property
+    def peer(self) -> str:
+        """What zhumq is measured against: Kafka, or an earlier tree of its own."""
+        return next((name for name in self.runs if name != "zhumq"), "kafka")
+
     def ratio(self, figure: str) -> float | None:
-        """zhumq / Kafka, of the medians."""
-        ours, theirs = self.median("zhumq", figure), self.median("kafka", figure)
+        """zhumq / peer, of the medians."""
+        ours, theirs = self.median("zhumq", figure), self.median(self.peer, figure)
         return ours / theirs if ours is not None and theirs else None
 
     def ratios(self, figure: str) -> list[float]:
-        """zhumq / Kafka of each repetition; both were measured one right after the other."""
-        pairs = zip(self.values("zhumq", figure), self.values("kafka", figure), strict=False)
+        """zhumq / peer of each repetition; both were measured one right after the other."""
+        pairs = zip(self.values("zhumq", figure), self.values(self.peer, figure), strict=False)
         return [ours / theirs for ours, theirs in pairs if theirs]
 
     @property
@@ -55,7 +60,7 @@ class Row:
         """CPU per GB where bytes are what counts, per million otherwise."""
         both = ("cpu_s_per_gb", "cpu_s_per_million")
         for figure in (self.floor_figure, *both) if self.floor_figure in both else both:
-            if self.values("zhumq", figure) or self.values("kafka", figure):
+            if self.values("zhumq", figure) or self.values(self.peer, figure):
                 return figure
         return ""
 
@@ -115,13 +120,14 @@ def ratio_text(row: Row, figure: str) -> str:
     return f"[{'green' if good else 'red'}]{ratio:.2f}[/] ({min(each):.2f}-{max(each):.2f})"
 
 
-TITLE = "zhumq and Apache Kafka, same client, interleaved; median ±spread"
+TITLE = "zhumq and {peer}, same client, interleaved; median ±spread"
 
 
 def print_table(
-    rows: list[Row], console: Console, *, title: str = TITLE, peer: str = "kafka"
+    rows: list[Row], console: Console, *, title: str = TITLE, peer: str | None = None
 ) -> None:
-    table = Table(title=title)
+    peer = peer or rows[0].peer
+    table = Table(title=title.format(peer=peer))
     for heading in ("case", "figure", "zhumq", peer, f"zhumq/{peer}", "prototype", "within 1.5x"):
         table.add_column(heading, justify="left" if heading in ("case", "figure") else "right")
     for row in rows:
@@ -138,7 +144,7 @@ def print_table(
                 row.name if index == 0 else "",
                 figure,
                 spread(row.values("zhumq", figure)),
-                spread(row.values("kafka", figure)),
+                spread(row.values(row.peer, figure)),
                 ratio_text(row, figure),
                 floor,
                 within,

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +32,7 @@ from benchmarks.spark_cases import TITLE as SPARK_TITLE
 from benchmarks.spark_cases import measure_spark
 from benchmarks.zhumq_server import prepare_zhumq
 
-PREPARE = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
+PREPARE: dict[str, Callable[[Path], Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
 WARM_MESSAGES = 500_000  # before the first measurement, so that Kafka's compiler has done its work
 REPETITIONS = 3
 PIPE_COLUMNS = 140
@@ -107,6 +108,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a part of a case's name")
     parser.add_argument("--servers", default="zhumq,kafka", help="zhumq, kafka or both")
+    parser.add_argument("--before", type=Path, help="another checkout, measured instead of Kafka")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--data-dir", type=Path, help="where the servers keep their data")
     parser.add_argument("--output", type=Path, default=BUILD / "bench")
@@ -121,6 +123,11 @@ def main() -> None:
     began = datetime.now(UTC)
     load = list(os.getloadavg())
     names = arguments.servers.split(",")
+    if arguments.before is not None:
+        names = ["zhumq", "before"]
+        earlier = {"tree": arguments.before.resolve(), "name": "before"}
+        PREPARE["before"] = partial(prepare_zhumq, **earlier)
+        three_nodes.CLUSTERS["before"] = partial(three_nodes.zhumq_cluster, **earlier)
     build_loaders()
     chosen = [case for case in cases(Sizes(quick=quick)) if arguments.only in case.name]
     rows: list[Row] = []

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from benchmarks.loaders import Figures, consume, latency, produce
 from benchmarks.server import (
     CLOCK_TICKS_PER_S,
     READY_WAIT_S,
+    REPOSITORY,
     Measured,
     Server,
     free_ports,
@@ -66,21 +67,27 @@ def _cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def zhumq_cluster(folder: Path) -> Iterator[Cluster]:
+def zhumq_cluster(
+    folder: Path, *, tree: Path = REPOSITORY, name: str = "zhumq"
+) -> Iterator[Cluster]:
     """Three brokers on one ZooKeeper node, whose CPU counts as the cluster's."""
     with ExitStack() as stack:
-        zookeeper = DevZookeeper.start(folder / "zookeeper", nodes=1)
+        zookeeper = DevZookeeper.start(folder / f"zookeeper-{name}", nodes=1)
         stack.callback(zookeeper.stop)
         servers = []
         for place in range(NODES):
-            directory = folder / f"zhumq-{place}"
+            directory = folder / f"{name}-{place}"
             directory.mkdir(parents=True)
             prepared = prepare_zhumq(
-                directory, settings=ZHUMQ_BROKER, broker_id=place, zookeeper=zookeeper.connect
+                directory,
+                tree=tree,
+                settings=ZHUMQ_BROKER,
+                broker_id=place,
+                zookeeper=zookeeper.connect,
             )
             servers.append(stack.enter_context(prepared.launch()))
         pids = [node.pid for node in zookeeper.nodes]
-        cluster = Cluster(name="zhumq", servers=servers, helper_pids=pids)
+        cluster = Cluster(name=name, servers=servers, helper_pids=pids)
         _wait_for_brokers(cluster)
         yield cluster
 
@@ -109,7 +116,10 @@ def kafka_cluster(folder: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-CLUSTERS = {"zhumq": zhumq_cluster, "kafka": kafka_cluster}
+CLUSTERS: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {
+    "zhumq": zhumq_cluster,
+    "kafka": kafka_cluster,
+}
 
 
 def _wait_for_brokers(cluster: Cluster) -> None:

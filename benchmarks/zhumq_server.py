@@ -6,25 +6,25 @@ from pathlib import Path
 
 from benchmarks.server import REPOSITORY, Prepared, free_ports
 
-PROGRAM = REPOSITORY / ".venv" / "bin" / "zhumq"
-
 
 def prepare_zhumq(
     directory: Path,
     *,
+    tree: Path = REPOSITORY,
+    name: str = "zhumq",
     settings: Mapping[str, str] | None = None,
     broker_id: int = 0,
     zookeeper: str | None = None,
 ) -> Prepared:
-    """A broker with its data below `directory`, on a port known before it starts."""
+    """A broker of a checkout, with its data below `directory`, on a port known before it starts."""
     # As pip does when it installs a package: a checkout may have no bytecode.
-    compileall.compile_dir(REPOSITORY / "src", quiet=2)
+    compileall.compile_dir(tree / "src", quiet=2)
     data = directory / "zhumq-data"
     (kafka_port,) = free_ports(1)
     return Prepared(
-        name="zhumq",
+        name=name,
         command=(
-            str(PROGRAM), "start", "--listen", f"127.0.0.1:{kafka_port}", "--http", "127.0.0.1:0",
+            str(tree / ".venv" / "bin" / "zhumq"), "start", "--listen", f"127.0.0.1:{kafka_port}", "--http", "127.0.0.1:0",
             "--data-dir", str(data), "--broker-id", str(broker_id),
             *(("--zookeeper", zookeeper) if zookeeper else ()),
             f"--set=advertised.listeners=127.0.0.1:{kafka_port}",  # written out, as Kafka's has to be
