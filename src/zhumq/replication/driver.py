@@ -260,10 +260,11 @@ class ReplicaDriver:
             self.damaged(damaged_from)
 
     def damaged(self, offset: int) -> None:
-        """What was flushed cannot be relied upon from here on: step down and fetch it anew."""
+        """What was flushed is damaged from here on: step down and fetch it anew, if others have it."""
+        offset = min([offset, *(bad.first_offset for bad in self.log.corrupt_ranges)])
         logger.error("%s is damaged at offset %d", self.topic_partition, offset)
-        if len(self.core.voters.ids) == 1:
-            return  # There is nobody to fetch it from; what can be read is served.
+        if len(self.core.voters.ids) == 1 or self.is_out:
+            return
         try:
             self.log.mark_suspect(offset)
         except BrokerError as reason:

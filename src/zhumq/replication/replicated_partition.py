@@ -9,6 +9,7 @@ from typing import Final
 from zhumq.consensus.contract import Role, RoleChange
 from zhumq.model.errors import (
     BrokerError,
+    CorruptMessage,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
@@ -91,6 +92,8 @@ class ReplicatedPartition(Partition):
         # The epoch in which something was last appended, and until when batches may miss others.
         self._settling = (-1, 0)
         self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
+        # Not at once: whoever reads the log is in the middle of it.
+        log.on_damage = lambda offset: self._loop.call_soon(self.driver.damaged, offset)
         self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
 
     # Who leads
@@ -215,7 +218,16 @@ class ReplicatedPartition(Partition):
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
     ) -> LogSlice:
         self.check_leads()
-        return super().read(offset, max_bytes, at_least_one=at_least_one, for_consumer=for_consumer)
+        try:
+            return super().read(
+                offset, max_bytes, at_least_one=at_least_one, for_consumer=for_consumer
+            )
+        except CorruptMessage:
+            if len(self.driver.core.voters.ids) == 1:
+                raise
+            # Another replica has it: the client asks again, and finds who leads by then.
+            self.driver.damaged(offset)
+            raise self._not_leader() from None
 
     def delete_records_before(self, offset: int) -> int:
         self.check_leads()

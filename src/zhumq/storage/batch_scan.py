@@ -31,7 +31,11 @@ def scan_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The batches from this position on, which must be the start of one; corrupt ranges are left
     out. Raises CorruptMessage where the bytes make no sense."""
-    skips = {bad.start_position: bad.end_position for bad in corrupt_ranges}
+    skips = {
+        bad.start_position: bad.end_position
+        for bad in corrupt_ranges
+        if bad.end_position > bad.start_position
+    }
     floor = base_offset
     ceiling = floor + RELATIVE_OFFSET_MAX
     chunk = b""

@@ -1,6 +1,6 @@
 """A flush of one log: prepared on the event loop, run in a thread, finished on the event loop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from zhumq.host.disk import Disk, DiskFile
@@ -28,6 +28,7 @@ class FlushTicket:
     is_checkpoint: bool = False
     paths: Sequence[str] = ()
     small_files: Sequence[SmallFile] = ()
+    write_manifest: Callable[[], None] = lambda: None
     error: BrokerError | None = field(default=None)
 
     def run(self) -> None:
@@ -43,6 +44,7 @@ class FlushTicket:
             self.error = error
             return
         try:
+            self.write_manifest()
             for small in self.small_files:
                 self.disk.write_file(small.path, small.data, sync=True)
         except StorageFailed as error:

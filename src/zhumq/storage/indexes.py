@@ -48,6 +48,10 @@ class OffsetIndex:
         entry = bisect_right(self.positions, position) - 1
         return self.positions[entry] if entry >= 0 else 0
 
+    def last_offset_at(self, position: int) -> int:
+        """The last offset of the batch at a position that is in the index."""
+        return self.base_offset + self.offsets[bisect_left(self.positions, position)]
+
     def truncate_to(self, position: int) -> None:
         """Forget the batches at or after this position."""
         count = bisect_left(self.positions, position)

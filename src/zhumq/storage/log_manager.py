@@ -5,7 +5,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk, DiskLock
@@ -37,6 +37,7 @@ from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.offset_checkpoint import KnownOffsets, OffsetCheckpoint, UnopenedLog
 from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.verification import file_checksum
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class LogCompaction:
     log: PartitionLog
     ticket: CompactionTicket
     checkpoint: OffsetCheckpoint
+    # Of the new files, by base offset: where offsets are left out, batches do not prove each other.
+    checksums: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Compact. Called in a thread."""
@@ -66,6 +69,10 @@ class LogCompaction:
             self.ticket.error = error
             return
         self.ticket.run()
+        for done in self.ticket.compacted:
+            file = self.ticket.disk.open_file(done.path)
+            self.checksums[done.base_offset] = file_checksum(file)
+            file.close()
 
 
 class LogManager:
@@ -197,6 +204,7 @@ class LogManager:
             self._unopened[topic_partition] = UnopenedLog(error=error, known=known)
             raise
         log.first_dirty_offset = known.first_dirty_offset
+        log.gaps_end = max(log.gaps_end, known.first_dirty_offset)
         self._unopened.pop(topic_partition, None)
         self._logs[topic_partition] = log
         return log
@@ -359,7 +367,7 @@ class LogManager:
     def finish_compaction(self, compaction: "LogCompaction") -> None:
         """Back on the event loop: the compacted segments take their place."""
         self._compacting.discard(compaction.log)
-        dropped = compaction.log.finish_compaction(compaction.ticket)
+        dropped = compaction.log.finish_compaction(compaction.ticket, compaction.checksums)
         self.add_trash(dropped, compaction.log.config.file_delete_delay_ms)
 
     def add_trash(self, paths: list[str], delay_ms: int) -> None:

@@ -21,6 +21,7 @@ from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_files import SNAPSHOT_SUFFIX, file_prefix
 from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.manifest import Manifest, ManifestFile, SealedRecord
 from zhumq.storage.new_log import LoadedLog
 from zhumq.storage.producer_snapshot import encode_snapshot
 from zhumq.storage.producer_state import ProducerState
@@ -55,6 +56,7 @@ class LogState:
         self.flushed_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.first_dirty_offset = 0  # everything below was compacted
+        self.gaps_end = loaded.gaps_end  # compaction left offsets out below this one only
         # Retention is the leader's to decide: a follower drops what its leader has dropped.
         self.is_follower = False
         # One of several: its last batch tells how far it is, so retention leaves it.
@@ -68,6 +70,9 @@ class LogState:
         self._clock = clock
         self._cache = cache
         self._segments = SegmentList(topic_partition, loaded.segments)
+        self._manifest_file = ManifestFile(disk, directory)
+        # How much of which active segment the last checkpoint covered.
+        self._checkpointed_active = (-1, 0)
         self._failure: StorageFailed | None = None
         self.writes_without_room = 0  # appends that a full disk refused
         self._is_closed = False
@@ -175,6 +180,9 @@ class LogState:
             logger.warning("%s: no checkpoint: %s", self.topic_partition, error)
             return
         ticket.is_checkpoint = True
+        active = self._segments.active
+        self._checkpointed_active = (active.base_offset, active.size)
+        ticket.write_manifest = self._manifest_file.prepare(self._manifest(ticket.next_offset))
         ticket.paths = (
             *ticket.paths,
             *self._unsynced_index_paths,
@@ -235,7 +243,7 @@ class LogState:
         if self._checkpoint_snapshot != segment.base_offset:
             data = encode_snapshot(self.producer_state)
             self._disk.write_file(segment.prefix + SNAPSHOT_SUFFIX, data, sync=False)
-        previous.seal()
+        previous.seal(segment.base_offset)
         self._unsynced_segments.append(previous)
         self._unsynced_index_paths.extend(previous.paths[1:])
         self._unsynced_index_paths.append(segment.prefix + SNAPSHOT_SUFFIX)
@@ -251,10 +259,33 @@ class LogState:
             index_interval_bytes=self.config.index_interval_bytes,
         )
 
+    def _manifest(self, recovery_point: int) -> Manifest:
+        base_offset, size = self._checkpointed_active
+        active = self._segments.active
+        return Manifest(
+            topic_id=self.topic_id,
+            recovery_point=recovery_point,
+            gaps_end=self.gaps_end,
+            active_base_offset=active.base_offset,
+            active_size=size if base_offset == active.base_offset else 0,
+            epochs=self.leader_epochs.entries,
+            sealed=tuple(
+                SealedRecord(each.base_offset, each.next_offset, each.size, each.checksum)
+                for each in self._segments.all[:-1]
+                if each.next_offset is not None and each.next_offset <= recovery_point
+            ),
+        )
+
+    def write_manifest(self) -> None:
+        """Write down what the folder holds. Before files go, so that none is missed afterwards."""
+        if self.has_folder and not self._is_new:
+            self._manifest_file.replace(self._manifest(self.recovery_point))
+
     def _write_leader_epochs(self) -> None:
         # Without a sync: what lies past the recovery point is read from the batches again, and a
         # checkpoint writes the file durably.
         if self._is_new:
             return  # Nothing of it was ever flushed. One file less where many logs are begun.
+        self.write_manifest()
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         write_leader_epochs(self._disk, path, self.leader_epochs, sync=False)

@@ -1,19 +1,28 @@
 """The upkeep of a log: cutting either end, retention, compaction, closing."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from zhumq.model.errors import OffsetOutOfRange, StorageFailed
-from zhumq.storage.compaction import CompactionTicket, SealedSegment, is_worthwhile
+from zhumq.model.errors import CorruptMessage, OffsetOutOfRange, StorageFailed
+from zhumq.storage.compaction import (
+    CompactedSegment,
+    CompactionTicket,
+    SealedSegment,
+    is_worthwhile,
+)
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.log_config import UNLIMITED, LogConfig
 from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX
 from zhumq.storage.log_state import LogState
-from zhumq.storage.recovery import restore_producers, write_corrupt_ranges
+from zhumq.storage.producer_restore import restore_producers
+from zhumq.storage.recovery import write_corrupt_ranges
 from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
 from zhumq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+NO_CHECKSUMS: Mapping[int, int] = MappingProxyType({})
 
 
 class LogUpkeep(LogState):
@@ -43,20 +52,28 @@ class LogUpkeep(LogState):
             self.truncate_fully_and_start_at(offset)
             return
         self._lower_recovery_point(offset)
-        for segment in self._segments.take_from(offset):
-            self._remove_files(segment)
+        removed = self._segments.take_from(offset)
         segment = self._segments.active
         segment.unseal()
+        self._checkpointed_active = (-1, 0)
         position, end_offset = segment.size, offset
-        found = segment.find(offset)
-        if found is not None:
-            position, end_offset = found[0], min(offset, found[1].base_offset)
+        try:
+            found = segment.find(offset)
+        except CorruptMessage:
+            # Nothing in it tells where the offset is: all of the segment goes, and is fetched anew.
+            position, end_offset = 0, segment.base_offset
+        else:
+            if found is not None:
+                position, end_offset = found[0], min(offset, found[1].base_offset)
         was_damaged = bool(self.corrupt_ranges)
         for bad in segment.corrupt_ranges:
             if bad.next_offset > offset:
                 position = min(position, bad.start_position)
                 end_offset = min(end_offset, bad.first_offset)
         self._lower_recovery_point(end_offset)  # a batch goes whole, so it may be below the offset
+        self.write_manifest()
+        for each in removed:
+            self._remove_files(each)
         segment.truncate(position, end_offset)
         if was_damaged:
             write_corrupt_ranges(self.directory, self._segments.all, self._disk)
@@ -69,11 +86,14 @@ class LogUpkeep(LogState):
         """Throw everything away; the next batch gets this offset."""
         self.make_files()
         self._lower_recovery_point(min(offset, self.log_start_offset))
-        for segment in self._segments.take_all():
+        removed = self._segments.take_all()
+        self._manifest_file.drop()
+        for segment in removed:
             self._remove_files(segment)
         self._segments.add(self._new_segment(offset))
         self.log_start_offset = offset
         self.recovery_point = offset
+        self.gaps_end = 0
         self._end_at(offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
@@ -87,6 +107,7 @@ class LogUpkeep(LogState):
         self.log_end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
+        self.gaps_end = min(self.gaps_end, end_offset)
         self._unsynced_segments = [
             segment for segment in self._unsynced_segments if segment in self._segments.all
         ]
@@ -145,6 +166,7 @@ class LogUpkeep(LogState):
     def _delete_first(self, count: int) -> list[str]:
         removed = self._segments.take_first(count)
         trash: list[str] = []
+        self.write_manifest()
         for segment in removed:
             trash.extend(self._rename_deleted(segment.paths))
             self._disk.unlink(segment.prefix + SNAPSHOT_SUFFIX)
@@ -193,6 +215,7 @@ class LogUpkeep(LogState):
             sealed.append(SealedSegment(segment=segment, next_offset=next_offset))
         if not is_worthwhile(sealed, self.first_dirty_offset, self.config, now_ms):
             return None
+        self.write_manifest()  # Recovery must not meet the gaps, so it begins behind them.
         return CompactionTicket(
             directory=self.directory,
             disk=self._disk,
@@ -209,8 +232,11 @@ class LogUpkeep(LogState):
             },
         )
 
-    def finish_compaction(self, ticket: CompactionTicket) -> list[str]:
-        """Put the compacted segments in their place. Returns files to be removed later."""
+    def finish_compaction(
+        self, ticket: CompactionTicket, checksums: Mapping[int, int] = NO_CHECKSUMS
+    ) -> list[str]:
+        """Put the compacted segments in their place, with the checksums of their files by base
+        offset. Returns files to be removed later."""
         kept = set(self._segments.all)
         is_stale = ticket.truncations != self._truncations or any(
             each.segment not in kept for done in ticket.compacted for each in done.replaced
@@ -220,11 +246,8 @@ class LogUpkeep(LogState):
             ticket.discard()
             return []
         trash: list[str] = []
+        swaps: list[tuple[CompactedSegment, Segment]] = []
         for done in ticket.compacted:
-            old = [each.segment for each in done.replaced]
-            for segment in old:
-                trash.extend(self._rename_deleted(segment.paths))
-                segment.release()
             segment = Segment(
                 self.directory,
                 done.base_offset,
@@ -233,11 +256,22 @@ class LogUpkeep(LogState):
                 size=done.size,
                 index_interval_bytes=self.config.index_interval_bytes,
             )
+            segment.is_sealed = True
+            segment.next_offset = done.replaced[-1].next_offset
+            segment.checksum = checksums.get(done.base_offset)
+            segment.unverified_end = 0  # This process has just written it.
+            self._segments.replace([each.segment for each in done.replaced], [segment])
+            swaps.append((done, segment))
+        self.first_dirty_offset = ticket.end_offset
+        self.gaps_end = max(self.gaps_end, ticket.end_offset)
+        # The new files are durable under their swap names: whatever happens, a start finds them.
+        self.write_manifest()
+        for done, segment in swaps:
+            for each in done.replaced:
+                trash.extend(self._rename_deleted(each.segment.paths))
+                each.segment.release()
             self._disk.rename(done.path, segment.paths[0])
             segment.take_indexes(done.offset_index, done.time_index)
-            segment.is_sealed = True
-            self._segments.replace(old, [segment])
-        self.first_dirty_offset = ticket.end_offset
         return trash
 
     def begin_last_flush(self) -> FlushTicket | None:

@@ -25,6 +25,8 @@ class LoadedLog:
     snapshot_offset: int  # of the newest snapshot on disk; -1 if there is none
     topic_id: uuid.UUID | None
     is_new: bool
+    gaps_end: int = 0
+    needs_manifest: bool = False
     has_folder: bool = True  # not yet, where a new log was opened lazily
 
 

@@ -17,13 +17,12 @@ from zhumq.records.batch import (
 from zhumq.records.control import decode_end_marker
 from zhumq.storage import time_lookup
 from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
-from zhumq.storage.checkpoints import SUSPECT_FILE
 from zhumq.storage.fetched_batches import FetchedBatch, check_fetched
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
+from zhumq.storage.log_proof import VerifiedLog
 from zhumq.storage.log_slice import Appended, LogSlice
-from zhumq.storage.log_upkeep import LogUpkeep
 from zhumq.storage.recovery import load_log
 from zhumq.storage.segment import Segment
 from zhumq.storage.time_lookup import TimestampedOffset
@@ -34,9 +33,10 @@ from zhumq.storage.validator import (
     check_batch,
     check_batches,
 )
+from zhumq.storage.verification import Unverified
 
 
-class PartitionLog(LogUpkeep):
+class PartitionLog(VerifiedLog):
     """The log of one partition.
 
     A method that changes files either does so whole or raises; after StorageFailed the log is
@@ -75,7 +75,7 @@ class PartitionLog(LogUpkeep):
             topic_id=topic_id,
             lazily=lazily,
         )
-        return cls(
+        log = cls(
             directory,
             topic_partition,
             config,
@@ -85,6 +85,9 @@ class PartitionLog(LogUpkeep):
             cache=cache,
             topic_id=loaded.topic_id,
         )
+        if loaded.needs_manifest:
+            log.write_manifest()
+        return log
 
     # Appending
 
@@ -185,6 +188,7 @@ class PartitionLog(LogUpkeep):
         )
         if fetched and fetched[0].header.base_offset < self.log_end_offset:
             self._begin_inside_batch(fetched[0].header.base_offset)
+        self._note_gaps(fetched)
         run: list[FetchedBatch] = []
         run_bytes = 0
         for batch in fetched:
@@ -201,6 +205,18 @@ class PartitionLog(LogUpkeep):
             run_bytes += header.size
         self._write_fetched(run)
         return self.log_end_offset
+
+    def _note_gaps(self, fetched: Sequence[FetchedBatch]) -> None:
+        """Write down, before the batches, up to where the leader's compaction left offsets out."""
+        gaps_end = self.gaps_end
+        expected_offset = self.log_end_offset
+        for header, _ in fetched:
+            if header.base_offset > expected_offset:
+                gaps_end = header.base_offset
+            expected_offset = header.next_offset
+        if gaps_end > self.gaps_end:
+            self.gaps_end = gaps_end
+            self.write_manifest()
 
     def _begin_inside_batch(self, base_offset: int) -> None:
         """The leader's log begins inside of a batch (its records were deleted up to there), which
@@ -305,7 +321,7 @@ class PartitionLog(LogUpkeep):
         """Whether this log, or the leader's it was copied from, was ever compacted."""
         return self.first_dirty_offset > 0 or self.config.is_compacted
 
-    # Damage
+    # Reading
 
     def find_damage(self, offset: int, max_bytes: int) -> int | None:
         """Whether what would be read from this offset on is what was written; if not, from where."""
@@ -321,32 +337,9 @@ class PartitionLog(LogUpkeep):
             )
         except CorruptMessage:
             return offset
-        return None
-
-    @property
-    def suspect_offset(self) -> int | None:
-        """From where on the log cannot be relied upon, whatever its checksums say; also after a
-        restart, until it is cut off there."""
-        data = self._disk.read_file(f"{self.directory}/{SUSPECT_FILE}")
-        if data is None:
-            return None
-        try:
-            return int(data)
-        except ValueError:
-            return self.log_start_offset
-
-    def mark_suspect(self, offset: int) -> None:
-        """Remember that this was damaged, or never reached the disk."""
-        known = self.suspect_offset
-        offset = offset if known is None else min(known, offset)
-        path = f"{self.directory}/{SUSPECT_FILE}"
-        self._disk.write_file(path, str(offset).encode(), sync=True)
-
-    def clear_suspect(self) -> None:
-        """It has been cut off."""
-        self._disk.unlink(f"{self.directory}/{SUSPECT_FILE}")
-
-    # Reading
+        # Reading verifies a little more than it returns.
+        damage = (bad.first_offset for bad in self.corrupt_ranges if bad.next_offset > offset)
+        return min(damage, default=None)
 
     def read(
         self,
@@ -370,14 +363,19 @@ class PartitionLog(LogUpkeep):
                 f"{self.topic_partition} holds offsets {self.log_start_offset} to {end_offset}, "
                 f"not {offset}"
             )
-        return self._segments.read(
-            offset,
-            end_offset,
-            min(up_to_offset, end_offset),
-            max_bytes,
-            at_least_one,
-            for_consumer and self.may_have_gaps,
-        )
+        while True:
+            try:
+                return self._segments.read(
+                    offset,
+                    end_offset,
+                    min(up_to_offset, end_offset),
+                    max_bytes,
+                    at_least_one,
+                    for_consumer and self.may_have_gaps,
+                )
+            except Unverified as found:
+                # Afterwards nothing of this segment is unverified, so the loop ends.
+                self.examine(found.segment)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record that is not older than this timestamp."""

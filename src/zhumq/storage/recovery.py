@@ -2,13 +2,11 @@
 
 import logging
 import uuid
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from zhumq.host.disk import TEMPORARY_SUFFIX, DirectoryEntry, Disk
-from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, InconsistentTopicId
-from zhumq.records.batch import RecordBatch
-from zhumq.records.control import decode_end_marker
+from zhumq.model.errors import BrokerError, CorruptMessage, InconsistentTopicId
 from zhumq.storage.checkpoints import (
     CORRUPT_RANGES_FILE,
     LEADER_EPOCH_FILE,
@@ -20,7 +18,8 @@ from zhumq.storage.checkpoints import (
     read_topic_id,
     write_topic_id,
 )
-from zhumq.storage.compaction_swap import complete_swaps
+from zhumq.storage.compaction_swap import complete_swaps, swap_range
+from zhumq.storage.folder_check import check_against, empty_in_place_of, lost_segments
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from zhumq.storage.leader_epochs import LeaderEpochs
@@ -31,20 +30,20 @@ from zhumq.storage.log_files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
-    file_prefix,
     offset_in,
 )
 from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.manifest import Manifest, read_manifest
 from zhumq.storage.new_log import LoadedLog, new_log
-from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
-from zhumq.storage.producer_state import ProducerState
+from zhumq.storage.producer_restore import keep_snapshot, restore_producers
 from zhumq.storage.recovery_scan import ScanResult, scan_segment
 from zhumq.storage.segment import Segment
+from zhumq.storage.verification import Proof
 
 logger = logging.getLogger(__name__)
 
+ANY_OFFSET = 2**63 - 1
 CUT_BYTES_MAX = 64 * 1024 * 1024  # of a torn tail, kept beside the log
 
 
@@ -61,22 +60,59 @@ def load_log(
     lazily: bool = False,
 ) -> LoadedLog:
     """Open what is in the folder; a new log if there is nothing."""
-    entries = disk.list_directory(directory)
+    entries: Sequence[DirectoryEntry] = disk.list_directory(directory)
     if not entries and not log_start_offset:
         return new_log(directory, config, disk, cache, topic_id, lazily=lazily)
     if not entries:
         disk.make_directory(directory)
-    topic_id = _settle_topic_id(directory, topic_id, disk, is_new=not entries)
-    segments = _find_segments(directory, entries, config, disk, cache, log_start_offset)
-    epochs = _load_leader_epochs(directory, segments, disk)
+    manifest = read_manifest(disk, directory) if entries else None
+    entries, swapped = _clear_up(directory, entries, disk)
+    if manifest is not None:
+        for first, next_offset in swapped:
+            manifest = manifest.without(first, next_offset)
+    topic_id = _settle_topic_id(directory, topic_id, disk, manifest, is_new=not entries)
+    lost = lost_segments(manifest, entries, log_start_offset)
+    segments = _find_segments(directory, entries, config, disk, cache, log_start_offset, lost)
+    if manifest is not None:
+        epochs = LeaderEpochs(list(manifest.epochs))
+        recovery_point = manifest.recovery_point
+        gaps_end = manifest.gaps_end
+    else:
+        epochs = _load_leader_epochs(directory, segments, disk)
+        gaps_end = ANY_OFFSET if config.is_compacted else 0
+    is_checked = check_against(
+        manifest, segments, recovery_point, Proof(gaps_end=gaps_end, epochs=epochs), config
+    )
     is_empty = not segments[-1].has_files
     end_offset = _clean_end(segments[-1]) if clean_shutdown or is_empty else None
     if end_offset != recovery_point:  # A clean stop wrote down where the log ends.
         clean_shutdown = False
     if end_offset is None or not (clean_shutdown or is_empty):
-        end_offset = _recover(directory, segments, epochs, config, recovery_point, disk)
-    for segment in segments[:-1]:
+        end_offset = _recover(
+            directory,
+            segments,
+            epochs,
+            recovery_point,
+            disk,
+            gaps_end=gaps_end,
+            is_certain=manifest is not None,
+        )
+    elif is_checked or lost:
+        write_corrupt_ranges(directory, segments, disk)
+    if any(bad.next_offset == end_offset for bad in segments[-1].corrupt_ranges):
+        # What is written from now on lies behind the damage, in a file of its own.
+        segments.append(
+            Segment.create(
+                directory,
+                end_offset,
+                disk=disk,
+                cache=cache,
+                index_interval_bytes=config.index_interval_bytes,
+            )
+        )
+    for segment, following in pairwise(segments):
         segment.is_sealed = True
+        segment.next_offset = following.base_offset
     if end_offset < log_start_offset:
         segments = _start_over(directory, segments, config, disk, cache, log_start_offset)
         end_offset = log_start_offset
@@ -85,7 +121,7 @@ def load_log(
     epochs.truncate_start(start_offset)
     producers = restore_producers(directory, segments, end_offset, disk=disk, entries=entries)
     if not clean_shutdown and producers.state.producers:
-        producers = _keep_snapshot(directory, producers, end_offset, disk)
+        producers = keep_snapshot(directory, producers, end_offset, disk)
     for segment in segments:
         segment.close_file()
     return LoadedLog(
@@ -98,96 +134,27 @@ def load_log(
         snapshot_offset=producers.snapshot_offset,
         topic_id=topic_id,
         is_new=not entries,
+        gaps_end=min(gaps_end, end_offset),
+        needs_manifest=manifest is None or bool(swapped),
     )
 
 
-class RestoredProducers(NamedTuple):
-    """The producer state at the end of a log, and the snapshot it was made from (-1: none)."""
-
-    state: ProducerState
-    snapshot_offset: int
-
-
-def restore_producers(
-    directory: str,
-    segments: Sequence[Segment],
-    end_offset: int,
-    *,
-    disk: Disk,
-    entries: Sequence[DirectoryEntry] | None = None,
-) -> RestoredProducers:
-    """The producer state at the end of the log: the newest usable snapshot, and what follows it.
-
-    The entries are those of the folder, where they are known.
-    """
-    snapshots: list[int] = []
-    for entry in disk.list_directory(directory) if entries is None else entries:
-        offset = offset_in(entry.name, SNAPSHOT_SUFFIX)
-        if offset is not None and offset > end_offset:
-            disk.unlink(f"{directory}/{entry.name}")  # of a tail that was cut off
-        elif offset is not None:
-            snapshots.append(offset)
-    for offset in sorted(snapshots, reverse=True):
-        path = file_prefix(directory, offset) + SNAPSHOT_SUFFIX
-        try:
-            state = decode_snapshot(disk.read_file(path) or b"")
-        except SnapshotCorrupt as error:
-            logger.warning("%s is not usable (%s), the log is read instead", path, error)
-            continue
-        _replay_producers(state, segments, offset)
-        return RestoredProducers(state, offset)
-    state = ProducerState()
-    _replay_producers(state, segments, segments[0].base_offset)
-    return RestoredProducers(state, -1)
-
-
-def _keep_snapshot(
-    directory: str, producers: RestoredProducers, end_offset: int, disk: Disk
-) -> RestoredProducers:
-    """Make sure that a snapshot of the end is on disk: what the state was replayed from may be
-    deleted by retention before the next one is written."""
-    path = file_prefix(directory, end_offset) + SNAPSHOT_SUFFIX
-    if producers.snapshot_offset == end_offset:
-        disk.sync_file(path)
-        return producers
-    try:
-        disk.write_file(path, encode_snapshot(producers.state), sync=True)
-    except DiskFull as error:
-        logger.warning("no snapshot of the producers: %s", error)
-        return producers
-    return RestoredProducers(producers.state, end_offset)
-
-
-def _replay_producers(state: ProducerState, segments: Sequence[Segment], offset: int) -> None:
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if (following is not None and following.base_offset <= offset) or not segment.size:
-            continue
-        try:
-            _replay_segment(state, segment, offset)
-        except CorruptMessage as error:
-            logger.warning("the producers are known only in part: %s", error)
-
-
-def _replay_segment(state: ProducerState, segment: Segment, offset: int) -> None:
-    for position, header in segment.scan(segment.offset_index.position_before(offset)):
-        if header.base_offset < offset or header.producer_id < 0:
-            continue
-        if not header.is_control:
-            state.update(header, header.base_offset)
-            continue
-        data = memoryview(segment.file.read_at(position, header.size))
-        for record in RecordBatch(header, data).records():
-            marker = decode_end_marker(record)
-            if marker is not None:
-                state.end_transaction(header, marker)
-
-
 def _settle_topic_id(
-    directory: str, topic_id: uuid.UUID | None, disk: Disk, *, is_new: bool
+    directory: str,
+    topic_id: uuid.UUID | None,
+    disk: Disk,
+    manifest: Manifest | None,
+    *,
+    is_new: bool,
 ) -> uuid.UUID | None:
-    """The identity in the folder. It is written if there is none, and never written over."""
+    """The identity in the folder. It is written if there is none, and written over only where the
+    manifest, which has a checksum, knows better."""
     path = f"{directory}/{PARTITION_FILE}"
     stored = None if is_new else read_topic_id(disk, path)
+    if manifest is not None and manifest.topic_id not in (None, stored):
+        logger.warning("%s is damaged: the topic is %s", path, manifest.topic_id)
+        stored = manifest.topic_id
+        write_topic_id(disk, path, stored)
     if stored is None:
         if not is_new:
             logger.warning("%s does not say which topic it belongs to", directory)
@@ -199,6 +166,21 @@ def _settle_topic_id(
     return stored
 
 
+def _clear_up(
+    directory: str, entries: Sequence[DirectoryEntry], disk: Disk
+) -> tuple[Sequence[DirectoryEntry], list[tuple[int, int]]]:
+    """Remove what a crash left behind and finish what compaction had decided. Returns what is in the
+    folder then, and the offsets that compacted segments stand for from now on."""
+    leftovers = (CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)
+    for entry in entries:
+        if entry.name.endswith(leftovers):
+            disk.unlink(f"{directory}/{entry.name}")
+    swapped = [covered for entry in entries if (covered := swap_range(entry.name)) is not None]
+    if complete_swaps(directory, entries, disk):
+        entries = disk.list_directory(directory)
+    return entries, swapped
+
+
 def _find_segments(
     directory: str,
     entries: Sequence[DirectoryEntry],
@@ -206,15 +188,11 @@ def _find_segments(
     disk: Disk,
     cache: IndexCache,
     log_start_offset: int,
+    lost: Mapping[int, int],
 ) -> list[Segment]:
-    leftovers = (CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)
-    for entry in entries:
-        if entry.name.endswith(leftovers):
-            disk.unlink(f"{directory}/{entry.name}")
-    if complete_swaps(directory, entries, disk):
-        entries = disk.list_directory(directory)
     sizes = {entry.name: entry.size for entry in entries}
-    bases = sorted(base for name in sizes if (base := offset_in(name, LOG_SUFFIX)) is not None)
+    found = (base for name in sizes if (base := offset_in(name, LOG_SUFFIX)) is not None)
+    bases = sorted({*found, *lost})
     interval = config.index_interval_bytes
     if not bases:
         return [
@@ -232,6 +210,9 @@ def _find_segments(
     segments: list[Segment] = []
     for base, following in zip(bases, [*bases[1:], None], strict=True):
         name = f"{base:020d}"
+        if base in lost:
+            segments.append(empty_in_place_of(directory, base, lost[base], disk, cache, interval))
+            continue
         segment = Segment(
             directory,
             base,
@@ -313,9 +294,11 @@ def _recover(
     directory: str,
     segments: list[Segment],
     epochs: LeaderEpochs,
-    config: LogConfig,
     recovery_point: int,
     disk: Disk,
+    *,
+    gaps_end: int,
+    is_certain: bool,
 ) -> int:
     """Check everything past the recovery point and repair what can be; returns the log's end."""
     first = max(
@@ -332,12 +315,12 @@ def _recover(
                 segment,
                 start,
                 expected_offset,
-                has_gaps=config.is_compacted,
+                gaps_end=gaps_end,
                 leader_epochs=epochs,
             )
         )
     _drop_empty_end(segments, results, recovery_point, disk)
-    _mark_damage(results, config)
+    _mark_damage(results, gaps_end)
     last = results[-1]
     end_offset = last.next_offset
     if last.has_bad_end and last.next_offset >= recovery_point:
@@ -345,7 +328,11 @@ def _recover(
     elif last.has_bad_end:
         end_offset = recovery_point  # Flushed once, so it is damage and not a torn tail.
         _add_damage(last.segment, last.valid_end, last.next_offset, recovery_point)
-    if end_offset < recovery_point:
+    if end_offset < recovery_point and is_certain:
+        # The manifest says so: it was flushed once. Its offsets are not given out again.
+        _add_damage(last.segment, last.valid_end, end_offset, recovery_point)
+        end_offset = recovery_point
+    elif end_offset < recovery_point:
         logger.error(
             "%s ends at offset %d, but was flushed up to %d: records are missing",
             directory,
@@ -353,6 +340,7 @@ def _recover(
             recovery_point,
         )
     for result in results:
+        result.segment.unverified_end = min(result.segment.unverified_end, result.start)
         if result.segment.size > result.start:
             result.segment.file.sync()
             result.segment.replace_index_files(final=result is not last)
@@ -371,7 +359,8 @@ def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
     start, expected_offset = known, recovery_point if known else segment.base_offset
     try:
         for position, header in segment.scan(known):
-            if header.base_offset >= recovery_point:
+            # No batch reaches across the recovery point, unless its header is damaged.
+            if header.next_offset > recovery_point:
                 break
             start, expected_offset = position + header.size, header.next_offset
     except CorruptMessage as error:
@@ -396,7 +385,7 @@ def _drop_empty_end(
         results.pop()
 
 
-def _mark_damage(results: Sequence[ScanResult], config: LogConfig) -> None:
+def _mark_damage(results: Sequence[ScanResult], gaps_end: int) -> None:
     """What is bad and has valid batches behind it stays, but nobody may read it."""
     for place, result in enumerate(results):
         segment = result.segment
@@ -405,8 +394,8 @@ def _mark_damage(results: Sequence[ScanResult], config: LogConfig) -> None:
         if place + 1 == len(results):
             continue
         following = results[place + 1].segment.base_offset
-        gap = result.next_offset < following and not config.is_compacted
-        if result.has_bad_end or gap:
+        is_short = gaps_end <= result.next_offset < following
+        if result.has_bad_end or is_short:
             _add_damage(segment, result.valid_end, result.next_offset, following)
 
 

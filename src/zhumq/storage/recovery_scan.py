@@ -15,7 +15,7 @@ from zhumq.records.batch import (
 )
 from zhumq.records.codecs import crc32c
 from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
-from zhumq.storage.leader_epochs import LeaderEpochs
+from zhumq.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.segment import Segment
 
@@ -42,11 +42,12 @@ class ScanResult:
 class Window:
     """A part of a file in memory, moved along as positions are asked for."""
 
-    __slots__ = ("_data", "_end", "_file", "_start")
+    __slots__ = ("_data", "_end", "_file", "_size", "_start")
 
-    def __init__(self, file: DiskFile, end: int) -> None:
+    def __init__(self, file: DiskFile, end: int, size: int = WINDOW_BYTES) -> None:
         self._file = file
         self._end = end
+        self._size = size
         self._start = 0
         self._data = b""
 
@@ -55,7 +56,7 @@ class Window:
         length = min(length, self._end - position)
         place = position - self._start
         if place < 0 or place + length > len(self._data):
-            wanted = min(max(length, WINDOW_BYTES), self._end - position)
+            wanted = min(max(length, self._size), self._end - position)
             self._data = self._file.read_at(position, wanted)
             self._start = position
             place = 0
@@ -67,18 +68,22 @@ def scan_segment(
     start: int,
     expected_offset: int,
     *,
-    has_gaps: bool,
+    gaps_end: int,
     leader_epochs: LeaderEpochs,
+    proof_epochs: LeaderEpochs | None = None,
 ) -> ScanResult:
     """Check every batch from this position on, index it, and take note of its leader epoch.
 
-    has_gaps says that compaction may have left offsets out.
+    Below gaps_end compaction may have left offsets out; proof_epochs says which epochs the batches
+    must be of, where that is known.
     """
     window = Window(segment.file, segment.size)
     result = ScanResult(segment=segment, start=start, valid_end=start, next_offset=expected_offset)
     position = start
     while position < segment.size:
-        header = _valid_batch(window, position, segment, result.next_offset, has_gaps=has_gaps)
+        header = _valid_batch(window, position, segment, result.next_offset, gaps_end=gaps_end)
+        if header is not None and not _is_of_its_epoch(header, proof_epochs):
+            header = None
         if header is None:
             found = _next_valid_batch(window, position, segment, result.next_offset)
             if found is None:
@@ -90,6 +95,13 @@ def scan_segment(
                 )
             )
             position = resumed
+        elif header.base_offset > max(result.next_offset, gaps_end):
+            # Batches are gone without a trace.
+            result.corrupt_ranges.append(
+                CorruptRange(
+                    segment.base_offset, position, position, result.next_offset, header.base_offset
+                )
+            )
         segment.note_batch(header.last_offset, position, header.size, header.max_timestamp)
         leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         position += header.size
@@ -99,14 +111,20 @@ def scan_segment(
     return result
 
 
+def _is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs | None) -> bool:
+    if epochs is None:
+        return True
+    return epochs.epoch_of(header.base_offset) in (header.partition_leader_epoch, UNDEFINED_EPOCH)
+
+
 def _valid_batch(
-    window: Window, position: int, segment: Segment, expected_offset: int, *, has_gaps: bool
+    window: Window, position: int, segment: Segment, expected_offset: int, *, gaps_end: int
 ) -> BatchHeader | None:
     """The batch at this position, if it is whole, unharmed, and the one that has to come."""
     header = _plausible_header(window, position, segment, expected_offset)
     if header is None or not _crc_matches(window, position, header):
         return None
-    if header.base_offset == expected_offset or has_gaps:
+    if header.base_offset == expected_offset or header.base_offset <= gaps_end:
         return header
     # The checksum does not cover the offset, and nothing may be left out here. Unless the next
     # batch agrees with it, the offset itself was damaged.

@@ -52,11 +52,15 @@ class Segment:
         "_written_offset_entries",
         "_written_time_entries",
         "base_offset",
+        "checksum",
         "corrupt_ranges",
         "first_timestamp",
         "is_sealed",
+        "next_offset",
         "prefix",
         "size",
+        "unverified_end",
+        "verified",
     )
 
     def __init__(
@@ -74,6 +78,12 @@ class Segment:
         self.size = size
         self.is_sealed = False
         self.corrupt_ranges: list[CorruptRange] = []
+        self.next_offset: int | None = None  # where a sealed segment ends
+        self.checksum: int | None = None  # of the whole file, as compaction wrote it
+        # The bytes below were found on the disk. Readers get them once they are verified.
+        self.unverified_end = size
+        # Of these, the last run of batches that was verified: start, end, offset at its end.
+        self.verified = (0, 0, base_offset)
         self.first_timestamp: int | None = None  # of the first batch, once known
         self._disk = disk
         self._cache = cache
@@ -262,15 +272,17 @@ class Segment:
             found = position + header.size, header.next_offset
         return found
 
-    def seal(self) -> None:
+    def seal(self, next_offset: int) -> None:
         """No more batches come: complete the index files."""
         self.write_indexes(final=True)
         self.is_sealed = True
+        self.next_offset = next_offset
         self._cache.touch(self)
 
     def unseal(self) -> None:
         """The segment is the last one again."""
         self.is_sealed = False
+        self.next_offset = self.checksum = None
         self._cache.forget(self)
 
     def write_indexes(self, *, final: bool) -> None:
@@ -301,6 +313,8 @@ class Segment:
         """Cut off everything from this position on, the batches from next_offset on."""
         self.file.truncate(position)
         self.size = position
+        self.unverified_end = min(self.unverified_end, position)
+        self.verified = (0, 0, self.base_offset)
         self.restart_indexes(position, next_offset)
         self.replace_index_files()
 

@@ -1,7 +1,7 @@
 """The segments of a log in order: finding an offset, reading from it, cutting either end."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.model.ids import TopicPartition
@@ -9,6 +9,8 @@ from zhumq.records.batch import HEADER_BYTES
 from zhumq.storage.empty_batches import first_run
 from zhumq.storage.log_slice import CorruptRange, FileRegion, LogSlice
 from zhumq.storage.segment import Segment
+
+Verify = Callable[[Segment, int, int, int], tuple[int, int]]
 
 KNOWN_POSITIONS_MAX = 256  # batches whose position is remembered, per generation and log
 
@@ -23,6 +25,7 @@ class SegmentList:
         "_segments",
         "_topic_partition",
         "active",
+        "verify",
     )
 
     def __init__(self, topic_partition: TopicPartition, segments: Sequence[Segment]) -> None:
@@ -35,6 +38,9 @@ class SegmentList:
         self._positions: dict[int, int] = {}
         self._older_positions: dict[int, int] = {}
         self.active: Segment = self._segments[-1]
+        # Verifies what was found on the disk, from a position towards an end, so many bytes of it;
+        # returns where it stopped and the offset there. The log replaces it.
+        self.verify: Verify = _take_as_it_is
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -107,8 +113,16 @@ class SegmentList:
                 next_offset = limit_offset
             if segment.corrupt_ranges:
                 end, next_offset = self._before_damage(segment, start, offset, end, next_offset)
+            is_part = False
+            if start < min(end, segment.unverified_end):
+                stop, stop_offset = self.verify(segment, start, end, max_bytes)
+                if stop < end:
+                    end, next_offset, is_part = stop, stop_offset, True
             if skip_empty:
                 start, end, next_offset = first_run(segment, start, end, next_offset, max_bytes)
+                if start >= end and is_part:
+                    offset = next_offset
+                    continue
             if start < end:
                 if end - start > max_bytes:
                     return self._cut_to(segment, start, max_bytes, offset, at_least_one)
@@ -162,14 +176,17 @@ class SegmentList:
     ) -> tuple[int, int]:
         """Where reading has to stop: batches around a corrupt range stay readable, it does not."""
         for bad in segment.corrupt_ranges:
-            if bad.first_offset <= offset < bad.next_offset:
+            if offset < bad.first_offset < next_offset:
+                end, next_offset = min(end, bad.start_position), bad.first_offset
+        for bad in segment.corrupt_ranges:
+            if bad.first_offset <= offset < bad.next_offset or (
+                start >= end and bad.first_offset == next_offset
+            ):
                 raise CorruptMessage(
                     f"{self._topic_partition} is damaged from offset {bad.first_offset} to "
                     f"{bad.next_offset - 1} ({segment.prefix}.log, bytes {bad.start_position} to "
                     f"{bad.end_position - 1}); read on from {bad.next_offset}"
                 )
-            if start <= bad.start_position < end:
-                return bad.start_position, bad.first_offset
         return end, next_offset
 
     def take_first(self, count: int) -> list[Segment]:
@@ -205,3 +222,7 @@ class SegmentList:
         self._segments[place : place + len(old)] = new
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self.forget_positions()
+
+
+def _take_as_it_is(segment: Segment, start: int, end: int, wanted_bytes: int) -> tuple[int, int]:  # noqa: ARG001
+    return end, segment.base_offset

@@ -1,0 +1,141 @@
+"""The manifest of a log: what its folder must hold, with a checksum, so that nothing goes missing unseen."""
+
+import json
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from zhumq.host.disk import Disk
+from zhumq.model.errors import BrokerError
+from zhumq.records.codecs import crc32c
+from zhumq.storage.leader_epochs import EpochStart
+
+logger = logging.getLogger(__name__)
+
+MANIFEST_FILE: Final = "log-manifest"
+VERSION: Final = 1
+_CHECKSUM_DIGITS: Final = 8
+
+
+class SealedRecord(NamedTuple):
+    """A segment that no longer grows, as it was when it was flushed, or written by compaction."""
+
+    base_offset: int
+    next_offset: int  # where its last batch ends
+    size: int
+    checksum: int | None = None  # crc32c of the whole file, where gaps let batches prove nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The facts about a log that none of Kafka's own files protects."""
+
+    topic_id: uuid.UUID | None
+    recovery_point: int  # everything below was on the disk
+    gaps_end: int  # compaction left offsets out below this one, and nowhere else
+    active_base_offset: int
+    active_size: int  # of the active segment, how much was flushed at the least
+    epochs: tuple[EpochStart, ...]
+    sealed: tuple[SealedRecord, ...]
+
+    def without(self, first: int, next_offset: int) -> "Manifest":
+        """The same without the segments that begin in this range."""
+        kept = tuple(each for each in self.sealed if not first <= each.base_offset < next_offset)
+        return replace(self, sealed=kept, gaps_end=max(self.gaps_end, next_offset))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """`<crc32c of the rest in hex> <json>`, one line."""
+    body = json.dumps(
+        {
+            "version": VERSION,
+            "topic_id": None if manifest.topic_id is None else manifest.topic_id.hex,
+            "recovery_point": manifest.recovery_point,
+            "gaps_end": manifest.gaps_end,
+            "active": [manifest.active_base_offset, manifest.active_size],
+            "epochs": manifest.epochs,
+            "sealed": manifest.sealed,
+        },
+        separators=(",", ":"),
+    ).encode()
+    return b"%08x %s\n" % (crc32c(body), body)
+
+
+def decode_manifest(data: bytes) -> Manifest | None:
+    """The manifest in a file; None if the file is damaged or of a version that is not known."""
+    body = data[_CHECKSUM_DIGITS + 1 : -1]
+    if data != b"%08x %s\n" % (crc32c(body), body):
+        return None
+    content = json.loads(body)
+    if content["version"] != VERSION:
+        return None
+    topic_id = content["topic_id"]
+    active_base_offset, active_size = content["active"]
+    return Manifest(
+        topic_id=None if topic_id is None else uuid.UUID(hex=topic_id),
+        recovery_point=content["recovery_point"],
+        gaps_end=content["gaps_end"],
+        active_base_offset=active_base_offset,
+        active_size=active_size,
+        epochs=tuple(EpochStart(*each) for each in content["epochs"]),
+        sealed=tuple(SealedRecord(*each) for each in content["sealed"]),
+    )
+
+
+def read_manifest(disk: Disk, directory: str) -> Manifest | None:
+    """The manifest of a log; None if it has none that can be relied upon."""
+    data = disk.read_file(f"{directory}/{MANIFEST_FILE}")
+    if data is None:
+        return None
+    manifest = decode_manifest(data)
+    if manifest is None:
+        logger.warning("%s/%s is damaged and made anew", directory, MANIFEST_FILE)
+    return manifest
+
+
+class ManifestFile:
+    """The file of one log. The event loop writes it, and flushes do in a thread: the newest stays."""
+
+    __slots__ = ("_disk", "_lock", "_newest", "_path", "_sequence")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{MANIFEST_FILE}"
+        self._lock = threading.Lock()
+        self._sequence = 0
+        self._newest = -1
+
+    def prepare(self, manifest: Manifest) -> Callable[[], None]:
+        """What writes this manifest, now or later in a thread, unless a newer one was written.
+
+        Without a sync: a manifest that a power cut spoiled is noticed and made anew, and file
+        systems keep the order of renames.
+        """
+        sequence, self._sequence = self._sequence, self._sequence + 1
+
+        def write() -> None:
+            data = encode_manifest(manifest)
+            with self._lock:
+                if sequence > self._newest:
+                    self._disk.write_file(self._path, data, sync=False)
+                    self._newest = sequence
+
+        return write
+
+    def drop(self) -> None:
+        """Take the file away: no manifest is better than one that claims too much."""
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        with self._lock:
+            self._newest = sequence
+            self._disk.unlink(self._path)
+
+    def replace(self, manifest: Manifest) -> None:
+        """Write it now, before files change. Without room the old one must not stay either."""
+        try:
+            self.prepare(manifest)()
+        except BrokerError as error:
+            logger.warning("%s is not written: %s", self._path, error)
+            self.drop()

@@ -1,0 +1,190 @@
+"""Proves that stored batches are what was written, before readers get them."""
+
+import logging
+from typing import Final
+
+from zhumq.host.disk import DiskFile
+from zhumq.model.errors import CorruptMessage
+from zhumq.records.batch import (
+    BATCH_LENGTH_MIN,
+    CHECKED_OFFSET,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    PREFIX_BYTES,
+    BatchHeader,
+)
+from zhumq.records.codecs import crc32c
+from zhumq.storage.batch_scan import no_batch
+from zhumq.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
+from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.recovery_scan import Window, scan_segment
+from zhumq.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+# Verified at the least when something is: the next read of the same consumer finds it done.
+RUN_BYTES_MIN: Final = 256 * 1024
+WINDOW_BYTES: Final = 1024 * 1024
+# A segment with gaps is proved by the checksum of its file, as a whole if it is no larger than this.
+WHOLE_FILE_BYTES_MAX: Final = 32 * 1024 * 1024
+
+
+class Unverified(Exception):
+    """What a reader asked for is not what was written. Never leaves the log."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment.prefix)
+        self.segment = segment
+
+
+class Proof:
+    """What batches are held against: where offsets may be missing, which epoch wrote what."""
+
+    __slots__ = ("epochs", "gaps_end")
+
+    def __init__(self, *, gaps_end: int, epochs: LeaderEpochs) -> None:
+        self.gaps_end = gaps_end
+        self.epochs = epochs
+
+    def check(self, header: BatchHeader, expected_offset: int) -> bool:
+        """Whether the fields that no checksum covers are what they must be."""
+        base_offset = header.base_offset
+        if base_offset != expected_offset and not (
+            expected_offset < base_offset <= self.gaps_end and expected_offset < self.gaps_end
+        ):
+            return False
+        epoch = self.epochs.epoch_of(base_offset)
+        return epoch in (header.partition_leader_epoch, UNDEFINED_EPOCH)
+
+
+def verify_run(
+    segment: Segment, start: int, end: int, wanted_bytes: int, proof: Proof
+) -> tuple[int, int]:
+    """Verify the batches from one boundary towards another, at least so many bytes of them.
+
+    Returns where it stopped and the offset there. The offset index says which batch lies before the
+    first one, and the header behind the last one confirms that one's offset. Raises Unverified.
+    """
+    try:
+        return _verify_run(segment, start, end, max(wanted_bytes, RUN_BYTES_MIN), proof)
+    except CorruptMessage as reason:
+        raise Unverified(segment) from reason
+
+
+def _verify_run(
+    segment: Segment, start: int, end: int, wanted_bytes: int, proof: Proof
+) -> tuple[int, int]:
+    index = segment.offset_index
+    position = index.boundary_before(start)
+    expected_offset = segment.base_offset
+    known_last_offset = index.last_offset_at(position) if position else None
+    window = Window(segment.file, segment.size, WINDOW_BYTES)
+    stop = segment.size
+    while position < segment.size:
+        header = _header_at(window, position, segment)
+        if known_last_offset is not None:
+            if header.last_offset != known_last_offset:
+                raise no_batch(segment.file, position)
+            known_last_offset = None
+            expected_offset = header.base_offset
+        if not proof.check(header, expected_offset):
+            raise CorruptMessage(
+                f"{segment.file.path} holds offset {header.base_offset} of epoch"
+                f" {header.partition_leader_epoch} at byte {position}, not {expected_offset}"
+            )
+        if position >= end or position - start >= wanted_bytes:
+            stop = position
+            break
+        batch = window.view(position, header.size)
+        if crc32c(batch[CHECKED_OFFSET:]) != header.crc:
+            raise CorruptMessage(f"{segment.file.path} fails its checksum at byte {position}")
+        position += header.size
+        expected_offset = header.next_offset
+    else:
+        _check_end(segment, expected_offset, proof)
+    return stop, expected_offset
+
+
+def _check_end(segment: Segment, next_offset: int, proof: Proof) -> None:
+    expected = segment.next_offset
+    if expected is None or next_offset == expected:
+        return
+    if next_offset > expected or next_offset >= proof.gaps_end:
+        raise CorruptMessage(f"{segment.prefix}.log ends at offset {next_offset}, not {expected}")
+
+
+def _header_at(window: Window, position: int, segment: Segment) -> BatchHeader:
+    data = window.view(position, HEADER_BYTES)
+    if len(data) < HEADER_BYTES:
+        raise no_batch(segment.file, position)
+    header = BatchHeader._make(HEADER.unpack_from(data))
+    if (
+        header.magic != MAGIC
+        or not BATCH_LENGTH_MIN <= header.batch_length <= segment.size - position - PREFIX_BYTES
+        or header.last_offset_delta < 0
+    ):
+        raise no_batch(segment.file, position)
+    return header
+
+
+def examine_segment(
+    segment: Segment, next_offset: int, proof: Proof, *, size: int | None = None
+) -> list[CorruptRange]:
+    """Go through a whole segment that should end at this offset; index it anew, and return what of
+    it cannot be read. The size is what the manifest says, where that is known."""
+    segment.start_indexes()
+    segment.corrupt_ranges = []
+    result = scan_segment(
+        segment,
+        0,
+        segment.base_offset,
+        gaps_end=proof.gaps_end,
+        leader_epochs=LeaderEpochs(),
+        proof_epochs=proof.epochs,
+    )
+    found = list(result.corrupt_ranges)
+    is_cut = size is not None and size != segment.size
+    # Behind a gap of compaction the end may come early, but not in a file of another size.
+    ends_early = result.next_offset < next_offset and (
+        is_cut or result.next_offset >= proof.gaps_end
+    )
+    if segment.checksum is not None and not file_matches(segment):
+        # With gaps between them, batches do not tell which of two has the wrong offset.
+        found = [
+            CorruptRange(segment.base_offset, 0, segment.size, segment.base_offset, next_offset)
+        ]
+    elif result.has_bad_end or ends_early or (is_cut and not found):
+        found.append(
+            CorruptRange(
+                segment.base_offset,
+                result.valid_end,
+                segment.size,
+                min(result.next_offset, next_offset - 1),
+                next_offset,
+            )
+        )
+    segment.replace_index_files(final=segment.is_sealed)
+    for bad in found:
+        logger.error(
+            "%s.log is damaged at bytes %d to %d: offsets %d to %d cannot be read, nothing was cut",
+            segment.prefix,
+            bad.start_position,
+            bad.end_position - 1,
+            bad.first_offset,
+            bad.next_offset - 1,
+        )
+    return found
+
+
+def file_matches(segment: Segment) -> bool:
+    """Whether the checksum of the whole file is the one that compaction took."""
+    return file_checksum(segment.file) == segment.checksum
+
+
+def file_checksum(file: DiskFile) -> int:
+    """The crc32c of a file as it is now."""
+    checksum = 0
+    for position in range(0, file.size, WINDOW_BYTES):
+        checksum = crc32c(file.read_at(position, WINDOW_BYTES), checksum)
+    return checksum
