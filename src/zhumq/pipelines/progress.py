@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zhumq.pipelines.status import SinkProgress
+from zhumq.spark.ranges import TOPIC_ID_KEY
 
 
 class QueryProgress:
@@ -66,6 +67,7 @@ def lag_of(report: Any) -> int | None:
             max(0, last - read.get(topic, {}).get(partition, 0))
             for topic, partitions in latest.items()
             for partition, last in partitions.items()
+            if partition != TOPIC_ID_KEY
         )
         lag = (lag or 0) + sum(behind)
     return lag

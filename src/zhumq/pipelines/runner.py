@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -15,11 +14,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.causes import explain, one_line
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.sinks import SinkContext, dead_letter_sink, prepare, start, write_once
 from zhumq.pipelines.spec import (
@@ -30,6 +31,7 @@ from zhumq.pipelines.spec import (
     Sink,
     TopicSink,
     TopicSource,
+    TriggerKind,
 )
 from zhumq.pipelines.status import (
     CHECKPOINTS_FOLDER,
@@ -50,16 +52,7 @@ FINDINGS_SHOWN_MAX: Final = 20
 FINDINGS_KEPT_MAX: Final = (
     10_000  # in the report; a table that is all wrong must not fill the memory
 )
-ERROR_LENGTH_MAX: Final = 600
 STOPPED_EARLY: Final = "was stopped before its end; nothing is known of the rest"
-
-# What a worker or the source has raised, in the middle of what the JVM says about it.
-_OWN_ERROR: Final = re.compile(r"^\s*(?:pyspark\.errors\S+: )?zhumq\.[\w.]+: (.+)$", re.MULTILINE)
-_PYTHON_ERROR: Final = re.compile(
-    r"^((?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE
-)
-_JAVA_ERROR: Final = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)
-_CONDITION: Final = re.compile(r"\[[A-Z][\w.]*\]\s*")
 
 
 class PipelineFailed(ZhumqError):
@@ -127,7 +120,10 @@ class StopRequest:
 def pipeline_session(
     name: str, *, master: str, settings: Mapping[str, str], log: Path
 ) -> Iterator[SparkSession]:
-    """A session whose JVM writes to a log file instead of between the lines of a display."""
+    """A session whose JVM writes to a log file instead of between the lines of a display.
+
+    Raises PipelineFailed if Spark does not start.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     own_stderr = os.dup(2)
@@ -135,6 +131,10 @@ def pipeline_session(
     try:
         os.dup2(descriptor, 2)
         spark = spark_session(name, master=master, settings=settings)
+    except (PySparkException, Py4JError) as error:
+        raise PipelineFailed(
+            f"Spark does not start with the master {master!r}: {explain(error)} (see {log})"
+        ) from None
     finally:
         os.dup2(own_stderr, 2)
         os.close(own_stderr)
@@ -166,7 +166,7 @@ def run_pipeline(
             run.carry_out()
         except BaseException as error:
             status.state = State.FAILED
-            status.error = _one_line(str(error)) or type(error).__name__
+            status.error = one_line(str(error)) or type(error).__name__
             run.report()
             raise
     return status
@@ -299,18 +299,21 @@ class _Run:
         return prepare(sink, _input_of(sink, views)), QueryProgress(progress)
 
     def _watch(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
+        """Until all have ended, or one has failed, or a stop is asked for.
+
+        A sink that fails never stops another in the middle of a batch: a run that has an end comes to
+        it, and one that has none finishes the batches that are under way.
+        """
+        endless = self._pipeline.trigger.kind is TriggerKind.INTERVAL
         while any(query.isActive for query, _ in queries.values()):
             self._hear(queries)
-            for name, (query, _) in queries.items():
-                if not query.isActive:
-                    _raise_failure(name, query)
-            if self._stop.asked.is_set():
+            failed = any(not query.isActive for query, _ in queries.values())
+            if self._stop.asked.is_set() or (endless and failed):
                 self._finish(queries)
-                return
+                break
             self._stop.asked.wait(POLL_SECONDS)
         self._hear(queries)
-        for name, (query, _) in queries.items():
-            _raise_failure(name, query)
+        _raise_failures(queries)
 
     def _hear(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
         news = False
@@ -334,9 +337,6 @@ class _Run:
                     query.stop()
                     del waiting[name]
             self._stop.hurried.wait(POLL_SECONDS if waiting else 0)
-        self._hear(queries)
-        for name, (query, _) in queries.items():
-            _raise_failure(name, query)
 
     def _batch(self) -> None:
         run = uuid.uuid4().hex
@@ -378,9 +378,20 @@ class _Run:
         return f"{sink.input}: {first}{more}"
 
     def _show(self, rows: DataFrame, title: str, count: int) -> int:
-        shown = [row.asDict(recursive=True) for row in rows.limit(count).collect()]
+        shown = [row.asDict(recursive=True) for row in first_rows(rows, count).collect()]
         self._display.show(title, rows.columns, shown)
         return len(shown)
+
+
+def first_rows(rows: DataFrame, count: int) -> DataFrame:
+    """The first rows, though every task reads all of its rows.
+
+    A limit alone ends the tasks early, and a stateful query whose tasks do not come to their end has
+    not saved its state: its batch fails, and so does every later one of its checkpoint.
+    """
+    place = "_place"
+    numbered = rows.withColumn(place, F.monotonically_increasing_id())
+    return numbered.orderBy(place).limit(count).drop(place)
 
 
 def _input_of(sink: Sink, views: Views) -> DataFrame:
@@ -399,29 +410,10 @@ def _recent(query: StreamingQuery) -> Sequence[Any]:
     return query.recentProgress
 
 
-def _raise_failure(name: str, query: StreamingQuery) -> None:
-    error = query.exception()
-    if error is not None:
-        raise PipelineFailed(f"sink {name}: {explain(error)}")
-
-
-def explain(error: StreamingQueryException | PySparkException | Py4JError) -> str:
-    """The cause in one line, out of all that Spark says around it."""
-    text = str(error)
-    own = _OWN_ERROR.findall(text)
-    if own:
-        return _one_line(own[-1])
-    python = [found for found in _PYTHON_ERROR.findall(text) if not found[0].startswith("org.")]
-    if python:
-        kind, words = python[-1]
-        return _one_line(f"{kind.rpartition('.')[2]}: {words}")
-    java = _JAVA_ERROR.findall(text)
-    if java:
-        # The first is what failed, the last is why.
-        return _one_line(_CONDITION.sub("", java[-1]))
-    lines = [line for line in text.splitlines() if line.strip()]
-    return _one_line(_CONDITION.sub("", lines[0])) if lines else type(error).__name__
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:ERROR_LENGTH_MAX]
+def _raise_failures(queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
+    errors = {name: query.exception() for name, (query, _) in queries.items()}
+    words = [
+        f"sink {name}: {explain(error)}" for name, error in errors.items() if error is not None
+    ]
+    if words:
+        raise PipelineFailed("; ".join(words))

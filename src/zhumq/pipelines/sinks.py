@@ -1,17 +1,23 @@
 """Where rows go: topics, tables, the screen, or nowhere because there must be none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.observation import Observation
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
+from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.archive import ArchiveTable
+from zhumq.pipelines.causes import explain
 from zhumq.pipelines.document import Mark
+from zhumq.pipelines.folder import Folder
 from zhumq.pipelines.replay import throttled
 from zhumq.pipelines.spec import (
     FILE_FORMATS,
@@ -23,12 +29,22 @@ from zhumq.pipelines.spec import (
     Trigger,
     TriggerKind,
 )
-from zhumq.pipelines.views import BOOTSTRAP_OPTION, as_batch_view, expression, need_column
+from zhumq.pipelines.views import (
+    BOOTSTRAP_OPTION,
+    MESSAGE,
+    as_batch_view,
+    expression,
+    need_column,
+)
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 
 CountRows = Callable[[int], None]
 ShowRows = Callable[[DataFrame, str, int], int]
+
+
+class BatchFailed(ZhumqError):
+    """A micro-batch that did not reach its sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +59,7 @@ class SinkContext:
 
 def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
     """The rows as the sink takes them. Raises SpecInvalid with the line of what does not fit."""
+    rows = rows.drop(MESSAGE)  # Only dead letters need it.
     match sink:
         case TopicSink():
             return _messages(sink, rows)
@@ -72,25 +89,39 @@ def start(
             # A Python data source takes only appended rows. A row that changes is sent again
             # anyhow, so a batch that is run again does no harm that its readers do not expect.
             def send(batch: DataFrame, _number: int) -> None:
-                count(_write_topic(sink, batch, context))
+                with _cause_named():
+                    count(_write_topic(sink, batch, context))
 
             return writer.outputMode(sink.mode).foreachBatch(send).start()
         case TableSink():
+            # Only a query that goes on from a checkpoint can meet a batch that is in its table.
+            stateful = Folder(context.spark, checkpoint).exists("state")
 
             def add(batch: DataFrame, number: int) -> None:
-                count(_add_batch(sink, batch, number, context))
+                with _cause_named():
+                    count(_add_batch(sink, batch, number, context, stateful=stateful))
 
             return writer.foreachBatch(add).start()
         case ConsoleSink():
 
             def show(batch: DataFrame, _number: int) -> None:
-                count(context.show(batch, sink.name, sink.rows))
+                with _cause_named():
+                    count(context.show(batch, sink.name, sink.rows))
 
             return writer.outputMode(sink.mode).foreachBatch(show).start()
         case EmptySink():
             raise sink.mark.wrong("is for trigger: batch")
         case _:
             assert_never(sink)
+
+
+@contextmanager
+def _cause_named() -> Iterator[None]:
+    """Name the cause of a failure while it is known: Spark hands on only the text of the error."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise BatchFailed(explain(error)) from error
 
 
 def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:
@@ -155,7 +186,9 @@ def _check_table(sink: TableSink, rows: DataFrame) -> None:
         need_column(shaped, column, sink.partition_mark)
 
 
-def _add_batch(sink: TableSink, batch: DataFrame, number: int, context: SinkContext) -> int:
+def _add_batch(
+    sink: TableSink, batch: DataFrame, number: int, context: SinkContext, *, stateful: bool
+) -> int:
     session = batch.sparkSession
     query = session.sparkContext.getLocalProperty(QUERY_PROPERTY)
     assert query is not None, "Spark says which query a batch belongs to"
@@ -163,7 +196,7 @@ def _add_batch(sink: TableSink, batch: DataFrame, number: int, context: SinkCont
     if sink.batch_sql is not None:
         rows = as_batch_view(session, batch, *sink.batch_sql)
     if sink.format in FILE_FORMATS:
-        return _archive(sink, context).add(rows, query=query, batch=number)
+        return _archive(sink, context).add(rows, query=query, batch=number, stateful=stateful)
     transaction = {"txnAppId": query, "txnVersion": str(number)} if sink.format == "delta" else {}
     return _append(sink, rows, transaction)
 

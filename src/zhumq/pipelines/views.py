@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import BinaryType, StringType, TimestampType
+from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.document import Mark
@@ -32,6 +32,10 @@ from zhumq.pipelines.spec import (
 BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
 REASON: Final = "_reason"
 CORRUPT: Final = "_corrupt"
+PARSED: Final = "_json"
+# The message of a row whose own columns have given way to fields of the same names.
+MESSAGE: Final = "_message"
+MESSAGE_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 MALFORMED_JSON: Final = "not JSON of the given schema"
 # The headers of every dead letter, so that `zhumq dlq` knows those of pipelines as well.
 HEADER_PREFIX: Final = "zhumq."
@@ -212,18 +216,24 @@ def _with_json(frame: DataFrame, step: JsonStep) -> DataFrame:
     with spec_errors(step.schema_mark, step.schema):
         text = F.col(step.column).cast("string")
         parsed = F.from_json(text, f"{step.schema}, {CORRUPT} STRING", options)
-        rows = frame.withColumn("_json", parsed)
-        fields = [name for name in rows.select("_json.*").columns if name != CORRUPT]
-    others = [name for name in frame.columns if name not in fields]
+        rows = frame.withColumn(PARSED, parsed)
+        fields = [name for name in rows.select(f"{PARSED}.*").columns if name != CORRUPT]
+    # Spark's names are the same in any case.
+    taken = {name.lower() for name in fields}
+    for name in (MESSAGE, PARSED, REASON):
+        if name in taken:
+            raise step.schema_mark.wrong(f"a field cannot be named {name!r}: pipelines use it")
+    others = [name for name in frame.columns if name.lower() not in taken]
     reason = F.when(
-        F.col("_json").isNull() | F.col(f"_json.{CORRUPT}").isNotNull(), F.lit(MALFORMED_JSON)
+        F.col(PARSED).isNull() | F.col(f"{PARSED}.{CORRUPT}").isNotNull(), F.lit(MALFORMED_JSON)
     )
+    chosen = [F.col(f"{PARSED}.`{name}`") for name in fields]
+    chosen += [F.col(f"`{name}`") for name in others]
     # The message itself must stay beside its fields, for the dead letter.
-    return rows.select(
-        *(F.col(f"_json.`{name}`") for name in fields),
-        *(F.col(f"`{name}`") for name in others),
-        reason.alias(REASON),
-    )
+    covered = [name for name in MESSAGE_COLUMNS if name in frame.columns]
+    if MESSAGE not in others and not set(covered) <= set(others):
+        chosen.append(F.struct(*covered).alias(MESSAGE))
+    return rows.select(*chosen, reason.alias(REASON))
 
 
 def _with_reason(frame: DataFrame, step: CheckStep) -> DataFrame:
@@ -238,7 +248,13 @@ def _with_reason(frame: DataFrame, step: CheckStep) -> DataFrame:
 
 def _dead_letters(bad: DataFrame, pipeline: str, step: str) -> DataFrame:
     """Bad rows as messages: their own key and value, and in the headers why and where from."""
-    types = {field.name: field.dataType for field in bad.schema.fields}
+    row = [field.name for field in bad.schema.fields if field.name not in (REASON, MESSAGE)]
+    prefix, fields = "", bad.schema.fields
+    if MESSAGE in bad.columns:
+        kind = bad.schema[MESSAGE].dataType
+        assert isinstance(kind, StructType)
+        prefix, fields = f"{MESSAGE}.", kind.fields
+    types = {field.name: field.dataType for field in fields}
     facts: dict[str, Any] = {
         "group": F.lit(pipeline),
         "reason": F.col(REASON),
@@ -247,12 +263,12 @@ def _dead_letters(bad: DataFrame, pipeline: str, step: str) -> DataFrame:
         "time": F.unix_millis(F.current_timestamp()).cast("string"),
     }
     facts |= {
-        name: F.col(name).cast("string")
+        name: F.col(prefix + name).cast("string")
         for name in ("topic", "partition", "offset")
         if name in types
     }
     if isinstance(types.get("timestamp"), TimestampType):
-        facts["timestamp"] = F.unix_millis("timestamp").cast("string")
+        facts["timestamp"] = F.unix_millis(prefix + "timestamp").cast("string")
     headers = F.array(
         *(
             F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))
@@ -260,17 +276,15 @@ def _dead_letters(bad: DataFrame, pipeline: str, step: str) -> DataFrame:
         )
     ).cast(HEADERS_TYPE)
     if "headers" in types and types["headers"].simpleString() == HEADERS_TYPE:
-        own = F.coalesce(F.col("headers"), F.array().cast(HEADERS_TYPE))
+        own = F.coalesce(F.col(prefix + "headers"), F.array().cast(HEADERS_TYPE))
         headers = F.concat(own, headers)
     messages = (BinaryType, StringType)
     value = (
-        F.col("value").cast("binary")
+        F.col(prefix + "value").cast("binary")
         if isinstance(types.get("value"), messages)
-        else F.to_json(F.struct(*(F.col(f"`{name}`") for name in types if name != REASON))).cast(
-            "binary"
-        )
+        else F.to_json(F.struct(*(F.col(f"`{name}`") for name in row))).cast("binary")
     )
-    key = F.col("key") if isinstance(types.get("key"), messages) else F.lit(None)
+    key = F.col(prefix + "key") if isinstance(types.get("key"), messages) else F.lit(None)
     return bad.select(
         key.cast("binary").alias("key"), value.alias("value"), headers.alias("headers")
     )

@@ -8,9 +8,9 @@ from typing import Any, Final, Self, TypeVar
 
 from zhumq.model.address import parse_addresses
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode, MalformedFrame, ZhumqError
-from zhumq.model.ids import TopicPartition
+from zhumq.model.ids import ZERO_UUID, TopicPartition
 from zhumq.protocol.api import ApiKey
-from zhumq.protocol.messages.groups import FindCoordinatorRequest
+from zhumq.protocol.messages.groups import DeleteGroupsRequest, FindCoordinatorRequest
 from zhumq.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from zhumq.protocol.messages.offsets import (
     ListOffsetsPartition,
@@ -65,6 +65,7 @@ class ClusterClient:
         self._request_seconds_max = request_seconds_max
         self._connections: dict[tuple[str, int], Connection] = {}
         self._leaders: dict[TopicPartition, tuple[str, int]] = {}
+        self._topic_ids: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +93,10 @@ class ClusterClient:
             for topic in response.topics
             if topic.error_code == ErrorCode.NONE and (names is not None or not topic.is_internal)
         }
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id of a topic in the newest metadata; None if the broker is too old to have ids."""
+        return self._topic_ids.get(topic)
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int = 0
@@ -164,6 +169,18 @@ class ClusterClient:
 
         return self.retrying(ask, f"read the offsets of group {group!r}")
 
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members; one that is not there is no error."""
+        request = DeleteGroupsRequest(groups_names=[group])
+
+        def ask() -> None:
+            response = self._coordinator(group).ask(ApiKey.DELETE_GROUPS, request)
+            for result in response.results:
+                if result.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    self.check(result.error_code, f"delete group {group!r}")
+
+        self.retrying(ask, f"delete group {group!r}")
+
     def leader(self, place: TopicPartition) -> Connection:
         """A connection to the broker that leads a partition."""
         return self.connection(self._leader(place))
@@ -229,6 +246,8 @@ class ClusterClient:
         response = self._any_broker().ask(ApiKey.METADATA, request)
         addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
         for topic in response.topics:
+            if topic.topic_id != ZERO_UUID:
+                self._topic_ids[topic.name] = str(topic.topic_id)
             for partition in topic.partitions:
                 if partition.leader_id in addresses:
                     place = TopicPartition(topic.name, partition.partition_index)

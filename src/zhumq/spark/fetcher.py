@@ -37,6 +37,10 @@ class DataLost(ZhumqError):
     """Records that were to be read are no longer there."""
 
 
+class TopicRemade(ZhumqError):
+    """The topic of this name is not the one that the offsets belong to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
     """How a range is read."""
@@ -57,9 +61,12 @@ class RangeFetcher:
         first_offset: int,
         until_offset: int,
         settings: FetchSettings,
+        *,
+        topic_id: str | None = None,
     ) -> None:
         self._client = client
         self._place = place
+        self._topic_id = topic_id  # of the topic that the offsets belong to
         self._position = first_offset
         self._log_start = 0  # known where the range begins before it
         self._until = until_offset
@@ -76,6 +83,9 @@ class RangeFetcher:
                 batches, answer = self._receive(asked or self._ask())
             except TopicMissing:
                 self._lose("there is no such topic any more")
+                return
+            except TopicRemade as error:
+                self._lose(str(error))
                 return
             except (OSError, NotNow, MalformedFrame) as error:
                 asked = None
@@ -107,12 +117,15 @@ class RangeFetcher:
             return None
         try:
             return self._ask()
-        except (OSError, NotNow, TopicMissing):
+        except (OSError, NotNow, TopicMissing, TopicRemade):
             self._client.forget()
             return None
 
     def _ask(self) -> Connection:
         connection = self._client.leader(self._place)
+        topic_id = self._client.topic_id(self._place.topic)
+        if self._topic_id is not None and topic_id not in (None, self._topic_id):
+            raise TopicRemade(f"the topic was deleted and made again (id {topic_id})")
         settings = self._settings
         connection.send(
             ApiKey.FETCH,

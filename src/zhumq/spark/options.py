@@ -2,17 +2,21 @@
 
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zhumq.model.address import parse_addresses
 from zhumq.model.errors import ZhumqError
-from zhumq.model.ids import TopicPartition
+from zhumq.model.ids import INTERNAL_TOPICS, TopicPartition
 from zhumq.spark.cluster_client import EARLIEST, LATEST
 from zhumq.spark.columns import DEFAULT_COLUMNS, HEADERS, UnknownColumn, parse_columns
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+SINK_LEDGER_TOPIC: Final = (
+    "__zhumq_spark_sink"  # which batches the sinks of all queries have written
+)
 TRIGGER_DELAY_MS_DEFAULT: Final = 15 * 60 * 1000  # Spark's maxTriggerDelay
 POLL_MS_DEFAULT: Final = 120_000
 INT32_MAX: Final = 2**31 - 1
@@ -32,6 +36,19 @@ WRITE_NAMES: Final = (
 )  # fmt: skip
 # A connection that was to be secret must not become a plain one without a word.
 SECURITY_PREFIXES: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+# What Spark's connector refuses too, in its words: these would change what the rows mean.
+REFUSED_FOR_READING: Final = {
+    "kafka.auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or"
+    " 'latest': Spark keeps the offsets of a query itself",
+    "kafka.key.deserializer": "keys come as bytes; use DataFrame operations to deserialize them",
+    "kafka.value.deserializer": "values come as bytes; use DataFrame operations to deserialize them",
+    "kafka.enable.auto.commit": "the offsets of a query are in its checkpoint",
+    "kafka.interceptor.classes": "an interceptor could change what is read",
+}
+REFUSED_FOR_WRITING: Final = {
+    "kafka.key.serializer": "keys are written as the bytes of their column",
+    "kafka.value.serializer": "values are written as the bytes of their column",
+}
 _DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -53,7 +70,9 @@ class Subscription:
         if self.topics is not None:
             return topic in self.topics
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            # As Spark's connector does it: a match anywhere in the name, and no internal topics.
+            hidden = topic in INTERNAL_TOPICS or topic == SINK_LEDGER_TOPIC
+            return not hidden and re.search(self.pattern, topic) is not None
         if self.partitions is not None:
             return any(each.topic == topic for each in self.partitions)
         return True
@@ -112,7 +131,7 @@ class WriteOptions:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a read. Raises OptionInvalid."""
-    given = _Given(options, READ_NAMES)
+    given = _Given(options, READ_NAMES, REFUSED_FOR_READING)
     path = given.text("path")
     if streaming and path is not None:
         raise OptionInvalid("path is for batch reads: a stream needs a broker")
@@ -157,7 +176,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write. Raises OptionInvalid."""
-    given = _Given(options, WRITE_NAMES)
+    given = _Given(options, WRITE_NAMES, REFUSED_FOR_WRITING)
     return WriteOptions(
         bootstrap=given.bootstrap(),
         topic=given.text("topic"),
@@ -182,12 +201,17 @@ def check_columns(names: Sequence[str], options: ReadOptions) -> None:
 class _Given:
     """Options by name, without regard to case: Spark hands them over in lower case."""
 
-    def __init__(self, options: Mapping[str, str], names: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str]
+    ) -> None:
         self.values = {name.lower(): value for name, value in options.items()}
         known = {name.lower() for name in names}
         for name in self.values:
             if name.startswith(SECURITY_PREFIXES) and self.values[name].upper() != "PLAINTEXT":
                 raise OptionInvalid(f"{name}: only plain connections are supported")
+            if name in refused:
+                short = name.removeprefix("kafka.")
+                raise OptionInvalid(f"Kafka option {short!r} is not supported: {refused[name]}")
             if name not in known and not name.startswith("kafka."):
                 raise OptionInvalid(f"there is no option {name!r}; there are {', '.join(names)}")
 
@@ -267,9 +291,14 @@ def _subscription(given: _Given, path: str | None) -> Subscription:
         return Subscription(topics=topics)
     if names[0] == "subscribePattern":
         try:
-            re.compile(value)
-        except re.error as error:
-            raise OptionInvalid(f"subscribePattern {value!r}: {error}") from None
+            with warnings.catch_warnings():
+                # Java has sets within sets; Python reads them as something else, and only warns.
+                warnings.simplefilter("error", FutureWarning)
+                re.compile(value)
+        except (re.error, FutureWarning) as error:
+            raise OptionInvalid(
+                f"subscribePattern {value!r}: {error} (a regular expression of Python)"
+            ) from None
         return Subscription(pattern=value)
     example = '{"orders": [0, 1]}'
     parsed = given.json("assign", example)

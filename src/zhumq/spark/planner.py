@@ -11,7 +11,7 @@ from zhumq.spark.cluster_client import (
     TopicMissing,
 )
 from zhumq.spark.options import Bound, OptionInvalid, ReadOptions
-from zhumq.spark.ranges import OffsetRange, Offsets
+from zhumq.spark.ranges import OffsetRange, Offsets, TopicIds
 
 
 def connect(options: ReadOptions) -> ClusterClient:
@@ -52,6 +52,12 @@ def find_partitions(
     return places
 
 
+def topic_ids_of(client: ClusterClient, places: Iterable[TopicPartition]) -> TopicIds:
+    """The ids of the topics of partitions that were just found."""
+    found = {place.topic: client.topic_id(place.topic) for place in places}
+    return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
+
+
 def resolve_bound(
     client: ClusterClient, bound: Bound, places: list[TopicPartition], options: ReadOptions
 ) -> Offsets:
@@ -83,7 +89,12 @@ def plan_batch(client: ClusterClient, options: ReadOptions) -> list[OffsetRange]
                 f"{options.end.option} of {place} is {ends[place]}, before the start {starts[place]}"
             )
     return [
-        OffsetRange(place=place, first_offset=starts[place], until_offset=ends[place])
+        OffsetRange(
+            place=place,
+            first_offset=starts[place],
+            until_offset=ends[place],
+            topic_id=client.topic_id(place.topic),
+        )
         for place in places
     ]
 

@@ -1,12 +1,16 @@
 """Offset ranges: cut for tasks, cut for a trigger. Pure: facts in, ranges out."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Final
 
 from zhumq.model.ids import TopicPartition
 
 Offsets = dict[TopicPartition, int]
+TopicIds = dict[str, str]
+OffsetsDocument = dict[str, dict[str, int | str]]
+TOPIC_ID_KEY: Final = "topicId"  # beside the numbers of the partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +20,7 @@ class OffsetRange:
     place: TopicPartition
     first_offset: int
     until_offset: int  # exclusive
+    topic_id: str | None = None  # of the topic that the offsets belong to, where it is known
 
     @property
     def size(self) -> int:
@@ -47,8 +52,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     parts = min(parts, whole.size)
     bounds = [whole.first_offset + whole.size * index // parts for index in range(parts + 1)]
     return [
-        OffsetRange(place=whole.place, first_offset=first, until_offset=until)
-        for first, until in pairwise(bounds)
+        replace(whole, first_offset=first, until_offset=until) for first, until in pairwise(bounds)
     ]
 
 
@@ -67,18 +71,42 @@ def limit_offsets(start: Mapping[TopicPartition, int], latest: Offsets, rows_max
     return limited
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The shape of Spark's Kafka offsets, as it stands in checkpoints: its keys are strings."""
-    document: dict[str, dict[str, int]] = {}
+def to_json(
+    offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None
+) -> OffsetsDocument:
+    """The shape of Spark's Kafka offsets, as it stands in checkpoints, and the id of each topic.
+
+    A topic that was deleted and made again has the same name and another id: its offsets of before
+    mean nothing any more.
+    """
+    document: OffsetsDocument = {}
     for place in sorted(offsets):
         document.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
+    for topic, topic_id in (topic_ids or {}).items():
+        if topic in document:
+            document[topic][TOPIC_ID_KEY] = topic_id
     return document
 
 
-def from_json(document: Mapping[str, Mapping[str, int]]) -> Offsets:
+def from_json(document: Mapping[str, Mapping[str, int | str]]) -> Offsets:
     """The offsets in a checkpoint."""
     return {
-        TopicPartition(topic, int(partition)): offset
+        TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in document.items()
         for partition, offset in partitions.items()
+        if partition != TOPIC_ID_KEY
     }
+
+
+def topic_ids_from_json(document: Mapping[str, Mapping[str, int | str]]) -> TopicIds:
+    """The ids in a checkpoint; one that was written before there were ids has none."""
+    return {
+        topic: str(partitions[TOPIC_ID_KEY])
+        for topic, partitions in document.items()
+        if TOPIC_ID_KEY in partitions
+    }
+
+
+def remade_topics(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The topics whose id is known from both times, and differs."""
+    return sorted(topic for topic in before if now.get(topic, before[topic]) != before[topic])

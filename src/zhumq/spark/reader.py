@@ -108,7 +108,14 @@ def read_range(part: OffsetRange, options: ReadOptions) -> Iterator[Any]:
         poll_seconds_max=options.poll_ms_max / 1000,
     )
     with connect(options) as client:
-        fetcher = RangeFetcher(client, part.place, part.first_offset, part.until_offset, settings)
+        fetcher = RangeFetcher(
+            client,
+            part.place,
+            part.first_offset,
+            part.until_offset,
+            settings,
+            topic_id=part.topic_id,
+        )
         yield from record_batches(fetcher.sections(), wanted_of(part, options))
 
 

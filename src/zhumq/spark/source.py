@@ -10,6 +10,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from zhumq.spark.columns import sql_schema
+from zhumq.spark.ledger import ensure_ledger
 from zhumq.spark.options import check_columns, read_options, write_options
 from zhumq.spark.reader import BatchReader, FilteringReader
 from zhumq.spark.stream_reader import StreamReader
@@ -45,7 +46,9 @@ class ZhumqSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         options = write_options(self.options)
-        return StreamWriter(options, check_schema(schema, options, overwrite=overwrite))
+        columns = check_schema(schema, options, overwrite=overwrite)
+        ensure_ledger(options.bootstrap)
+        return StreamWriter(options, columns)
 
     def _column_options(self) -> dict[str, str]:
         """What decides the schema; `subscribe` stands for whatever is to be read."""

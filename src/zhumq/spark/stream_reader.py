@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -19,18 +19,23 @@ from zhumq.model.ids import TopicPartition
 from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient, ClusterFailed
 from zhumq.spark.fetcher import DataLost, sample_row_bytes
 from zhumq.spark.options import ReadOptions
-from zhumq.spark.planner import connect, find_partitions, resolve_bound
+from zhumq.spark.planner import connect, find_partitions, resolve_bound, topic_ids_of
 from zhumq.spark.ranges import (
     OffsetRange,
     Offsets,
+    TopicIds,
     from_json,
     limit_offsets,
+    remade_topics,
     split_ranges,
     to_json,
+    topic_ids_from_json,
 )
 from zhumq.spark.reader import RangePartition, read_range
 
 Document = dict[str, Any]
+# The group only shows what the checkpoint knows: a query does not wait for it as long as for its records.
+COMMIT_SECONDS_MAX: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +47,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._target: Offsets | None = None  # where an available-now run ends
         self._latest: Offsets = {}  # the ends of the partitions, as last seen
+        self._topic_ids: TopicIds = {}  # of their topics
         self._committed: Offsets = {}  # what the group was told last
+        self._commit_failure: str | None = None  # logged once, not at each trigger
         self._triggered_at = time.monotonic()
 
     def initialOffset(self) -> Document:  # noqa: N802
         with connect(self._options) as client:
             places = find_partitions(client, self._options)
-            return to_json(resolve_bound(client, self._options.start, places, self._options))
+            offsets = resolve_bound(client, self._options.start, places, self._options)
+            return to_json(offsets, topic_ids_of(client, places))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with connect(self._options) as client:
@@ -71,8 +79,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with connect(self._options) as client:
             # Spark asks only when every batch before this start is finished; unlike commit(), this
             # comes after the last batch of an available-now run as well.
-            self._show_progress(client, begin)
-            latest = self._latest_of(client, begin)
+            self._show_progress(begin)
+            latest = self._latest_of(client, begin, topic_ids_from_json(start))
             new = [place for place in latest if place not in begin]
             begin |= self._list(client, new, EARLIEST)
             if isinstance(limit, ReadAllAvailable):
@@ -81,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             else:
                 end = self._limited(client, begin, latest)
-        document = to_json(end)
+        document = to_json(end, self._topic_ids)
         if document != start:
             self._triggered_at = time.monotonic()
         return document
@@ -91,19 +99,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         begin, until = from_json(start), from_json(end)
-        new = [place for place in until if place not in begin]
-        again = [place for place in until if place in begin and until[place] < begin[place]]
-        if new or again:
-            with connect(self._options) as client:
-                # A topic that was made anew, which failOnDataLoss allows, is read from its start.
-                begin |= self._list(client, new + again, EARLIEST)
+        topic_ids = topic_ids_from_json(end)
+        with connect(self._options) as client:
+            self._leave_remade_since(client, topic_ids, until)
+            remade = set(remade_topics(topic_ids_from_json(start), topic_ids))
+            new = [place for place in until if place not in begin]
+            again = [
+                place
+                for place in until
+                if place in begin and (place.topic in remade or until[place] < begin[place])
+            ]
+            # A topic that was made anew, which failOnDataLoss allows, is read from its start.
+            begin |= self._list(client, new + again, EARLIEST)
         for place in new:
             # As Spark's connector sees it: what came and went before the query knew of the partition.
-            if begin[place] > 0:
+            if begin[place] > 0 and place.topic not in remade:
                 self._lose(f"{place} is new to the query and begins at {begin[place]}, not at 0")
         ranges = split_ranges(
             [
-                OffsetRange(place=place, first_offset=begin[place], until_offset=until[place])
+                OffsetRange(
+                    place=place,
+                    first_offset=begin[place],
+                    until_offset=until[place],
+                    topic_id=topic_ids.get(place.topic),
+                )
                 for place in sorted(until)
             ],
             partitions_min=self._options.partitions_min,
@@ -117,14 +136,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(partition.range, self._options)
 
     def commit(self, end: Document) -> None:
-        if self._options.group is None:
-            return
-        with connect(self._options) as client:
-            self._show_progress(client, from_json(end))
+        self._show_progress(from_json(end))
 
-    def _latest_of(self, client: ClusterClient, begin: Offsets) -> Offsets:
+    def _latest_of(
+        self, client: ClusterClient, begin: Offsets, topic_ids: Mapping[str, str]
+    ) -> Offsets:
         """The ends of the partitions that exist; anything that is lost is said or raised."""
         places = find_partitions(client, self._options, all_must_exist=False)
+        self._topic_ids = topic_ids_of(client, places)
+        remade = remade_topics(topic_ids, self._topic_ids)
+        for topic in remade:
+            self._lose(_words_for_remade(topic, topic_ids[topic], self._topic_ids[topic]))
+            for place in [each for each in begin if each.topic == topic]:
+                del begin[place]  # The new topic is read from its first offset.
         gone = sorted(set(begin) - set(places))
         if gone:
             self._lose(f"{gone[0]} is gone, from offset {begin[gone[0]]} on")
@@ -135,6 +159,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = {place: end for place, end in self._target.items() if place in known}
             # A partition that came after the target was set is left to the next run.
             latest |= {place: begin[place] for place in begin if place in known - set(latest)}
+            # The target was set by the offsets of the topic before.
+            latest |= self._list(client, [each for each in places if each.topic in remade], LATEST)
         for place, end in latest.items():
             if end < begin.get(place, 0):
                 self._lose(f"{place} ends at {end}, before the offset {begin[place]} reached")
@@ -167,17 +193,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             dict.fromkeys(places, which), isolation_level=int(self._options.read_committed)
         )
 
-    def _show_progress(self, client: ClusterClient, offsets: Offsets) -> None:
-        """Commit to the group what the query has read, for the tools that show its lag."""
+    def _leave_remade_since(
+        self, client: ClusterClient, topic_ids: Mapping[str, str], until: Offsets
+    ) -> None:
+        """Drop the ranges of topics that were made again after the batch was planned.
+
+        Spark plans a batch before it runs it, and runs it again after a restart.
+        """
+        if not topic_ids:
+            return
+        client.partitions(topic_ids)
+        now = {topic: client.topic_id(topic) or topic_ids[topic] for topic in topic_ids}
+        for topic in remade_topics(topic_ids, now):
+            self._lose(_words_for_remade(topic, topic_ids[topic], now[topic]))
+            for place in [each for each in until if each.topic == topic]:
+                del until[place]
+
+    def _show_progress(self, offsets: Offsets) -> None:
+        """Commit to the group what the query has read, for the tools that show its lag.
+
+        A commit that failed is tried again at the next trigger.
+        """
         group = self._options.group
         if group is None or not offsets or offsets == self._committed:
             return
         try:
-            client.commit_offsets(group, offsets)
+            with ClusterClient(
+                self._options.bootstrap, retry_seconds_max=COMMIT_SECONDS_MAX
+            ) as client:
+                client.commit_offsets(group, offsets)
         except ClusterFailed as error:
             # The checkpoint is what the query goes by; the group only shows it.
-            logger.warning("the progress of the query is not shown: %s", error)
-        self._committed = dict(offsets)
+            if str(error) != self._commit_failure:
+                logger.warning("the progress of the query is not shown: %s", error)
+            self._commit_failure = str(error)
+        else:
+            self._committed = dict(offsets)
+            self._commit_failure = None
 
     def _lose(self, words: str) -> None:
         if self._options.fail_on_data_loss:
@@ -185,3 +237,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{words}; records may have been missed. Set failOnDataLoss to false to go on"
             )
         logger.warning("%s; going on, as failOnDataLoss is false", words)
+
+
+def _words_for_remade(topic: str, before: str, now: str) -> str:
+    return f"the topic {topic} was deleted and made again: its id was {before} and is {now}"

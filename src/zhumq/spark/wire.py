@@ -20,6 +20,7 @@ VERSIONS_MAX: Final = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 7,
+    ApiKey.DELETE_GROUPS: 2,
     ApiKey.API_VERSIONS: 0,
 }
 _SIZE: Final = struct.Struct(">i")

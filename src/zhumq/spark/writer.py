@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -23,9 +24,8 @@ from pyspark.sql.types import (
 )
 
 from zhumq.model.errors import ZhumqError
-from zhumq.model.ids import TopicPartition
-from zhumq.spark.cluster_client import ClusterClient
 from zhumq.spark.columns import HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
+from zhumq.spark.ledger import LEDGER, Ledger
 from zhumq.spark.options import OptionInvalid, WriteOptions
 
 ANY_PARTITION: Final = -1
@@ -126,48 +126,29 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty(BATCH_PROPERTY)
         if query is None or batch is None:
             raise WriteFailed("Spark does not say which query and batch this task belongs to")
+        first = next((each for each in iterator if each.num_rows), None)
+        if first is None:
+            return Written(0)  # A task without rows leaves nothing to note.
         ledger = Ledger(self._options.bootstrap, query, context.partitionId())
         if ledger.is_done(int(batch)):
             for _ in iterator:
                 pass  # Spark wants its rows read.
             return Written(0)
-        topics: set[str] = set()
-        rows = write_rows(iterator, self._options, self._columns, topics)
-        if topics:
-            ledger.note(int(batch), min(topics))
+        rows = write_rows(
+            chain((first,), iterator), self._options, self._columns, note=ledger.note(int(batch))
+        )
+        ledger.drop_old_group()
         return Written(rows)
-
-
-class Ledger:
-    """Which micro-batches a task of a query has written: the committed offset of a group of its own.
-
-    A group's offset is a small durable number that every Kafka broker keeps, and that a transaction
-    can carry; here it counts batches instead of records.
-    """
-
-    def __init__(self, bootstrap: str, query: str, task: int) -> None:
-        self._bootstrap = bootstrap
-        self._group = f"zhumq-sink-{query}-{task}"
-
-    def is_done(self, batch: int) -> bool:
-        """Whether the task's rows of this batch are in their topics already."""
-        with ClusterClient(self._bootstrap) as client:
-            noted = client.committed_offsets(self._group)
-        return any(next_batch > batch for next_batch in noted.values())
-
-    def note(self, batch: int, topic: str) -> None:
-        """Say that they are. The topic is only a place to keep the number at."""
-        with ClusterClient(self._bootstrap) as client:
-            client.commit_offsets(self._group, {TopicPartition(topic, 0): batch + 1})
 
 
 def write_rows(
     batches: Iterator[Any],
     options: WriteOptions,
     columns: tuple[str, ...],
-    topics: set[str] | None = None,
+    *,
+    note: tuple[str, str] | None = None,
 ) -> int:
-    """Send the rows and wait until the broker has them all. Raises WriteFailed."""
+    """Send the rows, wait until the broker has them all, then note it. Raises WriteFailed."""
     errors: list[str] = []
 
     def failed(error: KafkaError | None, message: Any) -> None:
@@ -180,14 +161,15 @@ def write_rows(
         for batch in batches:
             for start in range(0, batch.num_rows, POLL_ROWS):
                 part = batch.slice(start, POLL_ROWS)
-                _produce(producer, part, options, columns, errors, topics)
+                _produce(producer, part, options, columns, errors)
                 producer.poll(0)
                 _raise(errors)
                 rows += part.num_rows
-        left = producer.flush()
-        if left:
-            errors.append(f"{left} rows were not acknowledged")
-        _raise(errors)
+        _flush(producer, errors)
+        if note is not None:
+            key, value = note
+            producer.produce(LEDGER.topic, value, key, LEDGER.partition)
+            _flush(producer, errors)
     finally:
         producer.purge()  # After a failure the rest must not be written behind Spark's back.
         producer.flush(0)
@@ -200,7 +182,6 @@ def _produce(
     options: WriteOptions,
     columns: tuple[str, ...],
     errors: list[str],
-    topics: set[str] | None,
 ) -> None:
     cells = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
     count = batch.num_rows
@@ -214,10 +195,11 @@ def _produce(
     if TIMESTAMP in cells:
         milliseconds = cells[TIMESTAMP].cast(pa.timestamp("ms", tz="UTC"), safe=False)
         stamps = milliseconds.cast(pa.int64()).to_pylist()
+        _check_timestamps(stamps)
     if None in names:
         raise WriteFailed("a row has no topic: its column topic is null")
-    if topics is not None:
-        topics.update(names)
+    if HEADERS in cells:
+        _check_headers(cells[HEADERS])
     produce = producer.produce
     for name, value, key, partition, stamp, pairs in zip(
         names, values, keys, partitions, stamps, headers, strict=True
@@ -238,6 +220,29 @@ def _produce(
                 _raise(errors)
             except KafkaException as error:
                 raise WriteFailed(f"cannot write to {name}: {error.args[0].str()}") from error
+
+
+def _flush(producer: Producer, errors: list[str]) -> None:
+    left = producer.flush()
+    if left:
+        errors.append(f"{left} rows were not acknowledged")
+    _raise(errors)
+
+
+def _check_headers(headers: Any) -> None:
+    pairs = headers.flatten()
+    if pairs.null_count or pairs.field(KEY).null_count:
+        raise WriteFailed("a header of a row has no key: Kafka does not take a null there")
+
+
+def _check_timestamps(stamps: list[int | None]) -> None:
+    """librdkafka would take 0 for the time of sending, and Kafka takes nothing before 1970."""
+    for stamp in stamps:
+        if stamp is not None and stamp <= 0:
+            raise WriteFailed(
+                f"a row's timestamp is {stamp} ms since 1970; it is to be 1 or later, or null for"
+                " the time of sending"
+            )
 
 
 def _connect(options: WriteOptions, on_delivery: Any = None) -> Producer:

@@ -81,6 +81,37 @@ def status_of(state_dir: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_a_master_that_spark_does_not_know_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "any.yml"
+    file.write_text("name: any\nsources:\n  a: {topic: a}\nsinks:\n  seen: {from: a, console: 1}\n")
+    arguments = (
+        "pipeline",
+        "run",
+        str(file),
+        "--master",
+        "locale[2]",
+        "--state-dir",
+        str(tmp_path),
+    )
+    ended = subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_SECONDS_MAX,
+        env={**environment("127.0.0.1:1"), "JDK_JAVA_OPTIONS": QUICK_JAVA},
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        (
+            "zhumq: Spark does not start with the master 'locale[2]': Could not parse Master URL:"
+            f" 'locale[2]' (see {tmp_path / 'any' / 'spark.log'})"
+        )
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_sigterm_finishes_the_batch_and_ends_with_exit_code_0(cli: Cli, tmp_path: Path) -> None:
     cli.must("topic", "create", "orders", "--partitions", "2")
     cli.must("produce", "orders", lines=[f"order {number}" for number in range(500)])

@@ -23,7 +23,7 @@ from zhumq.spark.cluster_client import LATEST, ClusterClient, ClusterFailed, Top
 from zhumq.spark.fetcher import FETCH_BYTES_FIRST, DataLost
 from zhumq.spark.options import OptionInvalid, read_options
 from zhumq.spark.planner import plan_batch
-from zhumq.spark.ranges import OffsetRange
+from zhumq.spark.ranges import OffsetRange, from_json
 from zhumq.spark.reader import BatchReader, FilteringReader, RangePartition, read_range
 from zhumq.spark.segments import FolderUnusable
 from zhumq.spark.stream_reader import StreamReader
@@ -190,7 +190,10 @@ def test_filters_make_the_ranges_smaller(running: RunningBroker) -> None:
         ]
     )
     place = TopicPartition("filters", 1)
-    expected = OffsetRange(place=place, first_offset=30, until_offset=45)
+    with ClusterClient(running.bootstrap) as client:
+        client.partitions(["filters"])
+        topic_id = client.topic_id("filters")
+    expected = OffsetRange(place=place, first_offset=30, until_offset=45, topic_id=topic_id)
     assert reader.partitions() == [RangePartition(expected)]
 
 
@@ -213,7 +216,7 @@ def test_progress_is_committed_to_the_group(running: RunningBroker) -> None:
             position = reader.latestOffset(position, reader.getDefaultReadLimit())
             seen.append(client.committed_offsets("shown")[TopicPartition("progress", 0)])
     assert seen == [0, 4, 8, 10]
-    assert position == {"progress": {"0": 10}}
+    assert from_json(position) == {TopicPartition("progress", 0): 10}
 
 
 def test_bytes_limit_a_trigger(running: RunningBroker) -> None:
@@ -239,9 +242,10 @@ def test_a_trigger_waits_for_enough_rows_but_not_for_ever(running: RunningBroker
     start = patient.initialOffset()
     assert patient.latestOffset(start, patient.getDefaultReadLimit()) == start
     hasty = StreamReader(options_of(running, streaming=True, maxTriggerDelay="0", **given))
-    assert hasty.latestOffset(start, hasty.getDefaultReadLimit()) == {"few": {"0": 5}}
+    few = {TopicPartition("few", 0): 5}
+    assert from_json(hasty.latestOffset(start, hasty.getDefaultReadLimit())) == few
     patient.prepareForTriggerAvailableNow()  # Such a run would otherwise never end.
-    assert patient.latestOffset(start, patient.getDefaultReadLimit()) == {"few": {"0": 5}}
+    assert from_json(patient.latestOffset(start, patient.getDefaultReadLimit())) == few
 
 
 def test_an_available_now_run_ends_where_it_was_when_it_began(running: RunningBroker) -> None:
@@ -254,7 +258,7 @@ def test_an_available_now_run_ends_where_it_was_when_it_began(running: RunningBr
     reader.prepareForTriggerAvailableNow()
     produce(running.bootstrap, "now", (b"x" for _ in range(5)))
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {"now": {"0": 5}}
+    assert from_json(end) == {TopicPartition("now", 0): 5}
     assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
 
 
@@ -266,7 +270,7 @@ def test_a_partition_that_is_added_is_read_from_its_start(running: RunningBroker
     admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(30)
     produce(running.bootstrap, "grows", [b"x", b"y"], partition=1)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {"grows": {"0": 0, "1": 2}}
+    assert from_json(end) == {TopicPartition("grows", 0): 0, TopicPartition("grows", 1): 2}
     (partition,) = reader.partitions(start, end)
     (batch,) = reader.read(partition)
     assert batch.column("value").to_pylist() == [b"x", b"y"]
@@ -320,7 +324,7 @@ def test_a_topic_that_was_made_anew_under_a_stream(
         strict.latestOffset(start, strict.getDefaultReadLimit())
     forgiving = reader(failOnDataLoss="false")
     end = forgiving.latestOffset(start, forgiving.getDefaultReadLimit())
-    assert end == {topic: {"0": 2}}
+    assert from_json(end) == {TopicPartition(topic, 0): 2}
     (partition,) = forgiving.partitions(start, end)
     (batch,) = forgiving.read(partition)
     assert batch.column("value").to_pylist() == [b"x", b"y"]
@@ -362,7 +366,7 @@ def test_a_log_with_gaps_is_read_alike_however_it_is_cut(tmp_path: Path) -> None
                     for batch in reader.read(partition):
                         found += batch.column("offset").to_pylist()
             assert found == whole
-            assert end == {"gaps": {"0": 400}}
+            assert from_json(end) == {TopicPartition("gaps", 0): 400}
 
 
 def test_no_broker_is_one_clear_error() -> None:

@@ -6,7 +6,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 
-from zhumq.pipelines.runner import explain
+from zhumq.pipelines.causes import explain
 
 JAVA = """\
 An error occurred while calling o404.save.

@@ -48,10 +48,38 @@ def test_a_timestamp_goes_before_offsets() -> None:
     assert by_partition.end.timestamps_ms == {TopicPartition("t", 0): 9}
 
 
-def test_a_pattern_picks_whole_names() -> None:
-    subscription = read_options({"subscribePattern": "log-.*"}, streaming=False).subscription
-    assert subscription.names("log-a")
-    assert not subscription.names("my-log-a")
+def test_a_pattern_picks_names_as_sparks_connector_does() -> None:
+    def picked(pattern: str) -> list[str]:
+        subscription = read_options({"subscribePattern": pattern}, streaming=False).subscription
+        names = ("log-a", "my-log-a", "LOG-a", "__consumer_offsets", "__zhumq_spark_sink")
+        return [name for name in names if subscription.names(name)]
+
+    assert picked("log-.*") == ["log-a", "my-log-a"]  # found anywhere in the name
+    assert picked("^log-") == ["log-a"]
+    assert picked("^log$") == []
+    assert picked(".*") == ["log-a", "my-log-a", "LOG-a"]  # no internal topics
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "auto.offset.reset",
+        "key.deserializer",
+        "value.deserializer",
+        "enable.auto.commit",
+        "interceptor.classes",
+    ],
+)
+def test_what_sparks_connector_refuses_is_refused_here(name: str) -> None:
+    for streaming in (False, True):
+        with pytest.raises(OptionInvalid, match=f"Kafka option '{name}' is not supported"):
+            read_options({"subscribe": "t", f"Kafka.{name}": "x"}, streaming=streaming)
+
+
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer"])
+def test_serializers_are_refused_as_sparks_connector_does(name: str) -> None:
+    with pytest.raises(OptionInvalid, match=f"Kafka option '{name}' is not supported"):
+        write_options({"topic": "t", f"kafka.{name}": "x"})
 
 
 @pytest.mark.parametrize(
@@ -61,6 +89,8 @@ def test_a_pattern_picks_whole_names() -> None:
         ({"subscribe": "a", "assign": "{}"}, "exclude each other"),
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribePattern": "("}, "subscribePattern"),
+        ({"subscribePattern": "[a-z&&[^b]]"}, "a regular expression of Python"),
+        ({"subscribePattern": r"\p{Alpha}"}, "a regular expression of Python"),
         ({"assign": "t"}, "assign is not JSON"),
         ({"assign": '{"t": 0}'}, "assign is a topic's partitions"),
         ({"assign": '{"t": [-1]}'}, "assign is a topic's partitions"),

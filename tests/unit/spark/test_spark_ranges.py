@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zhumq.model.ids import TopicPartition
-from zhumq.spark.ranges import OffsetRange, from_json, limit_offsets, split_ranges, to_json
+from zhumq.spark.ranges import (
+    OffsetRange,
+    from_json,
+    limit_offsets,
+    remade_topics,
+    split_ranges,
+    to_json,
+    topic_ids_from_json,
+)
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
@@ -66,3 +74,15 @@ def test_a_limit_above_the_backlog_changes_nothing() -> None:
 @given(st.dictionaries(st.builds(TopicPartition, st.text(), st.integers(0, 99)), st.integers(0)))
 def test_offsets_survive_the_checkpoint(offsets: dict[TopicPartition, int]) -> None:
     assert from_json(to_json(offsets)) == offsets
+
+
+def test_topic_ids_stand_beside_the_offsets_of_a_checkpoint() -> None:
+    document = to_json({A: 5, B: 7}, {"a": "id-1", "other": "id-2"})
+    assert document == {"a": {"0": 5, "topicId": "id-1"}, "b": {"1": 7}}
+    assert from_json(document) == {A: 5, B: 7}
+    assert topic_ids_from_json(document) == {"a": "id-1"}
+
+
+def test_a_topic_is_remade_if_both_ids_are_known_and_differ() -> None:
+    before = {"same": "1", "remade": "2", "gone": "3"}
+    assert remade_topics(before, {"same": "1", "remade": "9", "new": "4"}) == ["remade"]

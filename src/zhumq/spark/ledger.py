@@ -1,0 +1,129 @@
+"""The sink's ledger: a compacted topic that says which micro-batches each task has written."""
+
+import logging
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from zhumq.model.errors import ZhumqError
+from zhumq.model.ids import TopicPartition
+from zhumq.spark.batching import record_batches
+from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient, ClusterFailed
+from zhumq.spark.columns import KEY, VALUE, Wanted
+from zhumq.spark.fetcher import FetchSettings, RangeFetcher
+from zhumq.spark.options import SINK_LEDGER_TOPIC
+
+LEDGER: Final = TopicPartition(SINK_LEDGER_TOPIC, 0)
+# A query notes its tasks again with every batch, so only what nobody runs any more grows old.
+LEDGER_SETTINGS: Final = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(30 * 24 * 60 * 60 * 1000),
+    "segment.bytes": str(1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+BROKERS_DEFAULT: Final = -1  # replicas as the broker is set
+REQUEST_SECONDS_MAX: Final = 30.0
+# Where the batch numbers were before there was a ledger: the offset of a group for each task.
+OLD_GROUP_PREFIX: Final = "zhumq-sink"
+
+
+logger = logging.getLogger(__name__)
+
+
+class LedgerFailed(ZhumqError):
+    """The ledger's topic could not be made."""
+
+
+class _Notes:
+    """The notes of all queries as this process knows them: read once, then followed."""
+
+    def __init__(self) -> None:
+        self._topic_id: str | None = None
+        self._position = 0
+        self._last_batches: dict[str, int] = {}
+
+    def last_batch(self, client: ClusterClient, task: str) -> int | None:
+        """The last batch that a task has noted, up to this moment."""
+        end = client.list_offsets({LEDGER: LATEST})[LEDGER]
+        topic_id = client.topic_id(LEDGER.topic)
+        if topic_id != self._topic_id or end < self._position:
+            self._topic_id, self._last_batches = topic_id, {}
+            self._position = client.list_offsets({LEDGER: EARLIEST})[LEDGER]
+        if self._position < end:
+            self._read_to(client, end)
+        return self._last_batches.get(task)
+
+    def _read_to(self, client: ClusterClient, end: int) -> None:
+        settings = FetchSettings(fail_on_data_loss=False)
+        fetcher = RangeFetcher(client, LEDGER, self._position, end, settings)
+        wanted = Wanted(
+            topic=LEDGER.topic,
+            partition=LEDGER.partition,
+            columns=(KEY, VALUE),
+            first_offset=self._position,
+            until_offset=end,
+        )
+        for batch in record_batches(fetcher.sections(), wanted):
+            keys, values = (column.to_pylist() for column in batch.columns)
+            for key, value in zip(keys, values, strict=True):
+                # Anybody may write to a topic: what is no note is passed over.
+                if key is not None and value is not None and value.isdigit():
+                    self._last_batches[key.decode(errors="replace")] = int(value)
+        self._position = end
+
+
+# Spark uses its Python processes for many tasks; each of them reads the ledger once.
+_notes_of: dict[str, _Notes] = {}
+
+
+class Ledger:
+    """Which micro-batches one task of a query has written."""
+
+    def __init__(self, bootstrap: str, query: str, task: int) -> None:
+        self._bootstrap = bootstrap
+        self.task = f"{query}/{task}"
+        self._old_group = f"{OLD_GROUP_PREFIX}-{query}-{task}"
+        self._has_old_group = False
+
+    def is_done(self, batch: int) -> bool:
+        """Whether the task's rows of this batch are in their topics already."""
+        notes = _notes_of.setdefault(self._bootstrap, _Notes())
+        with ClusterClient(self._bootstrap) as client:
+            last_batch = notes.last_batch(client, self.task)
+            if last_batch is None:
+                next_batches = client.committed_offsets(self._old_group).values()
+                self._has_old_group = bool(next_batches)
+                last_batch = max(next_batches, default=0) - 1
+        return last_batch >= batch
+
+    def note(self, batch: int) -> tuple[str, str]:
+        """Key and value of the record that says that they are."""
+        return self.task, str(batch)
+
+    def drop_old_group(self) -> None:
+        """After the first note, the group that an earlier version kept says nothing any more."""
+        if self._has_old_group:
+            try:
+                with ClusterClient(self._bootstrap) as client:
+                    client.delete_group(self._old_group)
+            except ClusterFailed as error:
+                logger.warning("%s; it is of no use any more", error)
+
+
+def ensure_ledger(bootstrap: str) -> None:
+    """Make the ledger's topic if it is not there. Raises LedgerFailed."""
+    with ClusterClient(bootstrap) as client:
+        if client.partitions([LEDGER.topic]):
+            return
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topic = NewTopic(LEDGER.topic, 1, BROKERS_DEFAULT, config=LEDGER_SETTINGS)
+    made = admin.create_topics([topic], request_timeout=REQUEST_SECONDS_MAX)
+    try:
+        made[LEDGER.topic].result(2 * REQUEST_SECONDS_MAX)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise LedgerFailed(
+                f"cannot make the topic {LEDGER.topic!r}, in which the sink notes the batches"
+                f" that it has written: {error.args[0].str()}"
+            ) from None

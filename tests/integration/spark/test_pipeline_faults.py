@@ -1,0 +1,299 @@
+"""Pipelines on real Spark whose messages, states or sinks go wrong, and what is left of them then."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow.dataset
+from pipeline_support import Pipelines, headers_of, read_topic
+from pyspark.sql import SparkSession
+from spark_support import create_topic, produce, wait_until
+
+from zhumq.pipelines.document import SpecInvalid
+from zhumq.pipelines.runner import PipelineFailed
+from zhumq.pipelines.status import State
+from zhumq.testing.broker import RunningBroker, broker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+FAULTY_STEPS = """\
+import pathlib
+import time
+
+
+def failing(rows):
+    def fail(batches):
+        for _ in batches:
+            raise ValueError("this sink fails")
+        yield from ()
+
+    return rows.mapInArrow(fail, rows.schema)
+
+
+def waiting(rows, begun, go):
+    def wait(batches):
+        for batch in batches:
+            pathlib.Path(begun).touch()
+            deadline = time.monotonic() + 120
+            while not pathlib.Path(go).exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield batch
+
+    return rows.mapInArrow(wait, rows.schema)
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker(settings={"log.retention.ms": "-1"}) as started:
+        create_topic(started.bootstrap, "causes")
+        produce(started.bootstrap, "causes", [b"seven"])
+        yield started
+
+
+@pytest.fixture
+def pipelines(spark: SparkSession, running: RunningBroker, tmp_path: Path) -> Pipelines:
+    made = Pipelines(spark, running.bootstrap, tmp_path)
+    made.write("faulty_steps.py", FAULTY_STEPS)
+    return made
+
+
+def rows_in(table: Path) -> list[dict[str, Any]]:
+    if not table.exists():
+        return []
+    return pyarrow.dataset.dataset(str(table), format="parquet").to_table().to_pylist()
+
+
+READINGS = """\
+name: readings
+trigger: batch
+sources:
+  records: {topic: readings, headers: true}
+steps:
+  - name: parsed
+    json: records
+    schema: Value DOUBLE, key STRING, timestamp STRING, topic STRING, partition STRING,
+      offset STRING, headers STRING
+  - name: named
+    sql: SELECT * FROM parsed
+  - name: good
+    check: named
+    rules:
+      - {rule: value < 100, reason: too hot}
+sinks:
+  good:
+    from: good
+    topic: readings-good
+    value: to_json(struct(*))
+    keep: []
+dead_letters: {topic: readings.dlq}
+"""
+
+
+def test_fields_named_like_the_columns_of_the_source_leave_the_message_whole(
+    pipelines: Pipelines,
+) -> None:
+    create_topic(pipelines.bootstrap, "readings")
+    good = {
+        "Value": 20.0, "key": "k", "timestamp": "noon", "topic": "t", "partition": "p",
+        "offset": "o", "headers": "h",
+    }  # fmt: skip
+    hot = json.dumps({**good, "Value": 120.0}).encode()
+    messages = [json.dumps(good).encode(), hot, b"no JSON"]
+    produce(pipelines.bootstrap, "readings", messages, timestamp=lambda index: 1000 + index)
+    pipelines.run(pipelines.write("readings.yml", READINGS))
+    (message,) = read_topic(pipelines.bootstrap, "readings-good")
+    written = json.loads(message.value() or b"")
+    assert written.pop("timestampType") == 0
+    assert written == good  # and no column of the pipeline's own
+    letters = sorted(read_topic(pipelines.bootstrap, "readings.dlq"), key=lambda x: x.key() or b"")
+    assert [(each.key(), each.value()) for each in letters] == [(b"1", hot), (b"2", b"no JSON")]
+    for number, letter in enumerate(letters, 1):
+        headers = headers_of(letter)
+        assert headers["index"] == str(number)
+        assert headers["zhumq.topic"] == "readings"
+        assert headers["zhumq.offset"] == str(number)
+        assert headers["zhumq.timestamp"] == str(1000 + number)
+    assert [headers_of(each)["zhumq.step"] for each in letters] == ["good", "parsed"]
+
+
+def test_a_field_cannot_have_a_name_that_pipelines_use(pipelines: Pipelines) -> None:
+    create_topic(pipelines.bootstrap, "reserved")
+    text = READINGS.replace("headers STRING", "_message STRING").replace("readings", "reserved")
+    with pytest.raises(SpecInvalid, match="a field cannot be named '_message'"):
+        pipelines.run(pipelines.write("reserved.yml", text))
+
+
+COUNTED = """\
+name: counted
+parameters: {topic: , mode: complete}
+sources:
+  records: {topic: "${topic}", from: earliest}
+steps:
+  - name: counted
+    sql: SELECT CAST(value AS STRING) AS word, count(*) AS n FROM records GROUP BY 1
+sinks:
+  seen: {from: counted, console: 1, mode: "${mode}"}
+"""
+
+
+@pytest.mark.parametrize("mode", ["complete", "update"])
+def test_a_console_over_a_stateful_view_goes_on_from_its_checkpoint(
+    pipelines: Pipelines, mode: str
+) -> None:
+    topic = f"words-{mode}"
+    create_topic(pipelines.bootstrap, topic)
+    file = pipelines.write("counted.yml", COUNTED)
+    for times in range(1, 4):
+        produce(pipelines.bootstrap, topic, (b"word %d" % number for number in range(40)))
+        status = pipelines.run(file, topic=topic, mode=mode)
+        assert status.state is State.DONE
+        (shown,) = pipelines.display.tables["seen"]
+        assert shown["n"] == times
+
+
+WINDOWS = """\
+name: windows
+parameters: {table: }
+sources:
+  records: {topic: windows, from: earliest, watermark: {column: timestamp, delay: 1 second}}
+steps:
+  - name: counted
+    sql: SELECT window.start AS start, count(*) AS n FROM records GROUP BY window(timestamp, '1 second')
+sinks:
+  table: {from: counted, table: "${table}"}
+"""
+
+
+def test_a_stateful_batch_that_is_in_its_table_already_is_passed_over(
+    pipelines: Pipelines,
+) -> None:
+    create_topic(pipelines.bootstrap, "windows")
+    file, table = pipelines.write("windows.yml", WINDOWS), pipelines.folder / "t"
+
+    def run(first: int) -> None:
+        produce(
+            pipelines.bootstrap,
+            "windows",
+            (b"%d" % number for number in range(10)),
+            timestamp=lambda index: 1_700_000_000_000 + (first + index) * 1000,
+        )
+        pipelines.run(file, table=str(table))
+
+    run(0)
+    counted = len(rows_in(table))
+    assert counted > 0
+    # As if the driver had died after the batch was in the table and before Spark had noted it.
+    commits = pipelines.folder / "state" / "windows" / "checkpoints" / "table" / "commits"
+    last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink()
+    run(100)
+    starts = [row["start"] for row in rows_in(table)]
+    assert len(starts) == len(set(starts))
+    assert len(starts) > counted
+
+
+TWO_SINKS = """\
+name: two
+parameters: {topic: , table: , trigger: available-now, begun: none, go: none}
+trigger: ${trigger}
+sources:
+  records: {topic: "${topic}", from: earliest, options: {maxOffsetsPerTrigger: 2}}
+steps:
+  - name: failing
+    python: faulty_steps:failing
+    inputs: records
+  - name: slow
+    python: faulty_steps:waiting
+    inputs: records
+    arguments: {begun: "${begun}", go: "${go}"}
+sinks:
+  fails: {from: failing, table: "${table}-none"}
+  works: {from: ${works}, table: "${table}"}
+"""
+
+
+def test_a_sink_that_fails_lets_the_others_come_to_their_end(pipelines: Pipelines) -> None:
+    create_topic(pipelines.bootstrap, "two")
+    produce(pipelines.bootstrap, "two", (b"%d" % number for number in range(10)))
+    table = pipelines.folder / "t"
+    file = pipelines.write("two.yml", TWO_SINKS.replace("${works}", "records"))
+    with pytest.raises(PipelineFailed, match=r"^sink fails: ValueError: this sink fails$"):
+        pipelines.run(file, topic="two", table=str(table))
+    assert sorted(row["offset"] for row in rows_in(table)) == list(range(10))
+    assert pipelines.last_status("two").state is State.FAILED
+
+
+def test_a_sink_that_fails_lets_the_others_finish_their_batch(pipelines: Pipelines) -> None:
+    create_topic(pipelines.bootstrap, "endless-two")
+    produce(pipelines.bootstrap, "endless-two", [b"0", b"1"])
+    begun, go, table = (pipelines.folder / name for name in ("begun", "go", "t"))
+    file = pipelines.write("two.yml", TWO_SINKS.replace("${works}", "slow"))
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            pipelines.run(
+                file, topic="endless-two", table=str(table), trigger="100ms",
+                begun=str(begun), go=str(go),
+            )  # fmt: skip
+        except PipelineFailed as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def is_stopping() -> bool:
+        status = pipelines.display.status
+        return begun.exists() and status is not None and status.state is State.STOPPING
+
+    try:
+        wait_until(lambda: bool(failed) or is_stopping(), "one sink has failed", seconds=120)
+    finally:
+        go.touch()
+        thread.join(120)
+    assert [str(error) for error in failed] == ["sink fails: ValueError: this sink fails"]
+    assert sorted(row["offset"] for row in rows_in(table)) == [0, 1]
+
+
+CAUSES = """\
+name: causes
+trigger: ${trigger}
+parameters: {table: , sql: , trigger: available-now}
+sources:
+  records: {topic: causes, from: earliest}
+steps:
+  - name: chosen
+    sql: ${sql}
+sinks:
+  table: {from: chosen, table: "${table}"}
+"""
+
+
+@pytest.mark.parametrize("trigger", ["available-now", "batch"])
+@pytest.mark.parametrize(
+    ("sql", "place", "cause"),
+    [
+        ("SELECT CAST(CAST(value AS STRING) AS INT) AS n FROM records", "t", "'seven'"),
+        ("SELECT raise_error(CAST(value AS STRING)) AS n FROM records", "t", "seven"),
+        ("SELECT * FROM records", "file/t", "[Nn]ot a directory"),
+    ],
+)
+def test_the_root_cause_is_named(
+    pipelines: Pipelines, trigger: str, sql: str, place: str, cause: str
+) -> None:
+    (pipelines.folder / "file").touch()
+    file = pipelines.write("causes.yml", CAUSES)
+    with pytest.raises(PipelineFailed, match=cause) as failed:
+        pipelines.run(file, table=str(pipelines.folder / place), sql=sql, trigger=trigger)
+    assert "\n" not in str(failed.value)
+    assert "awaitResult" not in str(failed.value)
+    assert "calling o" not in str(failed.value)
