@@ -35,7 +35,7 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
             **os.environ,
             "BOOTSTRAP": server.bootstrap,
             "DATA_DIR": str(server.data),
-            "ACLS": "true" if broker == "kafka" else "false",
+            "TRANSACTIONS": "true" if broker == "kafka" else "false",
         }
         if suite == "librdkafka":
             second = folder / "noautocreate"

@@ -9,7 +9,16 @@ import pytest
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import APIS, ApiKey
-from zhumq.protocol.messages import configs, fetch, metadata, offsets, produce, topics, transactions
+from zhumq.protocol.messages import (
+    acls,
+    configs,
+    fetch,
+    metadata,
+    offsets,
+    produce,
+    topics,
+    transactions,
+)
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.testing.broker import broker
@@ -417,7 +426,6 @@ def test_lists_are_appended_to_and_subtracted_from(client: RawClient) -> None:
     assert describe_topic(client, "t")["cleanup.policy"].value == "delete"
     assert alter(0, "shred") == ErrorCode.INVALID_CONFIG
     assert alter(0, "1", "no.such") == ErrorCode.INVALID_CONFIG
-    assert alter(1, None, "no.such") == ErrorCode.INVALID_CONFIG
     assert alter(2, "1", "retention.ms") == ErrorCode.INVALID_CONFIG
     assert alter(7, "1") == ErrorCode.INVALID_REQUEST
 
@@ -482,7 +490,47 @@ def test_partitions_are_described_page_by_page(client: RawClient) -> None:
     assert seen == [(name, index) for name in ("a", "b") for index in range(3)]
 
 
-def test_transactions_are_refused_at_once_and_not_left_hanging(client: RawClient) -> None:
-    request = transactions.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
-    response = client.ask(ApiKey.INIT_PRODUCER_ID, request, 4)
-    assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+def test_access_rules_are_answered_as_by_a_broker_without_an_authorizer(client: RawClient) -> None:
+    for version in (1, 2, 3):
+        described = client.ask(ApiKey.DESCRIBE_ACLS, acls.DescribeAclsRequest(), version)
+        assert described.error_code == ErrorCode.SECURITY_DISABLED
+        assert "no authorizer" in described.error_message
+        creations = [acls.AclCreation(principal="User:bob")] * 2
+        created = client.ask(
+            ApiKey.CREATE_ACLS, acls.CreateAclsRequest(creations=creations), version
+        )
+        assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
+        filters = [acls.DeleteAclsFilter()]
+        deleted = client.ask(ApiKey.DELETE_ACLS, acls.DeleteAclsRequest(filters=filters), version)
+        (result,) = deleted.filter_results
+        assert (result.error_code, result.matching_acls) == (ErrorCode.SECURITY_DISABLED, [])
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(2, "topic"), (4, "0"), (4, "")])
+def test_a_setting_that_is_not_there_is_deleted_without_a_word(
+    client: RawClient, resource_type: int, name: str
+) -> None:
+    """As in Kafka: kafka-reassign-partitions --verify clears every throttle it knows of."""
+    create(client, "topic")
+    request = configs.IncrementalAlterConfigsRequest(
+        resources=[
+            configs.IncrementalAlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    configs.IncrementalAlterConfigsAlterableConfig(name=each, config_operation=1)
+                    for each in ("replica.alter.log.dirs.io.max.bytes.per.second", "no.such")
+                ],
+            )
+        ]
+    )
+    (answer,) = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+    assert answer.error_code == 0
+
+
+def test_version_0_of_config_resources_asks_for_client_metrics_alone(client: RawClient) -> None:
+    create(client, "topic")
+    asked = configs.ListConfigResourcesRequest()
+    assert client.ask(ApiKey.LIST_CONFIG_RESOURCES, asked, 0).config_resources == []
+    listed = client.ask(ApiKey.LIST_CONFIG_RESOURCES, asked, 1).config_resources
+    assert {(each.resource_type, each.resource_name) for each in listed} == {(2, "topic"), (4, "0")}

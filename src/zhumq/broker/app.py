@@ -22,6 +22,7 @@ from zhumq.broker.delivery import DeliveryCoordinator
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.fetch_sessions import FetchSessions
 from zhumq.broker.group_coordinator import GroupCoordinator
+from zhumq.broker.handlers.acls import AclsHandler
 from zhumq.broker.handlers.configs import ConfigsHandler
 from zhumq.broker.handlers.fetch import FetchHandler
 from zhumq.broker.handlers.groups import GroupsHandler
@@ -427,6 +428,7 @@ def _handlers(
         LogDirsHandler(replicas, config.data_dir),
         ReassignmentsHandler(store, controller, replicas.ask_log_ends, replicas.elect_preferred),
         GroupsHandler(groups.service, groups.topic, store),
+        AclsHandler(),
     )
     for family in families:
         handlers.update(family.handlers())

@@ -31,6 +31,10 @@ from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC, BrokerId
 from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.delivery_state import (
+    ListGroupSettingsRequest,
+    ListGroupSettingsResponse,
+)
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 
@@ -94,7 +98,9 @@ class DeliveryCoordinator:
             positions=positions,
             clock=clock,
         )
-        self._group_settings = ShareGroupSettings(settings, BROKER_SETTINGS, self.service)
+        self._group_settings = ShareGroupSettings(
+            settings, BROKER_SETTINGS, self.service, self._groups_with_settings
+        )
         self._share = ShareHandler(
             self.service,
             store,
@@ -108,6 +114,12 @@ class DeliveryCoordinator:
         shard = DeliveryShard()
         self._shards.add(shard)
         return shard
+
+    async def _groups_with_settings(self) -> list[str]:
+        if SHARE_GROUP_STATE_TOPIC not in self._store.image.topics:
+            return []
+        answers = await self._states.ask_all(ListGroupSettingsRequest(), ListGroupSettingsResponse)
+        return sorted(group for answer in answers for group in answer.group_ids)
 
     def metrics(self) -> Iterable[Metric]:
         return delivery_metrics(self.service, tuple(self._shards), self._store, self._replicas)

@@ -154,6 +154,15 @@ BROKER_SETTINGS: Final = SettingsTable(
         minimum=1,
         changes_while_running=True,
     ),
+    Setting(
+        name="follower.replication.throttled.rate",
+        type=SettingType.LONG,
+        default=str(UNLIMITED),
+        documentation="Accepted for kafka-reassign-partitions --throttle, which sets it together with"
+        " the leaders' rate. Leaders hold back what they send; followers need not.",
+        minimum=1,
+        changes_while_running=True,
+    ),
     # The push door
     Setting(
         name="advertised.push.listener",

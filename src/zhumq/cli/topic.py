@@ -181,7 +181,11 @@ def alter(
             resource.add_incremental_config(
                 ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
             )
+        known = _settings(cluster, name) if unset else {}
         for key in unset or []:
+            # Brokers delete what they do not know without a word, as Kafka does.
+            if key not in known:
+                raise CommandFailed(f"cannot unset {key!r}: topics have no such setting")
             resource.add_incremental_config(
                 ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE)
             )
@@ -221,17 +225,25 @@ def delete(
 
 def _changed_settings(cluster: Cluster, name: str) -> dict[str, str | None]:
     """The settings that were given for this topic, without the defaults."""
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {
+        key: entry.value
+        for key, entry in sorted(_settings(cluster, name).items())
+        if entry.source == own
+    }
+
+
+def _settings(cluster: Cluster, name: str) -> dict[str, ConfigEntry]:
+    """All settings of a topic, by name."""
     resource = _topic_resource(name)
-    entries = cluster.ask(
+    found: dict[str, ConfigEntry] = cluster.ask(
         f"read the settings of {name!r}",
         lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
             resource
         ].result(),
     )
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
+    return found
 
 
 def _topic_resource(name: str) -> ConfigResource:
-
     return ConfigResource(ResourceType.TOPIC, name)

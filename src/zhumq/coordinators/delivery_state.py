@@ -94,6 +94,13 @@ class DeliveryStateClient:
         await self._road.ensure()
         return await self._ask(partition_for(routed_by, self.partition_count), request, expected)
 
+    async def ask_all(self, request: DeliveryRequest, expected: type[Answer]) -> list[Answer]:
+        """The answers of all shards, wherever they are. Raises BrokerError if one gives none."""
+        indexes = range(self.partition_count)
+        return list(
+            await asyncio.gather(*(self._ask(index, request, expected) for index in indexes))
+        )
+
     async def ask_local(self, request: DeliveryRequest, expected: type[Answer]) -> list[Answer]:
         """The answers of all shards that are here."""
         return list(

@@ -12,6 +12,8 @@ from zhumq.protocol.messages.delivery_state import (
     DescribeWindowsResponse,
     GroupSettingsRequest,
     GroupSettingsResponse,
+    ListGroupSettingsRequest,
+    ListGroupSettingsResponse,
     ListSessionsRequest,
     ListSessionsResponse,
     ReadWindowRequest,
@@ -31,6 +33,7 @@ DeliveryRequest = (
     | SaveSessionRequest
     | ListSessionsRequest
     | GroupSettingsRequest
+    | ListGroupSettingsRequest
 )
 DeliveryResponse = (
     ReadWindowResponse
@@ -41,6 +44,7 @@ DeliveryResponse = (
     | SaveSessionResponse
     | ListSessionsResponse
     | GroupSettingsResponse
+    | ListGroupSettingsResponse
 )
 
 # The kinds of requests by the number that stands for each between brokers.
@@ -53,6 +57,7 @@ REQUEST_KINDS: tuple[tuple[type[DeliveryRequest], type[DeliveryResponse]], ...] 
     (SaveSessionRequest, SaveSessionResponse),
     (ListSessionsRequest, ListSessionsResponse),
     (GroupSettingsRequest, GroupSettingsResponse),
+    (ListGroupSettingsRequest, ListGroupSettingsResponse),
 )
 
 
@@ -75,5 +80,7 @@ def refusal(request: DeliveryRequest, code: ErrorCode, why: str | None = None) -
             return ListSessionsResponse(error_code=code, error_message=why)
         case GroupSettingsRequest():
             return GroupSettingsResponse(error_code=code, error_message=why)
+        case ListGroupSettingsRequest():
+            return ListGroupSettingsResponse(error_code=code, error_message=why)
         case _:
             assert_never(request)

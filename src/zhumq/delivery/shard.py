@@ -37,6 +37,8 @@ from zhumq.protocol.messages.delivery_state import (
     GroupSettingsResponse,
     GroupSettingsValue,
     ListedSession,
+    ListGroupSettingsRequest,
+    ListGroupSettingsResponse,
     ListSessionsRequest,
     ListSessionsResponse,
     PushSessionValue,
@@ -177,6 +179,8 @@ class DeliveryShard:
                 )
             case GroupSettingsRequest():
                 return self._set(request, records)
+            case ListGroupSettingsRequest():
+                return ListGroupSettingsResponse(group_ids=list(self._settings))
             case _:
                 assert_never(request)
 

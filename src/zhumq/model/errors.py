@@ -490,7 +490,7 @@ class RebalanceInProgress(BrokerError):
     code = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-class TransactionalIdRefused(BrokerError):
-    """This producer may not use transactions. Not retriable, so that its client stops at once."""
+class TransactionsUnsupported(BrokerError):
+    """There are no transactions. Not retriable, so that clients stop at once."""
 
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    code = ErrorCode.UNSUPPORTED_VERSION

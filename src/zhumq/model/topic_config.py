@@ -51,6 +51,16 @@ TOPIC_SETTINGS: Final = SettingsTable(
         minimum=0,
         documentation="Accepted for compatibility: acks=-1 always waits for the disk.",
     ),
+    *(
+        Setting(
+            name=f"{side}.replication.throttled.replicas",
+            type=SettingType.LIST,
+            default="",
+            documentation="Accepted for kafka-reassign-partitions --throttle: here the replicas that"
+            " move are the ones that are throttled.",
+        )
+        for side in ("follower", "leader")
+    ),
     Setting(
         name="index.interval.bytes",
         type=SettingType.INT,
@@ -182,6 +192,8 @@ TOPIC_SETTINGS: Final = SettingsTable(
 # The broker setting that gives a topic setting its default, where the names differ by more than "log.".
 _BROKER_NAMES: Final[Mapping[str, str]] = {
     "compression.type": "compression.type",
+    "follower.replication.throttled.replicas": "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas": "leader.replication.throttled.replicas",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "flush.messages": "log.flush.interval.messages",

@@ -10,6 +10,7 @@ from zhumq.model.errors import MalformedFrame, UnsupportedVersion
 from zhumq.protocol import fetch_codec, produce_codec
 from zhumq.protocol.compiler import Decode, Encode, decode_message, decoder, encoder
 from zhumq.protocol.messages import (
+    acls,
     configs,
     consumer_groups,
     fetch,
@@ -57,6 +58,9 @@ class ApiKey(IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -132,7 +136,7 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, transactions, configs,
-        security, reassignments, share,
+        security, reassignments, share, acls,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

@@ -53,6 +53,7 @@ def test_altering_adds_partitions_and_changes_settings(cli: Cli, topic: str) -> 
     cli.must("topic", "alter", topic, "--unset", "retention.ms")
     described = cli.must("topic", "describe", topic, "--json").document
     assert described["settings"] == {"segment.bytes": "2000000"}
+    assert "retention.mz" in cli.fails("topic", "alter", topic, "--unset", "retention.mz")
 
 
 def test_partitions_cannot_become_fewer(cli: Cli, topic: str) -> None:

@@ -10,11 +10,15 @@ from zhumq import Admin
 from zhumq.client.errors import RequestFailed
 from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.routes import find_push_addresses
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages import configs
 from zhumq.testing.cluster import ClusterProcesses
+from zhumq.testing.raw_client import RawClient
 
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 60.0
+GROUP_RESOURCE = 32
 
 
 def kill_controller(cluster: ClusterProcesses) -> int:
@@ -77,3 +81,29 @@ def test_a_change_that_somebody_else_is_in_charge_of_is_sent_again_and_no_other(
     with pytest.raises(KafkaException):
         admin.change(unanswered)
     assert len(answers) == 1, "it may have been done"
+
+
+def test_settings_of_groups_are_listed_by_every_broker(cluster: ClusterProcesses) -> None:
+    """They are kept where each group's state is, and any broker is asked for all of them."""
+    groups = {f"settings-{number}" for number in range(6)}
+    brokers = list(cluster.brokers.values())
+    with RawClient(brokers[0].bootstrap) as client:
+        change = configs.IncrementalAlterConfigsAlterableConfig(
+            name="share.delivery.count.limit", config_operation=0, value="2"
+        )
+        request = configs.IncrementalAlterConfigsRequest(
+            resources=[
+                configs.IncrementalAlterConfigsResource(
+                    resource_type=GROUP_RESOURCE, resource_name=group, configs=[change]
+                )
+                for group in groups
+            ]
+        )
+        answers = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+        assert [each.error_code for each in answers] == [0] * len(groups)
+    for broker in brokers:
+        with RawClient(broker.bootstrap) as client:
+            asked = configs.ListConfigResourcesRequest(resource_types=[GROUP_RESOURCE])
+            listed = client.ask(ApiKey.LIST_CONFIG_RESOURCES, asked)
+            assert listed.error_code == 0
+            assert {each.resource_name for each in listed.config_resources} == groups

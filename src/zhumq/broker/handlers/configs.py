@@ -163,8 +163,10 @@ class ConfigsHandler:
         return response
 
     def list_config_resources(
-        self, _context: RequestContext, request: ListConfigResourcesRequest
+        self, context: RequestContext, request: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
+        if context.version == 0:
+            return ListConfigResourcesResponse()  # KIP-714: it asks for client metrics alone.
         image = self._store.image
         wanted = set(request.resource_types) or {ResourceType.TOPIC, ResourceType.BROKER}
         resources: list[ConfigResource] = []
@@ -241,8 +243,9 @@ def _altered(
                     raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
                 settings[name] = value
             case AlterOperation.DELETE:
-                # A name that does not exist is refused later, even to delete it.
-                settings[name] = None
+                # As in Kafka: what is not set, or does not exist, is deleted without a word.
+                # kafka-reassign-partitions --verify clears throttles of which this broker knows some.
+                settings.pop(name, None)
             case AlterOperation.APPEND | AlterOperation.SUBTRACT:
                 change = (
                     append_to_list_setting

@@ -1,6 +1,6 @@
 """The settings of single groups, in the requests that are about settings of anything."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
@@ -14,13 +14,17 @@ from zhumq.model.settings import Setting, Settings, SettingsTable
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.configs import (
     AlterConfigsResourceResponse,
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    DescribeConfigsSynonym,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 GROUP_RESOURCE: Final = 32
@@ -40,9 +44,17 @@ _BROKER_SETTINGS: Final = {
 class ShareGroupSettings:
     """What rules each share group: its own settings, else the broker's."""
 
-    def __init__(self, broker: Settings, table: SettingsTable, deliveries: DeliveryService) -> None:
+    def __init__(
+        self,
+        broker: Settings,
+        table: SettingsTable,
+        deliveries: DeliveryService,
+        list_groups: Callable[[], Awaitable[list[str]]],
+    ) -> None:
         self._broker = broker
         self._deliveries = deliveries
+        # Those that have settings of their own. Raises BrokerError.
+        self.list_groups = list_groups
         self._table = SettingsTable(
             *(
                 _renamed(table.setting(broker_name), name)
@@ -64,7 +76,7 @@ class ShareGroupSettings:
         return limits, Start(otherwise=StartKind(settings.text("share.auto.offset.reset")))
 
     async def describe(
-        self, group_id: str, names: Iterable[str] | None
+        self, group_id: str, names: Iterable[str] | None, *, with_synonyms: bool
     ) -> list[DescribeConfigsResourceResult]:
         given = await self._deliveries.group_settings(group_id)
         in_force = self._with_defaults(given)
@@ -74,6 +86,7 @@ class ShareGroupSettings:
                 name=name,
                 value=in_force[name],
                 config_source=_SOURCE_GROUP if name in given else _SOURCE_DEFAULT,
+                synonyms=self._synonyms(name, given) if with_synonyms else [],
                 config_type=setting.type,
                 documentation=setting.documentation,
             )
@@ -92,12 +105,20 @@ class ShareGroupSettings:
         """Raises InvalidConfig."""
         try:
             self._table.check(sets)
-            for name in deletes:
-                self._table.setting(name)
         except SettingInvalid as reason:
             raise InvalidConfig(str(reason)) from None
         if not validate_only:
             await self._deliveries.group_settings(group_id, sets, list(deletes))
+
+    def _synonyms(self, name: str, given: Mapping[str, str]) -> list[DescribeConfigsSynonym]:
+        """Where the value is taken from, and would be otherwise."""
+        default = _BROKER_SETTINGS[name]
+        text = self._broker.text(default)
+        synonyms = [DescribeConfigsSynonym(name=default, value=text, source=_SOURCE_DEFAULT)]
+        if name in given:
+            own = DescribeConfigsSynonym(name=name, value=given[name], source=_SOURCE_GROUP)
+            synonyms.insert(0, own)
+        return synonyms
 
     def _with_defaults(self, given: Mapping[str, str]) -> dict[str, str]:
         return {
@@ -117,7 +138,21 @@ class GroupConfigsHandler:
         return {
             ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: self.list_config_resources,
         }
+
+    async def list_config_resources(
+        self, context: RequestContext, request: ListConfigResourcesRequest
+    ) -> ListConfigResourcesResponse:
+        response = self._others.list_config_resources(context, request)
+        if context.version > 0 and (
+            not request.resource_types or GROUP_RESOURCE in request.resource_types
+        ):
+            response.config_resources.extend(
+                ConfigResource(resource_name=group, resource_type=GROUP_RESOURCE)
+                for group in await self._settings.list_groups()
+            )
+        return response
 
     async def describe_configs(
         self, context: RequestContext, request: DescribeConfigsRequest
@@ -125,14 +160,26 @@ class GroupConfigsHandler:
         response = self._others.describe_configs(context, request)
         for resource, result in zip(request.resources, response.results, strict=True):
             if resource.resource_type == GROUP_RESOURCE:
-                await self._describe(resource.resource_name, resource.configuration_keys, result)
+                await self._describe(
+                    resource.resource_name,
+                    resource.configuration_keys,
+                    result,
+                    with_synonyms=request.include_synonyms,
+                )
         return response
 
     async def _describe(
-        self, group_id: str, names: Iterable[str] | None, result: DescribeConfigsResult
+        self,
+        group_id: str,
+        names: Iterable[str] | None,
+        result: DescribeConfigsResult,
+        *,
+        with_synonyms: bool,
     ) -> None:
         try:
-            result.configs = await self._settings.describe(group_id, names)
+            result.configs = await self._settings.describe(
+                group_id, names, with_synonyms=with_synonyms
+            )
         except BrokerError as reason:
             result.error_code, result.error_message = reason.code, str(reason)
         else:

@@ -16,7 +16,7 @@ from zhumq.model.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
     InvalidRequest,
-    TransactionalIdRefused,
+    TransactionsUnsupported,
 )
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -28,6 +28,9 @@ from zhumq.protocol.messages.groups import (
 
 _FIRST_VERSION_WITH_KEYS: Final = 4
 _NOBODY: Final = -1
+# librdkafka asks in these, and asks again for ever at every error but a failed authorization (seen with
+# 2.6 to 2.12). It shows the broker's sentence beside the code, so the user reads what is meant.
+_VERSIONS_OF_LIBRDKAFKA: Final = (2, 3)
 
 
 class CoordinatorKind(IntEnum):
@@ -113,6 +116,11 @@ class GroupsHandler:
             found = [await self._find(request.key_type, key) for key in request.coordinator_keys]
             return FindCoordinatorResponse(coordinators=found)
         coordinator = await self._find(request.key_type, request.key)
+        if (
+            request.key_type == CoordinatorKind.TRANSACTION
+            and context.version in _VERSIONS_OF_LIBRDKAFKA
+        ):
+            coordinator.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return FindCoordinatorResponse(
             error_code=coordinator.error_code,
             error_message=coordinator.error_message,
@@ -151,5 +159,5 @@ class GroupsHandler:
 
 def _no_coordinator(kind: int) -> BrokerError:
     if kind == CoordinatorKind.TRANSACTION:
-        return TransactionalIdRefused("this broker has no transactions yet")
+        return TransactionsUnsupported("this broker does not support transactions")
     return InvalidRequest(f"there is no coordinator of kind {kind}")

@@ -4,7 +4,7 @@ from typing import Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.controller_driver import ControllerDriver
-from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.model.errors import BrokerError, ErrorCode, TransactionsUnsupported
 from zhumq.model.ids import NO_PRODUCER_ID
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.transactions import (
@@ -39,8 +39,8 @@ class ProducersHandler:
         self, _context: RequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
         if request.transactional_id is not None:
-            # Not retriable, so that a transactional client stops with an error and not with a hang.
-            return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            # Clients ask FindCoordinator first, and are refused there with a sentence.
+            return _refused(TransactionsUnsupported.code)
         if request.producer_id != NO_PRODUCER_ID:
             # KIP-360: a producer that lost its place goes on with the next epoch of its own id.
             if not 0 <= request.producer_epoch <= _EPOCH_MAX:

@@ -252,6 +252,16 @@ class GroupSettingsResponse(Message, versions="0", flexible="0+"):
     settings: list[GroupSetting] = field()
 
 
+class ListGroupSettingsRequest(Message, versions="0", flexible="0+"):
+    """Which groups of the shard have settings of their own."""
+
+
+class ListGroupSettingsResponse(Message, versions="0", flexible="0+"):
+    error_code: int16 = 0
+    error_message: str | None = None
+    group_ids: list[str] = field()
+
+
 # Between brokers: the keys of these are no client's business.
 
 
