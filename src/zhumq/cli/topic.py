@@ -233,10 +233,10 @@ def _changed_settings(cluster: Cluster, name: str) -> dict[str, str | None]:
     }
 
 
-def _settings(cluster: Cluster, name: str) -> dict[str, ConfigEntry]:
-    """All settings of a topic, by name."""
+def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
+    """All settings of a topic, by name: ConfigEntry, whose types are wrong about `source`."""
     resource = _topic_resource(name)
-    found: dict[str, ConfigEntry] = cluster.ask(
+    found: dict[str, Any] = cluster.ask(
         f"read the settings of {name!r}",
         lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[
             resource

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from zhumq.groups.even_shares import even_shares
+
 Partitions = Mapping[uuid.UUID, frozenset[int]]
 NOTHING: Final[Partitions] = {}
 
@@ -29,20 +31,43 @@ Assignor = Callable[[Sequence[AssignedMember], Mapping[uuid.UUID, int]], dict[st
 def uniform(
     members: Sequence[AssignedMember], partition_counts: Mapping[uuid.UUID, int]
 ) -> dict[str, Partitions]:
-    """As even as subscriptions allow, and nobody loses a partition but for evenness.
+    """As even as subscriptions allow, and as few changes as that takes.
 
-    Where all members read the same topics, no two of them differ by more than one partition.
-    Otherwise no single move of a partition could make it more even.
+    Where all members read the same topics, no two of them differ by more than one partition, and topics
+    get members evenly (see `even_shares`). Otherwise no single move of a partition could make it more even.
     """
     ordered = sorted(members, key=lambda each: each.member_id)
-    load = _Load(ordered, partition_counts)
     if len({member.subscribed for member in ordered}) <= 1:
-        load.cut_to_even_shares()
-        load.hand_out_the_rest()
-    else:
-        load.hand_out_the_rest()
-        load.even_out()
+        return _even(ordered, partition_counts)
+    load = _Load(ordered, partition_counts)
+    load.hand_out_the_rest()
+    load.even_out()
     return load.result()
+
+
+def _even(
+    members: Sequence[AssignedMember], partition_counts: Mapping[uuid.UUID, int]
+) -> dict[str, Partitions]:
+    """For members that all read the same topics."""
+    read = members[0].subscribed if members else frozenset()
+    topic_ids = sorted(read & partition_counts.keys())
+    counts = [partition_counts[topic_id] for topic_id in topic_ids]
+    numbers = {topic_id: number for number, topic_id in enumerate(topic_ids)}
+    # What is told twice, or is gone, counts for nothing.
+    free = [set(range(count)) for count in counts]
+    before: list[dict[int, set[int]]] = []
+    for member in members:
+        valid: dict[int, set[int]] = {}
+        for topic_id, partitions in member.before.items():
+            number = numbers.get(topic_id)
+            if number is not None and (kept := free[number] & partitions):
+                free[number] -= kept
+                valid[number] = kept
+        before.append(valid)
+    return {
+        member.member_id: {topic_ids[number]: frozenset(share[number]) for number in sorted(share)}
+        for member, share in zip(members, even_shares(before, counts), strict=True)
+    }
 
 
 def range_(
@@ -123,24 +148,6 @@ class _Load:
                 start, count = self._starts[topic], self._counts[topic]
                 valid.update(start + each for each in partitions if each < count)
         return valid
-
-    def cut_to_even_shares(self) -> None:
-        """Take from those that have more than their share; as many as can keep the odd one more."""
-        if not self._members:
-            return
-        total = sum(
-            count for count, readers in zip(self._counts, self._readers, strict=True) if readers
-        )
-        share, extra = divmod(total, len(self._members))
-        for owned in self._owned:
-            keeps = share
-            if extra and len(owned) > share:
-                extra -= 1
-                keeps += 1
-            if len(owned) > keeps:
-                surplus = sorted(owned)[keeps:]
-                owned.difference_update(surplus)
-                self._taken.difference_update(surplus)
 
     def hand_out_the_rest(self) -> None:
         """Every free partition goes to the reader of its topic that has the fewest."""

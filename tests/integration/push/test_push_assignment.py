@@ -13,7 +13,7 @@ TOPICS = 20
 PARTITIONS = 25
 
 
-def test_a_hundred_consumers_over_twenty_topics_get_five_partitions_each(
+def test_a_hundred_consumers_over_twenty_topics_are_five_for_each_topic(
     running: RunningBroker,
 ) -> None:
     topics = [new_topic(running.bootstrap, partitions=PARTITIONS) for _ in range(TOPICS)]
@@ -29,7 +29,19 @@ def test_a_hundred_consumers_over_twenty_topics_get_five_partitions_each(
             def shares() -> Counter[int]:
                 return Counter(len(consumer.assignment) for consumer in consumers)
 
-            await until(lambda: shares() == {5: CONSUMERS}, 90)
+            def readers() -> Counter[str]:
+                return Counter(
+                    topic for each in consumers for topic in {place[0] for place in each.assignment}
+                )
+
+            # Members get partitions evenly, and topics get members evenly.
+            await until(
+                lambda: (
+                    shares() == {5: CONSUMERS}
+                    and readers() == dict.fromkeys(topics, CONSUMERS // TOPICS)
+                ),
+                90,
+            )
             owned = [place for consumer in consumers for place in consumer.assignment]
             assert len(set(owned)) == len(owned) == TOPICS * PARTITIONS
             # One leaves: its five go to others, and nobody else loses anything.
