@@ -140,6 +140,7 @@ class BrokerConfig:
             min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
             file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
             producer_id_expiration_ms=self.settings.integer("producer.id.expiration.ms"),
+            validates_records=topic.text("record.validation") == "full",
         )
 
 

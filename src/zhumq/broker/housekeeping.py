@@ -11,6 +11,7 @@ from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import LOOK_MS, DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +68,11 @@ def broker_chores(
 
     async def compaction() -> None:
         # One log at a time: the heavy part runs in a thread, and disks are shared.
-        while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of):
+        failed: list[PartitionLog] = []  # not before the next turn again, or others never get one
+        while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of, failed):
             await asyncio.to_thread(work.run)
-            logs.finish_compaction(work)
+            if not logs.finish_compaction(work):
+                failed.append(work.log)
 
     chores = [
         Chore(

@@ -11,12 +11,13 @@ from zhumq.host.clock import Clock
 from zhumq.metadata.controller import TopicWish
 from zhumq.model.errors import (
     BrokerError,
+    CorruptMessage,
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from zhumq.records.batch import SEQUENCE_MAX, Record, RecordHeader, batches
+from zhumq.records.batch import SEQUENCE_MAX, Record, RecordBatch, RecordHeader, batches
 from zhumq.records.builder import build_batch
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
@@ -174,13 +175,28 @@ def _read(source: Partition, first: int, last: int) -> Iterator[Record]:
         next_offset = offset
         for batch in batches(data):
             if not batch.header.is_control and batch.header.base_offset <= last:
-                for record in batch.records():
+                for record in _decoded(batch, source):
                     if offset <= record.offset <= last:
                         yield record
             next_offset = batch.header.next_offset
         if next_offset <= offset:
             return
         offset = next_offset
+
+
+def _decoded(batch: RecordBatch, source: Partition) -> list[Record]:
+    """The records of a batch; none where a client wrote what nobody can decode, so that a window
+    whose consumers gave it up gets past it."""
+    try:
+        return list(batch.records())
+    except CorruptMessage as reason:
+        logger.warning(
+            "%s: no dead letter holds batch %d, which cannot be decoded: %s",
+            source.topic_partition,
+            batch.header.base_offset,
+            reason,
+        )
+        return []
 
 
 def _letter(

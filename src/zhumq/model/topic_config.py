@@ -132,6 +132,14 @@ TOPIC_SETTINGS: Final = SettingsTable(
         documentation="Accepted for compatibility: segment files grow as they are written.",
     ),
     Setting(
+        name="record.validation",
+        type=SettingType.STRING,
+        default="lengths",
+        allowed=("lengths", "full"),
+        documentation="What is checked of the records in a batch: that there are as many as it says,"
+        " by their lengths; or every field of every record, which takes many times the CPU.",
+    ),
+    Setting(
         name="replication.mode",
         type=SettingType.STRING,
         default=Mode.RAFT,
@@ -203,6 +211,7 @@ _BROKER_NAMES: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
+    "record.validation": "record.validation",
     "replication.mode": "replication.mode",
     "segment.index.bytes": "log.index.size.max.bytes",
     "segment.jitter.ms": "log.roll.jitter.ms",

@@ -144,7 +144,7 @@ class RecordBatch:
         payload = decompress(
             header.compression, self.data[HEADER_BYTES:], size_max=decompressed_bytes_max
         )
-        return _decode_records(header, bytes(payload))
+        return decode_payload(header, bytes(payload))
 
 
 def increment_sequence(sequence: int, count: int) -> int:
@@ -186,7 +186,8 @@ def records(buffer: Buffer) -> Iterator[Record]:
             yield from batch.records()
 
 
-def _decode_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
+def decode_payload(header: BatchHeader, payload: bytes) -> Iterator[Record]:
+    """The records of a section that is decompressed already."""
     append_time = (
         header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )

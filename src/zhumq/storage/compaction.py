@@ -1,11 +1,12 @@
 """Compaction: of each key only the last record stays, at its offset. The heavy part runs in a thread."""
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zhumq.host.disk import Disk, DiskFile
-from zhumq.model.errors import BrokerError
+from zhumq.model.errors import BrokerError, CorruptMessage
 from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, Record, RecordBatch, decode_header
 from zhumq.records.builder import rebuild_batch
 from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
@@ -14,6 +15,8 @@ from zhumq.storage.indexes import OffsetIndex, TimeIndex
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_files import CLEANED_SUFFIX, SWAP_SUFFIX
 from zhumq.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
 
 KEYS_MAX = 500_000  # in one pass; what lies behind them is left for the next one
 KEY_DIGEST_BYTES = 16
@@ -57,6 +60,7 @@ class CompactionTicket:
     # The last sequence of each producer: the batch that holds it stays, if empty.
     producer_sequences: dict[int, int]
     compacted: list[CompactedSegment] = field(default_factory=list)
+    unreadable_offsets: list[int] = field(default_factory=list)
     error: BrokerError | None = None
 
     def run(self) -> None:
@@ -73,6 +77,14 @@ class CompactionTicket:
         except BrokerError as error:
             self.error = error
             self.discard()
+        if self.unreadable_offsets:
+            logger.warning(
+                "%s: %d batches have records that cannot be decoded and stay as they are,"
+                " the first one at offset %d",
+                self.directory,
+                len(self.unreadable_offsets),
+                self.unreadable_offsets[0],
+            )
 
     def discard(self) -> None:
         """Throw the work away."""
@@ -93,7 +105,7 @@ class CompactionTicket:
                 if len(latest) + header.records_count > KEYS_MAX and latest:
                     self.end_offset = header.base_offset
                     return latest
-                for record in _records(file, position, header):
+                for record in _records(_read(file, position, header)) or ():
                     if record.key is not None:
                         latest[_digest(record.key)] = record.offset
         return latest
@@ -165,10 +177,13 @@ class CompactionTicket:
         must_stay: bool,
     ) -> RecordBatch | None:
         """The batch without what is superseded; None if nothing is left of it."""
-        original = RecordBatch(header, memoryview(file.read_at(position, header.size)))
+        original = _read(file, position, header)
         if header.is_control or header.base_offset >= self.end_offset:
             return original
-        records = list(original.records())
+        records = _records(original)
+        if records is None:
+            self.unreadable_offsets.append(header.base_offset)
+            return original
         horizon = header.delete_horizon_ms
         has_tombstones = False
         kept: list[Record] = []
@@ -216,9 +231,20 @@ def _open(sealed: SealedSegment, disk: Disk) -> DiskFile:
     return disk.open_file(sealed.segment.paths[0])
 
 
-def _records(file: DiskFile, position: int, header: BatchHeader) -> list[Record]:
-    data = memoryview(file.read_at(position, header.size))
-    return list(RecordBatch(header, data).records())
+def _read(file: DiskFile, position: int, header: BatchHeader) -> RecordBatch:
+    """A batch as it was written. What a disk has changed must not get a new, matching checksum."""
+    batch = RecordBatch(header, memoryview(file.read_at(position, header.size)))
+    if not batch.crc_matches:
+        raise CorruptMessage(f"batch {header.base_offset} does not match its checksum")
+    return batch
+
+
+def _records(batch: RecordBatch) -> list[Record] | None:
+    """The records; None if a client wrote what nobody can decode, which says nothing about keys."""
+    try:
+        return list(batch.records())
+    except CorruptMessage:
+        return None
 
 
 def _digest(key: bytes) -> bytes:

@@ -42,9 +42,11 @@ class LogConfig:
     # How much a restart after a crash may have to scan in one log, in bytes and in time.
     checkpoint_bytes: int = 64 * 1024 * 1024
     checkpoint_ms: int = 30_000
+    validates_records: bool = False  # every field of every record, or only how long each one is
     # Follow from the above; worked out once, for every append asks.
     is_compacted: bool = field(init=False)
     is_deleted: bool = field(init=False)
+    looks_into_records: bool = field(init=False)
     stamps_append_time: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +55,10 @@ class LogConfig:
         for name, value in (
             ("is_compacted", CleanupPolicy.COMPACT in self.cleanup_policy),
             ("is_deleted", CleanupPolicy.DELETE in self.cleanup_policy),
+            (
+                "looks_into_records",
+                self.validates_records or CleanupPolicy.COMPACT in self.cleanup_policy,
+            ),
             (
                 "stamps_append_time",
                 self.message_timestamp_type is TimestampType.LOG_APPEND_TIME,

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -353,22 +353,26 @@ class LogManager:
         return count
 
     def begin_compaction(
-        self, now_ms: int, high_watermark_of: Callable[[PartitionLog], int]
+        self,
+        now_ms: int,
+        high_watermark_of: Callable[[PartitionLog], int],
+        besides: Collection[PartitionLog] = (),
     ) -> "LogCompaction | None":
-        """The next log worth compacting, to be run in a thread; None if there is none."""
+        """The next log worth compacting, to be run in a thread; None if there is none besides these."""
         for log in self._logs.values():
-            if log.config.is_compacted and log not in self._compacting:
+            if log.config.is_compacted and log not in self._compacting and log not in besides:
                 ticket = log.begin_compaction(now_ms, high_watermark_of(log))
                 if ticket is not None:
                     self._compacting.add(log)
                     return LogCompaction(log=log, ticket=ticket, checkpoint=self.begin_checkpoint())
         return None
 
-    def finish_compaction(self, compaction: "LogCompaction") -> None:
-        """Back on the event loop: the compacted segments take their place."""
+    def finish_compaction(self, compaction: "LogCompaction") -> bool:
+        """Back on the event loop: the compacted segments take their place. False if it failed."""
         self._compacting.discard(compaction.log)
         dropped = compaction.log.finish_compaction(compaction.ticket, compaction.checksums)
         self.add_trash(dropped, compaction.log.config.file_delete_delay_ms)
+        return compaction.ticket.error is None
 
     def add_trash(self, paths: list[str], delay_ms: int) -> None:
         """Files that may be removed after a while."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Buffer, Disk
-from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange
+from zhumq.model.errors import BrokerError, CorruptMessage, InvalidRecord, OffsetOutOfRange
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import (
     HEAD,
@@ -127,9 +127,10 @@ class PartitionLog(VerifiedLog):
         config = self.config
         if self._failure is not None or config.stamps_append_time:
             return None
+        budget = WalkBudget()
         try:
             checked = [
-                check_batch(view, config, now_ms, AppendOrigin.CLIENT, None) for view in batches
+                check_batch(view, config, now_ms, AppendOrigin.CLIENT, budget) for view in batches
             ]
             self.producer_state.check_all(header for header, _ in checked)
         except BrokerError:
@@ -152,14 +153,18 @@ class PartitionLog(VerifiedLog):
     def _write(self, checked: list[CheckedBatch], size: int, leader_epoch: int) -> int:
         """Give the batches the next offsets, and write them at the end. Returns the first offset."""
         base_offset = self.log_end_offset
-        if leader_epoch > self.leader_epochs.latest_epoch:
-            self._begin_epoch(leader_epoch, base_offset)
         next_offset = base_offset
         parts: list[Buffer] = []
         for header, tail in checked:
             parts.append(HEAD.pack(next_offset, header.batch_length, leader_epoch))
             parts.extend(tail)
             next_offset += header.last_offset_delta + 1
+        if next_offset - base_offset > RELATIVE_OFFSET_MAX:
+            raise InvalidRecord(
+                f"{next_offset - base_offset} records in one write are more than a segment can hold"
+            )
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self._begin_epoch(leader_epoch, base_offset)
         segment = self._segments.active
         try:
             if segment.size and self._is_full(segment, size, next_offset - 1, checked[-1][0]):

@@ -22,12 +22,16 @@ from zhumq.records.batch import (
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     MAGIC_OFFSET,
+    NO_TIMESTAMP,
     PREFIX_BYTES,
     RECORD_BYTES_MIN,
     BatchHeader,
+    Record,
     decode_header,
+    decode_payload,
 )
 from zhumq.records.codecs import Compression, crc32c, decompress
+from zhumq.records.lengths import check_lengths, holds_one
 from zhumq.records.outline import outline_payload
 from zhumq.storage.log_config import LogConfig
 
@@ -36,9 +40,11 @@ WALKED_BYTES_MAX = 32 * 1024 * 1024
 NAMED_RECORDS_MAX = 1_000  # of those that are wrong in a batch
 # A request can name many partitions, and each batch of a few KiB can decompress to the most there is.
 WALKED_BYTES_PER_REQUEST_MAX = 8 * WALKED_BYTES_MAX
+# At 0.15 us a record, the most that one request may hold up the event loop for.
+WALKED_RECORDS_PER_REQUEST_MAX = 2_000_000
 ZSTD_CODE = int(Compression.ZSTD)
-# A few KiB can decompress to many millions of records, and every lookup by time in that batch
-# would have to pass them. librdkafka's batch.num.messages ends at this number too.
+# Of a compressed batch. A few KiB can decompress to many millions of records, and every lookup by
+# time in that batch would have to pass them. librdkafka's batch.num.messages ends here, too.
 BATCH_RECORDS_MAX = 1_000_000
 
 
@@ -54,12 +60,13 @@ CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
 
 
 class WalkBudget:
-    """How much one request may make the broker decompress to look at single records."""
+    """How much one request may make the broker decompress, and how many records look at."""
 
-    __slots__ = ("bytes_left",)
+    __slots__ = ("bytes_left", "records_left")
 
     def __init__(self) -> None:
         self.bytes_left = WALKED_BYTES_PER_REQUEST_MAX
+        self.records_left = WALKED_RECORDS_PER_REQUEST_MAX
 
     @property
     def next_bytes_max(self) -> int:
@@ -113,15 +120,22 @@ def check_batch(
         or count < 1
         or attributes & COMPRESSION_MASK > ZSTD_CODE
         or (
-            not attributes & COMPRESSION_MASK
-            and count * RECORD_BYTES_MIN > length - BATCH_LENGTH_MIN
+            count > BATCH_RECORDS_MAX
+            if attributes & COMPRESSION_MASK
+            else count * RECORD_BYTES_MIN > length - BATCH_LENGTH_MIN
         )
     ):
         raise _count_error(header)
     if origin is AppendOrigin.CLIENT and (attributes & CONTROL_FLAG or header.producer_id >= 0):
         _check_producer(header)
-    if config.is_compacted and not attributes & CONTROL_FLAG:
-        _check_keys(batch, header, budget or WalkBudget())
+    # Decision 0027: the lengths of all records are checked, and more of them where a topic asks for it.
+    if config.looks_into_records:
+        if not attributes & CONTROL_FLAG:
+            _check_records(batch, header, config, now_ms, budget or WalkBudget())
+    elif origin is AppendOrigin.CLIENT and (
+        attributes & COMPRESSION_MASK or count > 1 or not holds_one(batch[HEADER_BYTES:])
+    ):
+        _check_lengths(batch, header, budget or WalkBudget())
     if config.stamps_append_time:
         return _stamp(batch, header, now_ms)
     if (
@@ -162,6 +176,8 @@ def _count_error(header: BatchHeader) -> InvalidRecord:
         return InvalidRecord(
             f"a batch of {count} records has last offset delta {header.last_offset_delta}"
         )
+    if code:
+        return InvalidRecord(f"{count} records in a batch are more than {BATCH_RECORDS_MAX}")
     return InvalidRecord(f"{count} records do not fit into {header.size} bytes")
 
 
@@ -190,26 +206,76 @@ def _timestamp_error(header: BatchHeader, config: LogConfig, now_ms: int) -> Inv
     )
 
 
-def _check_keys(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> None:
-    """Compaction needs a key in every record."""
+def _check_lengths(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> None:
+    """A batch must hold as many records as it says, or readers never get past it."""
     try:
-        payload = bytes(
-            decompress(header.compression, batch[HEADER_BYTES:], size_max=budget.next_bytes_max)
-        )
-        budget.bytes_left -= len(payload)
-        keyless = tuple(
-            index
-            for index, (_, _, has_key) in enumerate(outline_payload(header, payload))
-            if not has_key
-        )
+        check_lengths(_payload(batch, header, budget), header.records_count)
     except CorruptMessage as error:
-        budget.bytes_left -= budget.next_bytes_max
-        # Not CorruptMessage: the checksum matches, so sending the same again would not help.
-        raise InvalidRecord(f"the records of a batch cannot be read: {error}") from None
-    if keyless:
+        raise _unreadable(error) from None
+
+
+def _check_records(
+    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, budget: WalkBudget
+) -> None:
+    """Every record by itself: keys where compaction needs them, and all fields if the topic says so."""
+    keyless: list[int] = []
+    try:
+        payload = bytes(_payload(batch, header, budget))
+        if config.validates_records:
+            for index, record in enumerate(decode_payload(header, payload)):
+                _check_record(record, index, header, config, now_ms)
+                if record.key is None:
+                    keyless.append(index)
+        else:
+            outlines = enumerate(outline_payload(header, payload))
+            keyless = [index for index, (_, _, has_key) in outlines if not has_key]
+    except CorruptMessage as error:
+        raise _unreadable(error) from None
+    if keyless and config.is_compacted:
         raise InvalidRecord(
-            "a compacted topic takes no record without a key", keyless[:NAMED_RECORDS_MAX]
+            "a compacted topic takes no record without a key", tuple(keyless[:NAMED_RECORDS_MAX])
         )
+
+
+def _check_record(
+    record: Record, index: int, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    """What Kafka looks at in a record besides its key, and that the offsets count up."""
+    if record.offset != header.base_offset + index:
+        raise InvalidRecord(
+            f"record {index} of a batch has offset delta {record.offset - header.base_offset}",
+            (index,),
+        )
+    if config.stamps_append_time or record.timestamp == NO_TIMESTAMP:
+        return
+    ahead_ms = record.timestamp - now_ms
+    if not (
+        -config.message_timestamp_before_max_ms <= ahead_ms <= config.message_timestamp_after_max_ms
+    ):
+        raise InvalidTimestamp(f"record {index} of a batch has timestamp {record.timestamp}")
+
+
+def _payload(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> memoryview:
+    """The records section. What decompression yields counts against the budget, also if it fails."""
+    budget.records_left -= header.records_count
+    if budget.records_left < 0:
+        raise CorruptMessage(f"a request has over {WALKED_RECORDS_PER_REQUEST_MAX} records")
+    section = batch[HEADER_BYTES:]
+    if not header.attributes & COMPRESSION_MASK:
+        return section
+    size_max = budget.next_bytes_max
+    try:
+        payload = memoryview(decompress(header.compression, section, size_max=size_max))
+    except CorruptMessage:
+        budget.bytes_left -= size_max
+        raise
+    budget.bytes_left -= len(payload)
+    return payload
+
+
+def _unreadable(error: CorruptMessage) -> InvalidRecord:
+    # Not CorruptMessage: the checksum matches, so sending the same again would not help.
+    return InvalidRecord(f"the records of a batch cannot be read: {error}")
 
 
 def _stamp(batch: memoryview, header: BatchHeader, now_ms: int) -> CheckedBatch:

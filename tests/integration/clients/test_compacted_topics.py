@@ -53,7 +53,7 @@ def fill(running: RunningBroker, codec: str) -> None:
 
 def wait_until_compacted(folder: Path) -> None:
     deadline = time.monotonic() + SECONDS_MAX
-    while sum(path.stat().st_size for path in folder.glob("*.log")) > 20 * VALUE_BYTES:
+    while sum(path.stat().st_size for path in folder.glob("*.log")) > 13 * VALUE_BYTES:
         assert time.monotonic() < deadline, f"{folder} is not compacted"
         time.sleep(0.02)
 

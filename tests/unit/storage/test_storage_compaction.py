@@ -3,10 +3,11 @@
 import pytest
 from storage_support import FOLDER, NOW_MS, append, open_log, read_batches, read_values
 
-from zhumq.model.errors import OutOfOrderSequenceNumber
+from zhumq.model.errors import CorruptMessage, OutOfOrderSequenceNumber
 from zhumq.storage import compaction
 from zhumq.storage.log_config import CleanupPolicy
 from zhumq.storage.partition_log import PartitionLog
+from zhumq.testing.bad_batches import batch, record
 from zhumq.testing.disk import MemoryDisk
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -252,3 +253,34 @@ def test_young_records_wait_for_the_compaction_lag(disk: MemoryDisk) -> None:
         put(log, b"key", b"value %d" % place)
     assert compact(log, NOW_MS + 999) == []
     assert compact(log, NOW_MS + 1001)
+
+
+def test_a_batch_that_nobody_can_decode_stays_and_the_rest_is_compacted(
+    disk: MemoryDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(disk, **SETTINGS)
+    lie = batch(record(value=b"\x7ev"), now_ms=NOW_MS)
+    log.append(lie, leader_epoch=0, now_ms=NOW_MS)
+    for place in range(40):
+        put(log, b"key", b"value %d" % place)
+    assert compact(log)
+    headers = [each.header for each in read_batches(log)]
+    assert headers[0].base_offset == 0
+    assert len([each for each in headers if each.records_count]) < 12
+    assert "1 batches have records that cannot be decoded" in caplog.text
+
+
+def test_a_batch_that_the_disk_has_changed_gets_no_new_checksum(disk: MemoryDisk) -> None:
+    log = open_log(disk, **SETTINGS)
+    for place in range(40):
+        put(log, b"key", b"value %d" % place)
+    path = log.segments[0].paths[0]
+    data = bytearray(disk.read_file(path) or b"")
+    data[-3] ^= 1
+    log.flush(checkpoint=True)
+    disk.write_file(path, bytes(data), sync=True)
+    ticket = log.begin_compaction(NOW_MS, log.log_end_offset)
+    assert ticket is not None
+    ticket.run()
+    assert isinstance(ticket.error, CorruptMessage)
+    assert log.finish_compaction(ticket) == []

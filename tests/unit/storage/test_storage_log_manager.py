@@ -20,6 +20,7 @@ from zhumq.model.ids import TopicPartition
 from zhumq.storage.data_folder import parse_folder_name
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.partition_log import PartitionLog
 from zhumq.testing.disk import MemoryDisk
 
 ORDERS = TopicPartition("orders", 0)
@@ -366,3 +367,27 @@ def test_a_cut_below_the_recovery_point_works_without_room(disk: MemoryDisk) -> 
     assert again.log(ORDERS).log_end_offset == 5
     assert again.log(ORDERS).corrupt_ranges == ()
     again.close()
+
+
+def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(disk: MemoryDisk) -> None:
+    config = LogConfig(segment_bytes=300, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    manager = open_manager(disk)
+    for partition in range(2):
+        log = manager.create_log(TopicPartition("compacted", partition), None, config)
+        for place in range(20):
+            append(log, b"%d" % place, keys=(b"key",))
+        log.flush(checkpoint=True)
+    path = f"/data/compacted-0/{0:020d}.log"
+    damaged = bytearray(disk.read_file(path) or b"")
+    damaged[-1] ^= 1
+    disk.write_file(path, bytes(damaged), sync=True)
+    failed: list[PartitionLog] = []
+    tried = []
+    while work := manager.begin_compaction(NOW_MS, lambda log: log.log_end_offset, failed):
+        tried.append(work.log.topic_partition.partition)
+        assert len(tried) < 5, "the log that failed is tried for ever"
+        work.run()
+        if not manager.finish_compaction(work):
+            failed.append(work.log)
+    assert sorted(tried) == [0, 1]
+    assert [log.topic_partition.partition for log in failed] == [0]

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from storage_support import NOW_MS, make_batch, open_log
+from storage_support import NOW_MS, append, make_batch, open_log
 
 from zhumq.model.errors import (
     BrokerError,
@@ -17,6 +17,14 @@ from zhumq.records.batch import CHECKED_OFFSET, CRC_OFFSET, Record, TimestampTyp
 from zhumq.records.builder import build_batch
 from zhumq.records.codecs import Compression, crc32c
 from zhumq.storage.log_config import CleanupPolicy
+from zhumq.storage.validator import (
+    BATCH_RECORDS_MAX,
+    WALKED_RECORDS_PER_REQUEST_MAX,
+    AppendOrigin,
+    WalkBudget,
+    check_batch,
+)
+from zhumq.testing.bad_batches import batch
 from zhumq.testing.disk import MemoryDisk
 
 
@@ -127,3 +135,24 @@ def test_one_bad_batch_of_several_refuses_them_all() -> None:
             make_batch(b"x") + patched(70, ">B", 0xFF, seal=False), leader_epoch=0, now_ms=NOW_MS
         )
     assert log.log_end_offset == 0
+
+
+def test_a_write_of_more_offsets_than_a_segment_can_address_is_refused() -> None:
+    log = open_log(MemoryDisk())
+    append(log, b"first")
+    lie = batch(b"", now_ms=NOW_MS, count=BATCH_RECORDS_MAX, codec=Compression.LZ4)
+    many = lie * (2**31 // BATCH_RECORDS_MAX + 1)
+    with pytest.raises(InvalidRecord, match="more than a segment can hold"):
+        log.append(many, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert log.log_end_offset == 1
+    assert append(log, b"second") == 1
+
+
+def test_records_of_a_request_are_looked_at_up_to_a_number() -> None:
+    budget = WalkBudget()
+    log = open_log(MemoryDisk())
+    thousand = make_batch(*[b""] * 1000)
+    for _ in range(WALKED_RECORDS_PER_REQUEST_MAX // 1000):
+        check_batch(memoryview(thousand), log.config, NOW_MS, AppendOrigin.CLIENT, budget)
+    with pytest.raises(InvalidRecord, match="over 2000000 records"):
+        check_batch(memoryview(thousand), log.config, NOW_MS, AppendOrigin.CLIENT, budget)

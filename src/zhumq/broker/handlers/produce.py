@@ -118,8 +118,12 @@ class ProduceHandler:
             return None
         version, acks, _, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
-        # On compacted topics records are looked at one by one, and how many is the long road's to bound.
-        if partition is None or acks not in _ANSWERED_ACKS or partition.log.config.is_compacted:
+        # Where records are looked at one by one, how many is the long road's to bound.
+        if (
+            partition is None
+            or acks not in _ANSWERED_ACKS
+            or partition.log.config.looks_into_records
+        ):
             return None
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()

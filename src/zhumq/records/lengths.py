@@ -1,0 +1,90 @@
+"""Whether a records section holds as many records as its batch says, by their lengths alone."""
+
+from typing import Final
+
+from zhumq.model.errors import CorruptMessage
+
+LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
+# Records of one length often follow one another. The lengths of up to RUN of them are compared as
+# one strided slice; where that passes fewer than RUN_MIN, the next SINGLES are gone through singly.
+RUN: Final = 512
+RUN_MIN: Final = 8
+SINGLES: Final = 256
+# Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size.
+COPIED_RECORD_BYTES_MAX: Final = 400
+
+
+def check_lengths(payload: bytes | memoryview, count: int) -> None:
+    """CorruptMessage unless the payload is exactly this many records, one behind the other.
+
+    | length varint | that many bytes | for each record; what is inside of them is not looked at.
+    """
+    if len(payload) < count * COPIED_RECORD_BYTES_MAX:
+        payload = bytes(payload)
+    position = 0
+    try:
+        while count > 0:
+            step, width = _step(payload, position)
+            run = min(count, RUN)
+            # Exact: a record of this length ends where the next one begins, whose length is the same.
+            for place in range(position, position + width):
+                lengths = bytes(payload[place : place + step * (run - 1) + 1 : step])
+                run = len(lengths) - len(lengths.lstrip(lengths[:1]))
+            position += step * run
+            count -= run
+            if run < RUN_MIN:
+                singles = min(count, SINGLES)
+                position = _pass_singly(payload, position, singles)
+                count -= singles
+    except IndexError:
+        raise CorruptMessage(f"a batch ends {count} records too early") from None
+    if position != len(payload):
+        raise CorruptMessage(f"the records of a batch end at byte {position} of {len(payload)}")
+
+
+def holds_one(payload: memoryview) -> bool:
+    """Whether this is exactly one record, by its length: the same for the commonest small batch."""
+    size = len(payload)
+    value = payload[0] if size else 1
+    if value & 1:
+        return False
+    if value < 0x80:
+        return (value >> 1) + 1 == size
+    byte = payload[1] if size > 1 else 0x80
+    if byte < 0x80:
+        return ((value & 0x7F | byte << 7) >> 1) + 2 == size
+    try:
+        return _step(payload, 0)[0] == size
+    except (CorruptMessage, IndexError):
+        return False
+
+
+def _pass_singly(payload: bytes | memoryview, position: int, count: int) -> int:
+    """Where the next record begins after so many; written out, for a call costs as much again."""
+    for _ in range(count):
+        value = payload[position]
+        if value < 0x80 and not value & 1:
+            position += (value >> 1) + 1
+            continue
+        byte = payload[position + 1]
+        if byte < 0x80 and not value & 1:
+            position += ((value & 0x7F | byte << 7) >> 1) + 2
+        else:
+            position += _step(payload, position)[0]
+    return position
+
+
+def _step(payload: bytes | memoryview, position: int) -> tuple[int, int]:
+    """From the record at this position to the next one, and how many bytes its length takes."""
+    value = payload[position]
+    if value & 1:
+        raise CorruptMessage("a record says it has a negative length")
+    if value < 0x80:
+        return (value >> 1) + 1, 1
+    value &= 0x7F
+    for width in range(1, LENGTH_BYTES_MAX):
+        byte = payload[position + width]
+        value |= (byte & 0x7F) << (7 * width)
+        if byte < 0x80:
+            return (value >> 1) + 1 + width, width + 1
+    raise CorruptMessage("the length of a record takes more than five bytes")

@@ -1,0 +1,53 @@
+"""Which records a dead letter is made of."""
+
+from typing import cast
+
+import pytest
+
+from zhumq.coordinators.dead_letters import plan_letters
+from zhumq.delivery.redelivery import DeadLetter
+from zhumq.model.ids import TopicPartition
+from zhumq.replication.partition import Partition
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.partition_log import PartitionLog
+from zhumq.testing.bad_batches import batch, record
+from zhumq.testing.disk import MemoryDisk
+
+NOW_MS = 1_700_000_000_000
+ORDERS = TopicPartition("orders", 0)
+
+
+class StillClock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return NOW_MS
+
+
+class Source:
+    """A partition whose whole log can be read."""
+
+    topic_partition = ORDERS
+    log_start_offset = 0
+
+    def __init__(self) -> None:
+        self.log = PartitionLog.open(
+            "/data/orders-0", ORDERS, LogConfig(), disk=MemoryDisk(), clock=StillClock()
+        )
+
+    def read(self, offset: int, max_bytes: int) -> object:
+        return self.log.read(offset, max_bytes=max_bytes, up_to_offset=self.log.log_end_offset)
+
+
+def test_a_batch_that_nobody_can_decode_is_left_out_of_the_dead_letters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = Source()
+    for payload in (record(), record(value=b"\x7ev"), record()):
+        source.log.append(batch(payload, now_ms=NOW_MS), leader_epoch=0, now_ms=NOW_MS)
+    letter = DeadLetter(first_offset=0, last_offset=2, delivery_count=5, reason="no luck")
+    planned = plan_letters(cast("Partition", source), letter)
+    assert [each.offset for each in planned.records] == [0, 2]
+    assert planned.last_offset == 2
+    assert "no dead letter holds batch 1" in caplog.text
