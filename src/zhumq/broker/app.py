@@ -57,6 +57,7 @@ from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.scrub import Scrubber
 
 logger = logging.getLogger(__name__)
 
@@ -146,15 +147,25 @@ class BrokerApp:
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             dispatcher.watch_lost_connections(delivery.connection_lost)
             disk_room = DiskRoom(logs)
+            scrubber = Scrubber(
+                logs,
+                clock,
+                bytes_per_second=config.settings.integer("log.scrub.bytes.per.second"),
+                interval_ms=config.settings.integer("log.scrub.interval.ms"),
+            )
             http = await _listen_http(
-                config.http, listener, dispatcher, replicas, delivery, member, disk_room
+                config.http, listener, dispatcher, replicas, delivery, member, disk_room, scrubber
             )
             parts.push_async_callback(http.close)
             kafka_address = Address(*listener.address)
             broker = _as_others_see_it(config, kafka_address, peer_address, push.advertised)
             await (store.register(broker) if member is None else member.join(broker))
             chores = asyncio.create_task(
-                do_chores(broker_chores(config.settings, logs, flusher, replicas, clock, disk_room))
+                do_chores(
+                    broker_chores(
+                        config.settings, logs, flusher, replicas, clock, disk_room, scrubber
+                    )
+                )
             )
             parts.push_async_callback(_cancel, chores)
             http_address = Address(*http.address)
@@ -239,10 +250,11 @@ async def _listen_http(
     delivery: DeliveryCoordinator,
     member: ClusterMember | None,
     disk_room: DiskRoom,
+    scrubber: Scrubber,
 ) -> HttpServer:
     def metrics() -> list[Metric]:
         return [
-            *broker_metrics(listener, dispatcher, replicas, disk_room),
+            *broker_metrics(listener, dispatcher, replicas, disk_room, scrubber),
             *delivery.metrics(),
             *(() if member is None else member.metrics()),
         ]

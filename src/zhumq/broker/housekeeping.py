@@ -12,6 +12,7 @@ from zhumq.storage.disk_room import LOOK_MS, DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.scrub import TURN_MS, Scrubber
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ def broker_chores(
     replicas: ReplicaManager,
     clock: Clock,
     disk_room: DiskRoom,
+    scrubber: Scrubber,
 ) -> list[Chore]:
     """What the logs of a broker need from time to time."""
 
@@ -61,6 +63,11 @@ def broker_chores(
         await asyncio.to_thread(disk_room.look)
         if not disk_room.is_full:
             replicas.retry_offline()
+
+    async def scrub() -> None:
+        if scrubber.begin():
+            await asyncio.to_thread(scrubber.read)
+            scrubber.finish()
 
     async def retention() -> None:
         logs.retention_pass(clock.now_ms(), replicas.high_watermark_of)
@@ -90,4 +97,6 @@ def broker_chores(
     if settings.boolean("log.cleaner.enable"):
         interval_ms = settings.integer("log.cleaner.backoff.ms")
         chores.append(Chore(name="compaction", interval_ms=interval_ms, work=compaction))
+    if scrubber.bytes_per_turn:
+        chores.append(Chore(name="scrub", interval_ms=TURN_MS, work=scrub))
     return chores

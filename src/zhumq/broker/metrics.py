@@ -13,13 +13,18 @@ from zhumq.model.ids import BrokerId, TopicPartition
 from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom
+from zhumq.storage.scrub import Scrubber
 
 PROBLEMS_MAX: Final = 20  # partitions that /healthz names
 _NO_LABELS = ""
 
 
 def broker_metrics(
-    listener: Listener, dispatcher: Dispatcher, replicas: ReplicaManager, disk_room: DiskRoom
+    listener: Listener,
+    dispatcher: Dispatcher,
+    replicas: ReplicaManager,
+    disk_room: DiskRoom,
+    scrubber: Scrubber,
 ) -> Iterable[Metric]:
     """The figures of this moment. Costs are paid by the scrape, not by the hot path."""
     counters = listener.counters
@@ -72,6 +77,14 @@ def broker_metrics(
     yield _gauge(
         "zhumq_disk_full", "Whether messages are refused for lack of room.", disk_room.is_full
     )
+    yield _counter("zhumq_scrub_bytes_total", "Bytes read to find damage.", scrubber.bytes_read)
+    yield _counter(
+        "zhumq_scrub_segments_total", "Segments read to find damage.", scrubber.segments_read
+    )
+    yield _counter(
+        "zhumq_scrub_damaged_total", "Segments found damaged.", scrubber.segments_damaged
+    )
+    yield _counter("zhumq_scrub_passes_total", "Times all logs were read.", scrubber.passes)
     sizes: list[tuple[str, float]] = []
     ends: list[tuple[str, float]] = []
     corrupt: list[tuple[str, float]] = []
@@ -108,6 +121,10 @@ def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
     ]
     if len(offline) > PROBLEMS_MAX:
         problems.append(f"and {len(offline) - PROBLEMS_MAX} more partitions are offline")
+    damaged = [each.topic_partition for each in replicas if each.log.corrupt_ranges]
+    if damaged:
+        names = ", ".join(str(name) for name in damaged[:PROBLEMS_MAX])
+        problems.append(f"{len(damaged)} partitions are damaged on this disk: {names}")
     return problems
 
 

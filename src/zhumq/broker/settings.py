@@ -230,6 +230,18 @@ BROKER_SETTINGS: Final = SettingsTable(
     ),
     _boolean("log.cleaner.enable", True, "Whether compacted topics are compacted."),
     _long("log.cleaner.backoff.ms", 15_000, "How often compaction looks for work.", minimum=1),
+    _long(
+        "log.scrub.bytes.per.second",
+        8 * 1024 * 1024,
+        "How fast flushed segments are read again to find damage; 0: not at all.",
+        minimum=0,
+    ),
+    _long(
+        "log.scrub.interval.ms",
+        24 * _HOUR_MS,
+        "How long after the beginning of one such pass the next one begins.",
+        minimum=1,
+    ),
     _integer(
         "producer.id.expiration.ms",
         24 * _HOUR_MS,

@@ -72,7 +72,9 @@ class LogState:
         self._segments = SegmentList(topic_partition, loaded.segments)
         self._manifest_file = ManifestFile(disk, directory)
         # How much of which active segment the last checkpoint covered.
-        self._checkpointed_active = (-1, 0)
+        active = self._segments.active
+        is_flushed = loaded.recovery_point == loaded.log_end_offset
+        self._checkpointed_active = (active.base_offset, active.size if is_flushed else 0)
         self._failure: StorageFailed | None = None
         self.writes_without_room = 0  # appends that a full disk refused
         self._is_closed = False
@@ -258,6 +260,25 @@ class LogState:
             cache=self._cache,
             index_interval_bytes=self.config.index_interval_bytes,
         )
+
+    @property
+    def truncations(self) -> int:
+        """How often something was cut off the end."""
+        return self._truncations
+
+    def flushed_segments(self) -> list[tuple[Segment, int]]:
+        """The segments that hold something flushed, and how many bytes of it."""
+        found = [
+            (each, each.size)
+            for each in self._segments.all[:-1]
+            if each.size
+            and each.next_offset is not None
+            and each.next_offset <= self.flushed_offset
+        ]
+        base_offset, size = self._checkpointed_active
+        if size and base_offset == self._segments.active.base_offset:
+            found.append((self._segments.active, size))
+        return found
 
     def _manifest(self, recovery_point: int) -> Manifest:
         base_offset, size = self._checkpointed_active

@@ -175,6 +175,8 @@ def _next_valid_batch(
     position = bad_position + 1
     while position + HEADER_BYTES <= segment.size:
         block = bytes(window.view(position, WINDOW_BYTES))
+        if len(block) < HEADER_BYTES:
+            break  # The file is shorter than it was.
         place = block.find(MAGIC_BYTE, MAGIC_OFFSET)
         while place >= 0:
             candidate = position + place - MAGIC_OFFSET
