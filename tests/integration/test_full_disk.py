@@ -140,7 +140,7 @@ def test_a_log_that_cannot_be_opened_without_room_is_opened_when_there_is_some(
             lambda: figure(process, "zhumq_partitions_offline") == 0 or None, "partition online"
         )
         assert send(process) == 1
-        assert page(process, "/healthz") == "ok\n"
+        assert page(process, "/healthz") == "degraded\n1 partitions are damaged on this disk: t-0\n"
         assert process.stop() == 0
 
 

@@ -34,7 +34,7 @@ class LocalStore:
     """A journal of JSON lines, each with its checksum, synced before it counts.
 
     A line is `<crc32c in hex> <json>`. The last line may be torn by a crash: it was never
-    acknowledged and is dropped. A bad line before the last one is damage, and refuses the start.
+    acknowledged and is dropped. Any other bad line is damage, and refuses the start.
     """
 
     def __init__(self, disk: Disk, path: str, image: ClusterImage, entries: int) -> None:
@@ -149,7 +149,9 @@ def _read_journal(path: str, content: bytes) -> tuple[list[Change], int, int]:
         end = content.find(b"\n", position)
         parsed = _decode_line(content[position:end]) if end >= 0 else None
         if parsed is None:
-            if end >= 0 and end + 1 < len(content):
+            # A line is written with its end in one piece: one that has its end was not torn, nor was
+            # one of which only the end itself is another byte.
+            if end >= 0 or _decode_line(content[position:-1]) is not None:
                 raise DataDirUnusable(
                     f"{path} is damaged at byte {position}: restore it from a copy"
                 )

@@ -52,17 +52,15 @@ def decode_lines(data: bytes, fields_count: int) -> list[list[str]]:
     return fields
 
 
-def write_offsets(
-    disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True
-) -> None:
-    """Write one offset for each partition."""
-    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    disk.write_file(path, encode_lines(lines), sync=sync)
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """One offset for each partition."""
+    return encode_lines(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
+    )
 
 
-def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+def decode_offsets(data: bytes | None) -> dict[TopicPartition, int]:
     """The offset of each partition; none if there is no file. CheckpointCorrupt if it is not one."""
-    data = disk.read_file(path)
     if data is None:
         return {}
     try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from zhumq.model.errors import (
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import TopicPartition
+from zhumq.storage.checkpoint_sums import Sums, is_as_written, read_sums
 from zhumq.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_FILE,
@@ -27,7 +29,7 @@ from zhumq.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     CheckpointCorrupt,
     MetaProperties,
-    read_offsets,
+    decode_offsets,
     write_topic_id,
 )
 from zhumq.storage.compaction import CompactionTicket
@@ -98,6 +100,7 @@ class LogManager:
         self._lock = lock
         self._cache = IndexCache()
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._checkpoint_lock = threading.Lock()
         self._begun_checkpoint: OffsetCheckpoint | None = None
         self._compacting: set[PartitionLog] = set()
         self._trash: list[tuple[int, str]] = []  # when to remove it, and what
@@ -152,10 +155,11 @@ class LogManager:
         """Open every log in the folder, with the settings of its topic."""
         clean_path = f"{self.data_dir}/{CLEAN_SHUTDOWN_FILE}"
         clean = self._disk.read_file(clean_path) is not None
-        recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-        log_start_offsets = self._read_offsets(LOG_START_FILE)
-        first_dirty_offsets = self._read_offsets(CLEANER_FILE)
-        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        sums = read_sums(self._disk, self.data_dir)
+        recovery_points = self._read_offsets(RECOVERY_POINT_FILE, sums)
+        log_start_offsets = self._read_offsets(LOG_START_FILE, sums)
+        first_dirty_offsets = self._read_offsets(CLEANER_FILE, sums)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE, sums)
         configs: dict[str, LogConfig] = {}
         for entry in self._disk.list_directory(self.data_dir):
             if not entry.is_directory:
@@ -182,13 +186,17 @@ class LogManager:
             self._disk.unlink(clean_path)
             self._disk.sync_directory(self.data_dir)
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(self._disk, f"{self.data_dir}/{name}")
-        except CheckpointCorrupt as error:
-            # Nothing is lost without it: the logs are read instead.
-            logger.warning("%s is not usable: %s", name, error)
-            return {}
+    def _read_offsets(self, name: str, sums: Sums) -> dict[TopicPartition, int]:
+        data = self._disk.read_file(f"{self.data_dir}/{name}")
+        problem = "it is not what was written"
+        if is_as_written(sums, name, data):
+            try:
+                return decode_offsets(data)
+            except CheckpointCorrupt as error:
+                problem = str(error)
+        # Nothing is lost without it: the logs are read instead.
+        logger.warning("%s is not usable: %s", name, problem)
+        return {}
 
     def _open_known(
         self,
@@ -420,6 +428,7 @@ class LogManager:
         return OffsetCheckpoint(
             disk=self._disk,
             data_dir=self.data_dir,
+            lock=self._checkpoint_lock,
             recovery_points={name: log.recovery_point for name, log in logs.items()},
             log_start_offsets={
                 name: log.log_start_offset for name, log in logs.items() if log.log_start_offset

@@ -8,6 +8,7 @@ from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
+from zhumq.records.codecs import crc32c
 from zhumq.storage.checkpoints import SUSPECT_FILE
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log_config import LogConfig
@@ -102,8 +103,11 @@ class VerifiedLog(LogUpkeep):
         data = self._disk.read_file(f"{self.directory}/{SUSPECT_FILE}")
         if data is None:
             return None
+        offset, _, checksum = data.partition(b" ")
+        if checksum and checksum != b"%08x" % crc32c(offset):
+            return self.log_start_offset
         try:
-            return int(data)
+            return int(offset)
         except ValueError:
             return self.log_start_offset
 
@@ -112,7 +116,8 @@ class VerifiedLog(LogUpkeep):
         known = self.suspect_offset
         offset = offset if known is None else min(known, offset)
         path = f"{self.directory}/{SUSPECT_FILE}"
-        self._disk.write_file(path, str(offset).encode(), sync=True)
+        text = b"%d" % offset
+        self._disk.write_file(path, b"%s %08x" % (text, crc32c(text)), sync=True)
 
     def clear_suspect(self) -> None:
         """It has been cut off."""

@@ -285,6 +285,7 @@ class LogState:
         active = self._segments.active
         return Manifest(
             topic_id=self.topic_id,
+            log_start_offset=self.log_start_offset,
             recovery_point=recovery_point,
             gaps_end=self.gaps_end,
             active_base_offset=active.base_offset,

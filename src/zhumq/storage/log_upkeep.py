@@ -19,6 +19,7 @@ from zhumq.storage.producer_restore import restore_producers
 from zhumq.storage.recovery import write_corrupt_ranges
 from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
 from zhumq.storage.segment import Segment
+from zhumq.storage.time_lookup import has_its_max_timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -145,12 +146,22 @@ class LogUpkeep(LogState):
             high_watermark,
             now_ms,
         )
+        count = self._certainly_old(count)
         if count == len(self._segments):
             if self.is_replicated:
                 count -= 1
             else:
                 self.roll()
         return self._delete_first(count) if count else []
+
+    def _certainly_old(self, count: int) -> int:
+        """How many of the first segments are as old as their time index says. It has no checksum, so
+        the batch that it names is asked; where they differ, it is built anew for the next look."""
+        for place, segment in enumerate(self._segments.all[:count]):
+            if not segment.corrupt_ranges and not has_its_max_timestamp(segment):
+                segment.rebuild_indexes()
+                return place
+        return count
 
     def _segment_facts(self) -> list[SegmentFacts]:
         return [

@@ -34,6 +34,7 @@ class Manifest:
     """The facts about a log that none of Kafka's own files protects."""
 
     topic_id: uuid.UUID | None
+    log_start_offset: int
     recovery_point: int  # everything below was on the disk
     gaps_end: int  # compaction left offsets out below this one, and nowhere else
     active_base_offset: int
@@ -53,6 +54,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         {
             "version": VERSION,
             "topic_id": None if manifest.topic_id is None else manifest.topic_id.hex,
+            "log_start_offset": manifest.log_start_offset,
             "recovery_point": manifest.recovery_point,
             "gaps_end": manifest.gaps_end,
             "active": [manifest.active_base_offset, manifest.active_size],
@@ -76,6 +78,7 @@ def decode_manifest(data: bytes) -> Manifest | None:
     active_base_offset, active_size = content["active"]
     return Manifest(
         topic_id=None if topic_id is None else uuid.UUID(hex=topic_id),
+        log_start_offset=content["log_start_offset"],
         recovery_point=content["recovery_point"],
         gaps_end=content["gaps_end"],
         active_base_offset=active_base_offset,

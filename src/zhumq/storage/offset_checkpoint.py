@@ -1,17 +1,19 @@
 """The checkpoint files of a data folder: one offset for each log, as of one moment."""
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zhumq.host.disk import Disk
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
+from zhumq.storage.checkpoint_sums import write_sums
 from zhumq.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
-    write_offsets,
+    encode_offsets,
 )
 
 
@@ -21,6 +23,7 @@ class OffsetCheckpoint:
 
     disk: Disk
     data_dir: str
+    lock: threading.Lock = field(compare=False)  # one writer at a time
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
     first_dirty_offsets: Mapping[TopicPartition, int]
@@ -28,11 +31,17 @@ class OffsetCheckpoint:
 
     def run(self) -> None:
         """Write the checkpoint files. May be called in a thread."""
-        write_offsets(self.disk, f"{self.data_dir}/{RECOVERY_POINT_FILE}", self.recovery_points)
-        write_offsets(self.disk, f"{self.data_dir}/{LOG_START_FILE}", self.log_start_offsets)
-        write_offsets(self.disk, f"{self.data_dir}/{CLEANER_FILE}", self.first_dirty_offsets)
+        contents = {
+            RECOVERY_POINT_FILE: encode_offsets(self.recovery_points),
+            LOG_START_FILE: encode_offsets(self.log_start_offsets),
+            CLEANER_FILE: encode_offsets(self.first_dirty_offsets),
+        }
         if self.high_watermarks is not None:
-            write_offsets(self.disk, f"{self.data_dir}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
+            contents[HIGH_WATERMARK_FILE] = encode_offsets(self.high_watermarks)
+        with self.lock:
+            write_sums(self.disk, self.data_dir, contents)
+            for name, content in contents.items():
+                self.disk.write_file(f"{self.data_dir}/{name}", content, sync=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ ReplicaKey = tuple[uuid.UUID, int]
 class QuorumJournal:
     """Appended to by one thread at a time; looked up on the event loop.
 
-    The newest entry of a replica counts. A torn end was never told to anybody and is cut; damage
-    before the end means that promises may be missing, so none can be relied upon.
+    The newest entry of a replica counts. A torn end was never told to anybody and is cut; a damaged
+    entry means that promises may be missing, so none can be relied upon.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -127,6 +127,11 @@ class QuorumJournal:
                 self.is_whole = False
             end = position + _ENTRY.size
             self._entries_count += 1
+        tail = data[end : end + (len(data) - end) // _ENTRY.size * _ENTRY.size]
+        if tail.strip(b"\0"):
+            # Torn ends are short, or zeros where the data did not arrive. This was whole once.
+            logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
+            self.is_whole = False
         if end < len(data):
             logger.warning("%s had a torn end of %d bytes", self._path, len(data) - end)
         return end

@@ -70,6 +70,9 @@ def load_log(
     if manifest is not None:
         for first, next_offset in swapped:
             manifest = manifest.without(first, next_offset)
+    if manifest is not None:
+        # It never goes back, so the later one of the two is right.
+        log_start_offset = max(log_start_offset, manifest.log_start_offset)
     topic_id = _settle_topic_id(directory, topic_id, disk, manifest, is_new=not entries)
     lost = lost_segments(manifest, entries, log_start_offset)
     segments = _find_segments(directory, entries, config, disk, cache, log_start_offset, lost)

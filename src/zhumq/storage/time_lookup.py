@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, RecordBatch
 from zhumq.records.outline import RecordOutline, outline
 from zhumq.storage.batch_scan import LOOKUP_CHUNK_BYTES
@@ -49,6 +50,17 @@ def largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampedOf
         if timestamp >= header.max_timestamp and offset >= log_start_offset:
             return TimestampedOffset(timestamp, offset, header.partition_leader_epoch)
     return None
+
+
+def has_its_max_timestamp(segment: Segment) -> bool:
+    """Whether the batch that is said to have the largest timestamp of a segment has it."""
+    if not segment.size:
+        return True
+    try:
+        found = segment.find(segment.offset_of_max_timestamp)
+    except CorruptMessage:
+        return False
+    return found is not None and found[1].max_timestamp == segment.max_timestamp
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> Iterator[RecordOutline]:

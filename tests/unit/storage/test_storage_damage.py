@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from storage_support import NOW_MS, PARTITION, StillClock, append
 
+from zhumq.consensus.contract import QuorumState
 from zhumq.model.errors import CorruptMessage, ZhumqError
 from zhumq.records.batch import batches
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
 from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.quorum_journal import QuorumJournal
 from zhumq.testing.disk import MemoryDisk
 
 COUNT = 20
@@ -258,3 +260,29 @@ def test_damage_is_told_to_whoever_has_a_better_copy() -> None:
     with pytest.raises(CorruptMessage):
         log.read(second.base_offset, max_bytes=1 << 20, up_to_offset=COUNT)
     assert told == [second.base_offset]
+
+
+def test_retention_does_not_believe_a_damaged_time_index() -> None:
+    config = LogConfig(segment_bytes=500, index_interval_bytes=150, retention_ms=1000)
+    disk, truth = write_log(config)
+    for path in [each for each in disk.files if each.endswith(".timeindex")]:
+        disk.files[path].content[:8] = (1000).to_bytes(8, "big")
+        del disk.files[path].content[12:]
+    manager = open_manager(disk, config)
+    log = open_log(manager, config)
+    for _ in range(2):
+        assert manager.retention_pass(NOW_MS, lambda _: COUNT) == 0
+    assert read_all(log)[0] == truth
+    assert manager.retention_pass(NOW_MS + 2000, lambda _: COUNT) > 0
+
+
+@pytest.mark.parametrize("position", range(0, 41, 4))
+def test_a_flipped_bit_in_the_last_promise_is_no_torn_end(position: int) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    journal = QuorumJournal(disk, "/data/quorum-journal")
+    key = (TOPIC_ID, 0)
+    journal.write([(key, QuorumState(epoch=1))])
+    journal.write([(key, QuorumState(epoch=2, voted_for=3))])
+    disk.files["/data/quorum-journal"].content[41 + position] ^= 4
+    assert not QuorumJournal(disk, "/data/quorum-journal").is_whole

@@ -9,13 +9,13 @@ from zhumq.model.ids import TopicPartition
 from zhumq.storage.checkpoints import (
     CheckpointCorrupt,
     MetaProperties,
+    decode_offsets,
+    encode_offsets,
     read_leader_epochs,
     read_meta,
-    read_offsets,
     read_topic_id,
     write_leader_epochs,
     write_meta,
-    write_offsets,
     write_topic_id,
 )
 from zhumq.storage.indexes import IndexCorrupt, OffsetIndex, TimeIndex
@@ -120,10 +120,10 @@ def test_epochs_are_cut_at_both_ends() -> None:
 
 def test_checkpoints_are_kafkas_text_files(disk: MemoryDisk) -> None:
     offsets = {TopicPartition("a-b.c", 3): 17, TopicPartition("x", 0): 0}
-    write_offsets(disk, "/data/points", offsets)
+    disk.write_file("/data/points", encode_offsets(offsets), sync=True)
     assert disk.read_file("/data/points") == b"0\n2\na-b.c 3 17\nx 0 0\n"
-    assert read_offsets(disk, "/data/points") == offsets
-    assert read_offsets(disk, "/data/absent") == {}
+    assert decode_offsets(disk.read_file("/data/points")) == offsets
+    assert decode_offsets(disk.read_file("/data/absent")) == {}
     epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(4, 9)])
     write_leader_epochs(disk, "/data/epochs", epochs, sync=True)
     assert disk.read_file("/data/epochs") == b"0\n2\n1 0\n4 9\n"
@@ -152,7 +152,7 @@ def test_checkpoints_are_kafkas_text_files(disk: MemoryDisk) -> None:
 def test_a_damaged_checkpoint_is_recognised(disk: MemoryDisk, content: bytes) -> None:
     disk.write_file("/data/points", content, sync=True)
     with pytest.raises(CheckpointCorrupt):
-        read_offsets(disk, "/data/points")
+        decode_offsets(disk.read_file("/data/points"))
     assert read_leader_epochs(disk, "/data/points") is None
 
 
