@@ -60,4 +60,5 @@ def test_every_kind_is_of_one_sort_at_most() -> None:
         FaultKind.STOP_BROKER,
         FaultKind.SLOW_BROKER,
         FaultKind.KILL_ZOOKEEPER_LEADER,
+        FaultKind.KILL_ZOOKEEPER,
     }

@@ -59,9 +59,17 @@ class FakeNode:
     def __init__(self, number: int) -> None:
         self.number = number
         self.running = True
+        self.paused = False
 
     def kill(self) -> None:
         self.running = False
+        self.paused = False
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
 
 
 class FakeField:
@@ -115,7 +123,7 @@ class FakeField:
         brokers = self.brokers.values()
         return (
             all(broker.running and not broker.paused for broker in brokers)
-            and all(node.running for node in self.zookeeper.nodes)
+            and all(node.running and not node.paused for node in self.zookeeper.nodes)
             and not self.links
             and not self.shut
         )
@@ -130,8 +138,10 @@ class FakeField:
             raise DevZookeeperFailed("no node leads")
         return self.zookeeper.nodes[0]
 
-    def _restart(self, node: FakeNode) -> None:
-        node.running = True
+    def _restart(self, *nodes: FakeNode) -> None:
+        for node in nodes:
+            assert not node.running
+            node.running = True
 
 
 class World:
@@ -168,6 +178,17 @@ def test_every_fault_harms_the_cluster_and_is_healed(
     assert world.nemesis.deeds == [deed]
     assert len(world.told) == 1
     assert world.kinds == []
+
+
+def test_a_zookeeper_that_is_paused_and_killed_is_started_and_not_resumed(world: World) -> None:
+    assert world.nemesis.do(Fault(kind=FaultKind.PAUSE_ZOOKEEPER, target=0)) is not None
+    # One that is paused cannot say who leads, and a second pause would change nothing.
+    assert world.nemesis.do(Fault(kind=FaultKind.KILL_ZOOKEEPER_LEADER, target=0)) is None
+    assert world.nemesis.do(Fault(kind=FaultKind.PAUSE_ZOOKEEPER, target=0)) is None
+    for node in world.field.zookeeper.nodes:
+        node.kill()
+    world.nemesis.heal()
+    assert world.field.is_well
 
 
 def test_different_numbers_choose_different_targets(world: World) -> None:

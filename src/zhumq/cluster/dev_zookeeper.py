@@ -190,11 +190,15 @@ class DevZookeeper:
         for node in self.nodes:
             node.wait_until_ready(deadline_ms, clock)
 
-    def restart(self, node: ZookeeperNode) -> None:
-        """Start a killed node again on its folder and port, and wait until it serves."""
-        self._launch(node)
+    def restart(self, *nodes: ZookeeperNode) -> None:
+        """Start killed nodes again on their folders and ports, and wait until they serve."""
+        # Side by side: none of them serves before most of them are there.
+        for node in nodes:
+            self._launch(node)
         clock = SystemClock()
-        node.wait_until_ready(clock.monotonic_ms() + READY_MS_MAX, clock)
+        deadline_ms = clock.monotonic_ms() + READY_MS_MAX
+        for node in nodes:
+            node.wait_until_ready(deadline_ms, clock)
 
     def wait_until_one_ends(self) -> ZookeeperNode:
         """Block until some node is not running any more, and say which."""

@@ -9,6 +9,7 @@ from zhumq.testing.chaos.modes import (
     kills_of_group_coordinators,
     kills_of_leaders,
     mixed_faults,
+    pauses,
     switches_only,
 )
 from zhumq.testing.chaos.schedule import MIXED, FaultKind
@@ -19,9 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one campaign; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m zhumq.testing.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0, help="how long faults come")
+    parser.add_argument("--rounds", type=int, help="so many rounds of faults, however long")
     parser.add_argument("--seed", type=int, default=1, help="what the schedule is drawn from")
     parser.add_argument("--kills", type=int, help="instead: so many kills of leaders, measured")
     parser.add_argument("--coordinator-kills", type=int, help="instead: of groups' coordinators")
+    parser.add_argument(
+        "--pauses", type=int, help="instead: so many pauses around the length of a session"
+    )
     parser.add_argument("--switches", type=int, help="instead: so many changes of mode, no fault")
     parser.add_argument("--damages", type=int, help="instead: so many broken, cut, empty disks")
     parser.add_argument(
@@ -48,6 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
         title = f"{chosen.coordinator_kills} kills of group coordinators"
         harm = kills_of_group_coordinators(chosen.coordinator_kills)
         topics = steady
+    elif chosen.pauses is not None:
+        title, harm = f"{chosen.pauses} pauses of brokers", pauses(chosen.pauses)
+        topics = steady
+        # So that whoever comes back is soon the leader of something again.
+        settings["leader.imbalance.check.interval.seconds"] = "2"
     elif chosen.damages is not None:
         title, harm = f"{chosen.damages} damaged disks", damages(chosen.damages)
         # Recovery looks at what was written since the last checkpoint: here, at everything.
@@ -58,7 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
         harm = switches_only(chosen.switches, switch_seconds)
     else:
         kinds = [FaultKind[name] for name in chosen.only] if chosen.only else list(MIXED)
-        title, harm = "mixed faults", mixed_faults(chosen.minutes * 60, kinds=kinds)
+        if chosen.rounds is not None:
+            title = f"{chosen.rounds} rounds of mixed faults"
+            harm = mixed_faults(rounds=chosen.rounds, kinds=kinds)
+        else:
+            title, harm = "mixed faults", mixed_faults(chosen.minutes * 60, kinds=kinds)
     report = run(
         Campaign(
             title=title,

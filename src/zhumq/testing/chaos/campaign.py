@@ -18,6 +18,7 @@ from zhumq.testing.chaos.nemesis import Nemesis
 from zhumq.testing.chaos.producers import count_epoch_bumps
 from zhumq.testing.chaos.report import Report
 from zhumq.testing.chaos.scene import Scene
+from zhumq.testing.chaos.serving import ServingProbe
 from zhumq.testing.chaos.workload import TopicPlan, Workload, WorkloadPlan
 from zhumq.testing.chaos.write_gaps import GapMeter, Interruption, SilenceMeter, only_at
 
@@ -84,6 +85,7 @@ def run(campaign: Campaign) -> Report:
         write_gaps={topic: meter.gaps for topic, meter in writes.items()},
         commit_gaps=commits.gaps,
         switch_gaps=switches.gaps,
+        serving=scene.probe.result,
         bytes_compared=bytes_compared,
         partitions_compared=len(ending.last.high_watermarks),
         folder=folder,
@@ -121,6 +123,7 @@ def _run_clients(
             ),
             recorder=recorder,
             findings=findings,
+            probe=ServingProbe(battlefield),
             tell=campaign.tell,
         )
         campaign.tell(f"{campaign.brokers} brokers at {bootstrap}, their data in {folder}")

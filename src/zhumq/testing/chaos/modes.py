@@ -1,9 +1,12 @@
-"""The kinds of runs: mixed faults, kills of one sort, damaged files, changes of mode."""
+"""The kinds of runs: mixed faults, kills of one sort, pauses, damaged files, changes of mode."""
 
 import functools
 import itertools
+import math
 import random
+import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from zhumq.testing.chaos.damage import DamageKind, are_equal, do_damage, end_offset
 from zhumq.testing.chaos.findings import Kind
@@ -13,18 +16,47 @@ from zhumq.testing.chaos.schedule import MIXED, TARGETS, Durations, Fault, Fault
 
 Harm = Callable[[Scene], None]
 
+# What brokers ask for (zookeeper.session.timeout.ms) unless they are told otherwise.
+SESSION_SECONDS: Final = 2.0
+# Of the length of a session: some of these pauses end before it does, some when, some after it.
+PAUSE_FACTORS: Final = (0.6, 2.5)
+
 
 def mixed_faults(
-    seconds: float,
+    seconds: float = math.inf,
     *,
+    rounds: int | None = None,
     kinds: Sequence[FaultKind] = MIXED,
     durations: Durations | None = None,
 ) -> Harm:
-    """Every kind of fault, dealt by the seed."""
+    """Every kind of fault, dealt by the seed, for so long or in so many rounds."""
 
     def harm(scene: Scene) -> None:
         schedule = steps(scene.seed, kinds=kinds, durations=durations)
-        scene.nemesis.run(schedule, seconds=seconds)
+        scene.nemesis.run(itertools.islice(schedule, rounds), seconds=seconds)
+
+    return harm
+
+
+def pauses(count: int) -> Harm:
+    """Brokers stand still for about the length of a session, one after the other; after each every
+    registered broker must serve what it is the leader of."""
+
+    def harm(scene: Scene) -> None:
+        draw = random.Random(scene.seed)  # noqa: S311 (repeatable, not secret)
+        probe = scene.probe
+        probe.create_topics()
+        probe.check(time.monotonic())
+        for _ in range(count):
+            kind = draw.choice((FaultKind.PAUSE_BROKER, FaultKind.PAUSE_LEADER))
+            lasts_seconds = SESSION_SECONDS * draw.uniform(*PAUSE_FACTORS)
+            scene.nemesis.do(Fault(kind=kind, target=draw.randrange(TARGETS)))
+            time.sleep(lasts_seconds)
+            scene.nemesis.heal()
+            probe.check(time.monotonic())
+            scene.nemesis.look_for_the_fallen()
+        for words in probe.result.late:
+            scene.findings.add(Kind.NOT_HEALED, "a registered broker", words)
 
     return harm
 

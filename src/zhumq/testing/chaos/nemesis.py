@@ -39,6 +39,7 @@ class Wounds:
 
     dead: set[int] = field(default_factory=set)
     paused: set[int] = field(default_factory=set)
+    paused_zookeepers: set[int] = field(default_factory=set)  # by their numbers
 
 
 class Nemesis:
@@ -102,9 +103,7 @@ class Nemesis:
             if broker.running:
                 broker.resume()
         self._wounds.paused.clear()
-        for node in self._field.cluster.zookeeper.nodes:
-            if not node.running:
-                self._restart_zookeeper(node.number)
+        self._heal_zookeeper()
         self._start(sorted(self._wounds.dead))
         self._wounds.dead.clear()
 
@@ -183,8 +182,12 @@ class Nemesis:
                 return self._kill_group_coordinator(fault, moving, leaders)
             case FaultKind.KILL_ALL:
                 return self.kill(fault.kind, standing, {})
-            case FaultKind.KILL_ZOOKEEPER_LEADER:
-                return self._kill_zookeeper_leader(fault)
+            case (
+                FaultKind.KILL_ZOOKEEPER_LEADER
+                | FaultKind.KILL_ZOOKEEPER
+                | FaultKind.PAUSE_ZOOKEEPER
+            ):
+                return self._do_to_zookeeper(fault)
             case FaultKind.PAUSE_BROKER:
                 return self._pause(fault, chosen)
             case FaultKind.PAUSE_LEADER:
@@ -239,15 +242,28 @@ class Nemesis:
             return None
         return self.kill(fault.kind, [coordinator], leaders)
 
-    def _kill_zookeeper_leader(self, fault: Fault) -> Deed | None:
-        try:
-            node = self._field.cluster.zookeeper.leader()
-        except DevZookeeperFailed:
+    def _do_to_zookeeper(self, fault: Fault) -> Deed | None:
+        ensemble = self._field.cluster.zookeeper
+        paused = self._wounds.paused_zookeepers
+        nodes = [each for each in ensemble.nodes if each.running and each.number not in paused]
+        if fault.kind is FaultKind.KILL_ZOOKEEPER_LEADER:
+            # One that is paused answers nobody, so it is not asked who leads.
+            try:
+                nodes = [] if paused else [ensemble.leader()]
+            except DevZookeeperFailed:
+                nodes = []
+        if not nodes:
             return None
-        name = zookeeper_name(node.number)
-        self._field.network.shut(name)
-        node.kill()
-        return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=name)
+        time_ms = self._recorder.now_ms()
+        for node in nodes:
+            if fault.kind is FaultKind.PAUSE_ZOOKEEPER:
+                paused.add(node.number)
+                node.pause()
+            else:
+                self._field.network.shut(zookeeper_name(node.number))
+                node.kill()
+        names = ", ".join(zookeeper_name(node.number) for node in nodes)
+        return Deed(kind=fault.kind, time_ms=time_ms, target=names)
 
     def _stop_cleanly(self, fault: Fault, broker_id: int) -> Deed:
         """SIGTERM, as an operator does before an upgrade."""
@@ -267,12 +283,16 @@ class Nemesis:
         self._field.cluster.brokers[broker_id].pause()
         return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id]))
 
-    def _restart_zookeeper(self, number: int) -> None:
+    def _heal_zookeeper(self) -> None:
         ensemble = self._field.cluster.zookeeper
         for node in ensemble.nodes:
-            if node.number == number:
-                self._field.network.reopen(zookeeper_name(number))
-                ensemble.restart(node)
+            if node.number in self._wounds.paused_zookeepers and node.running:
+                node.resume()
+        self._wounds.paused_zookeepers.clear()
+        dead = [node for node in ensemble.nodes if not node.running]
+        for node in dead:
+            self._field.network.reopen(zookeeper_name(node.number))
+        ensemble.restart(*dead)
 
     def _start(self, broker_ids: list[int]) -> None:
         """Start brokers side by side; what does not start is written down, and tried again."""

@@ -11,6 +11,7 @@ from zhumq.testing.chaos.checker import Verdict
 from zhumq.testing.chaos.findings import MEANINGS, Finding
 from zhumq.testing.chaos.nemesis import Deed
 from zhumq.testing.chaos.schedule import KILLS, PARTITIONS, PAUSES
+from zhumq.testing.chaos.serving import Serving
 from zhumq.testing.chaos.write_gaps import Gaps
 
 TROUBLES_SHOWN: Final = 6
@@ -34,6 +35,7 @@ class Report:
     write_gaps: Mapping[str, Gaps]  # of each topic
     commit_gaps: Gaps
     switch_gaps: Gaps
+    serving: Serving
     bytes_compared: int
     partitions_compared: int
     folder: Path
@@ -77,6 +79,7 @@ class Report:
             *self._long_gaps(),
             f"  commit gaps     {self.commit_gaps} (kill of a group's coordinator)",
             f"  switch gaps     {self.switch_gaps} (longest silence after a change of mode)",
+            *self._serving(),
             f"  client errors   {troubles or 'none'}",
             f"  epoch bumps     {self.epoch_bumps} (a producer began anew after an error)",
         ]
@@ -86,6 +89,17 @@ class Report:
         for finding in self.findings:
             lines += [f"    {finding}", f"      that is: {MEANINGS[finding.kind]}"]
         return [*lines, f"  what was kept   {self.folder}"]
+
+    def _serving(self) -> list[str]:
+        serving = self.serving
+        if not serving.leaders_asked:
+            return []
+        return [
+            (
+                f"  serving         {serving.leaders_asked} leaders asked after the faults, the slowest"
+                f" served after {serving.slowest_seconds * 1_000:.0f} ms, {len(serving.late)} too late"
+            )
+        ]
 
     def _long_gaps(self) -> list[str]:
         """Each with what was done to the cluster a little before it, and while it lasted."""
@@ -126,6 +140,7 @@ class Report:
                 },
                 "commit_gaps_ms": sorted(self.commit_gaps.gaps_ms),
                 "switch_gaps_ms": sorted(self.switch_gaps.gaps_ms),
+                "serves_after_ms_max": round(self.serving.slowest_seconds * 1_000),
                 "client_errors": self.troubles,
                 "epoch_bumps": self.epoch_bumps,
                 "bytes_compared": self.bytes_compared,

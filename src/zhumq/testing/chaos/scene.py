@@ -9,6 +9,7 @@ from zhumq.testing.chaos.battlefield import Battlefield
 from zhumq.testing.chaos.findings import Findings
 from zhumq.testing.chaos.history import Recorder
 from zhumq.testing.chaos.nemesis import Nemesis
+from zhumq.testing.chaos.serving import ServingProbe
 from zhumq.testing.chaos.workload import Workload
 
 HEAL_SECONDS_MAX: Final = 60.0
@@ -25,6 +26,7 @@ class Scene:
     workload: Workload
     recorder: Recorder
     findings: Findings
+    probe: ServingProbe
     tell: Callable[[str], None]
 
     @property

@@ -22,6 +22,8 @@ class FaultKind(StrEnum):
     KILL_GROUP_COORDINATOR = "kill a group's coordinator"
     KILL_ALL = "kill all brokers"
     KILL_ZOOKEEPER_LEADER = "kill ZooKeeper's leader"
+    KILL_ZOOKEEPER = "kill all of ZooKeeper"
+    PAUSE_ZOOKEEPER = "pause all of ZooKeeper"
     PAUSE_BROKER = "pause a broker"
     PAUSE_LEADER = "pause a leader"
     CUT_BROKER = "cut a broker from the others"
@@ -46,7 +48,9 @@ KILLS: Final = frozenset(
         FaultKind.DAMAGE_BROKER,
     }
 )
-PAUSES: Final = frozenset({FaultKind.PAUSE_BROKER, FaultKind.PAUSE_LEADER})
+PAUSES: Final = frozenset(
+    {FaultKind.PAUSE_BROKER, FaultKind.PAUSE_LEADER, FaultKind.PAUSE_ZOOKEEPER}
+)
 PARTITIONS: Final = frozenset(
     {
         FaultKind.CUT_BROKER,
