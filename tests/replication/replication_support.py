@@ -325,6 +325,15 @@ class Node:
         self._move_rate = bytes_per_second
         self.throttle.see(self.store.image, bytes_per_second)
 
+    def reset_connections(self) -> None:
+        """Those that it has opened to others."""
+        cluster = self.replicas.cluster
+        assert cluster is not None
+        for fetcher in cluster.hub.fetchers:
+            fetcher._channel.reset("cut by the test")
+        for outbox in cluster.hub.outboxes:
+            outbox._channel.reset("cut by the test")
+
     async def stop(self, *, clean: bool = True) -> None:
         """Unclean: nothing is written down any more, as after a kill."""
         if self.store.nodes.get(self.broker_id) is self:

@@ -17,6 +17,7 @@ from replication_support import (
     values_of,
 )
 
+from zhumq.consensus.assigned import AssignedReplica
 from zhumq.metadata.image import PartitionState
 from zhumq.metadata.moves import begin_move
 from zhumq.model.errors import (
@@ -128,17 +129,21 @@ def _cut_from_store(node: Node) -> None:
     node.own_store.broker_epoch = None
 
 
-def test_a_leader_of_an_earlier_life_does_not_lead(tmp_path: Path) -> None:
+def _lose_session(node: Node) -> None:
+    _cut_from_store(node)
+    node.replicas.end_life()
+
+
+def test_a_leader_without_a_session_that_nobody_follows_serves_nobody(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)
             await produce(up, "a")
             old = up[1]
-            _cut_from_store(old)
+            _lose_session(old)
             up.store.declare_gone(1)
-            old.replicas.end_life()
-            assert not old.partition().leads
-            with pytest.raises(NotLeaderOrFollower):
+            await until(lambda: not old.partition().leads, "it is followed by nobody")
+            with pytest.raises(NotLeaderOrFollower, match="another broker may lead"):
                 old.partition().append(batch("b"), NOW_MS)
             await produce(up, "c")
             old.register()
@@ -147,6 +152,84 @@ def test_a_leader_of_an_earlier_life_does_not_lead(tmp_path: Path) -> None:
             assert {tuple(values_of(node)) for node in up} == {("a", "c")}
 
     run(body())
+
+
+def test_leaders_go_on_while_the_store_is_away(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            for node in up:
+                _lose_session(node)
+            leader = up[1].partition()
+            epoch = leader.leader_epoch
+            number = 0
+            looking = asyncio.ensure_future(_ticks(up[1]))
+            while not looking.done():
+                await produce(up, f"b{number}")
+                number += 1
+            assert leader.leads
+            assert leader.leader_epoch == epoch
+            # They come back one after the other, each in a new epoch of its registration.
+            for node in up:
+                node.register()
+                assert leader.leads
+            up.store.repair()
+            await produce(up, "c")
+            await up.wait_equal()
+            expected = ("a", *(f"b{each}" for each in range(number)), "c")
+            assert {tuple(values_of(node)) for node in up} == {expected}
+
+    run(body())
+
+
+def test_a_leader_without_a_session_goes_on_when_it_is_followed_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            for node in up:
+                _lose_session(node)
+            for follower in (up[2], up[3]):
+                follower.detours[1] = None
+                follower.reset_connections()
+            leader = up[1].partition()
+            await until(lambda: not leader.leads, "nobody follows it")
+            for follower in (up[2], up[3]):
+                del follower.detours[1]
+            await until(lambda: leader.leads, "it is followed again")
+            await produce(up, "b")
+
+    run(body())
+
+
+def test_an_in_sync_set_of_one_needs_no_store(tmp_path: Path) -> None:
+    """Only the leader itself could be named."""
+
+    async def body() -> None:
+        async with nodes(tmp_path) as up:
+            up.store.create(mode=Mode.FETCH)
+            await produce(up, "a")
+            await up.stop(2, clean=False)
+            await up.stop(3, clean=False)
+            core = up[1].partition().driver.core
+            assert isinstance(core, AssignedReplica)
+            # Who was proposed may be in sync, for all the leader knows, until it is answered.
+            await until(lambda: core.in_sync == {1} and core._pending is None, "it is alone")
+            _lose_session(up[1])
+            await _ticks(up[1])
+            await produce(up, "b")
+            assert values_of(up[1]) == ["a", "b"]
+
+    run(body())
+
+
+async def _ticks(node: Node) -> None:
+    """Two looks at who follows."""
+    cluster = node.replicas.cluster
+    assert cluster is not None
+    enough = cluster._ticks + 3
+    await until(lambda: cluster._ticks >= enough, "time passes")
 
 
 async def _append_in_vain(up: Nodes) -> ReplicatedPartition:
@@ -200,7 +283,8 @@ def test_a_broker_that_registers_again_is_led_by_the_next_naming(tmp_path: Path)
             await produce(up, "a")
             epoch = up[1].partition().leader_epoch
             up[1].register()
-            assert not up[1].partition().leads
+            # The process that led goes on until somebody is named, in a later epoch.
+            assert up[1].partition().leads
             up.store.repair()
             await produce(up, "b")
             leader = await up.wait_leader()

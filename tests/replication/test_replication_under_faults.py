@@ -163,7 +163,7 @@ class Chaos:
         self.done.append(f"cut {node.broker_id} from {cut}")
         for broker_id in cut:
             node.detours[broker_id] = None
-        _reset_connections(node)
+        node.reset_connections()
         await asyncio.sleep(self._dice.uniform(0.0, 2.0))
         node.detours.clear()
 
@@ -174,15 +174,6 @@ class Chaos:
             await self._up.stop(broker_id, clean=False, declare=False)
         await self._up.start(*everybody)
         self._up.store.repair()
-
-
-def _reset_connections(node: Node) -> None:
-    cluster = node.replicas.cluster
-    assert cluster is not None
-    for fetcher in cluster.hub.fetchers:
-        fetcher._channel.reset("cut by the test")
-    for outbox in cluster.hub.outboxes:
-        outbox._channel.reset("cut by the test")
 
 
 async def check(

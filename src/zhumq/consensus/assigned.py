@@ -98,6 +98,14 @@ class AssignedReplica(ReplicaCore):
         """Whether it was named leader, and leads or is about to."""
         return self.role in (Role.LEADER, Role.CANDIDATE)
 
+    def in_sync_contact_ms(self) -> int | None:
+        """When this leader last had contact with any follower that is in sync; None where there is
+        none: nobody else can be named, or this replica does not lead."""
+        followers = [each for each in self.in_sync if each in self._progress]
+        if self.role is not Role.LEADER or not followers:
+            return None
+        return self._progress.majority_contact_ms(1, followers, self._heard_ms)
+
     @property
     def next_deadline_ms(self) -> int | None:
         fetch_due_ms = self._fetch_due_ms

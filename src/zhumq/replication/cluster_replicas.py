@@ -104,23 +104,40 @@ class ClusterReplicas:
             self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
             return
         for partition in self._partitions.values():
+            partition.set_aside(False)
             state = self._state_of(partition)
             if state is None:
                 continue
-            if state.mode is Mode.FETCH and state.leader == self._broker_id:
-                self._rebuild(partition, state)
+            if state.mode is Mode.FETCH:
+                if _is_named_in(state, self._broker_id, broker_epoch) and not _leads(
+                    partition, state
+                ):
+                    # The image named it in this epoch before the replicas knew that it is theirs.
+                    self._rebuild(partition, state)
             elif partition.leads:
                 self._unpublished.add(partition.topic_partition)
         self._publish()
 
     def end_life(self) -> None:
-        """Hazard 8: fenced by epoch. Elected leaders live by the votes of their followers."""
+        """The session is over, or nobody can tell. Leaders go on for as long as they are followed.
+
+        Leaders are fenced by epochs, not by sessions: another leader is named from the in-sync set,
+        and from then on at least that replica does not fetch here any more, so nothing more is
+        committed here. Elected leaders live by the votes of their followers.
+        """
         self._is_alive = False
+
+    def _look_who_follows(self, now_ms: int) -> None:
+        """Without a session nobody tells a named leader that another one was named: if no in-sync
+        follower fetches from it, clients are sent away, until one does again."""
         for partition in self._partitions.values():
-            state = self._state_of(partition)
             core = partition.driver.core
-            if state is not None and isinstance(core, AssignedReplica) and core.leads_or_stands:
-                self._rebuild(partition, state)
+            if isinstance(core, AssignedReplica):
+                contact_ms = core.in_sync_contact_ms()
+                is_alone = contact_ms is not None and (
+                    now_ms - contact_ms > core.settings.election_timeout_ms
+                )
+                partition.set_aside(is_alone)
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -222,7 +239,7 @@ class ClusterReplicas:
                 driver.core.campaign_soon(now_ms + MODE_NEWS_MS)
             return
         if state.mode is Mode.FETCH:
-            driver.step(assigned_word(state, self._broker_id, own_epoch=self._own_epoch))
+            driver.step(assigned_word(state, self._broker_id, own_epoch=self._life))
         elif set(core.voters.ids) != set(state.replicas):
             logger.info("%s: of a move only its end was heard", partition.topic_partition)
             self._rebuild(partition, state)
@@ -234,10 +251,6 @@ class ClusterReplicas:
         self._partitions.pop(partition.topic_partition, None)
         self._unpublished.discard(partition.topic_partition)
         self.hub.remove(partition.driver)
-
-    @property
-    def _own_epoch(self) -> int | None:
-        return self._life if self._is_alive else None
 
     def _rebuild(self, partition: ReplicatedPartition, state: PartitionState) -> None:
         core = partition.driver.core
@@ -253,7 +266,7 @@ class ClusterReplicas:
             )
         )
         if state.mode is Mode.FETCH:
-            word = assigned_word(state, self._broker_id, own_epoch=self._own_epoch)
+            word = assigned_word(state, self._broker_id, own_epoch=self._life)
             partition.driver.step(word)
 
     def _maker(self) -> CoreMaker:
@@ -332,6 +345,8 @@ class ClusterReplicas:
             )
             self._tasks.start(balancing)
         now_ms = self._replication.clock.monotonic_ms()
+        if not self._is_alive:
+            self._look_who_follows(now_ms)
         for partition in self._partitions.values():
             if partition.waiters_count:
                 partition.give_up_waiting(now_ms)
@@ -357,3 +372,14 @@ class ClusterReplicas:
             return None
         last_epoch, end_offset = core.position
         return LogEnd(LeaderEpoch(last_epoch), Offset(end_offset))
+
+
+def _is_named_in(state: PartitionState, broker_id: BrokerId, broker_epoch: int) -> bool:
+    return state.leader == broker_id and state.leader_broker_epoch == broker_epoch
+
+
+def _leads(partition: ReplicatedPartition, state: PartitionState) -> bool:
+    """Whether the replica leads, or is about to, in the epoch it was named for."""
+    core = partition.driver.core
+    is_leader = isinstance(core, AssignedReplica) and core.leads_or_stands
+    return is_leader and core.epoch == state.leader_epoch

@@ -46,6 +46,7 @@ class ReplicatedPartition(Partition):
 
     __slots__ = (
         "_clock",
+        "_is_aside",
         "_is_handing_over",
         "_on_leadership",
         "_refused",
@@ -82,6 +83,7 @@ class ReplicatedPartition(Partition):
         self.rebuilds = 0
         self._clock = host.clock
         self._is_handing_over = False
+        self._is_aside = False
         # Found when the log was opened.
         self.damaged_from = damaged_from
         self._serving_epoch: int | None = None
@@ -101,7 +103,7 @@ class ReplicatedPartition(Partition):
     @property
     def leads(self) -> bool:
         driver = self.driver
-        return driver.core.serving and not driver.is_out
+        return driver.core.serving and not driver.is_out and not self._is_aside
 
     @property
     def is_whole(self) -> bool:
@@ -119,9 +121,24 @@ class ReplicatedPartition(Partition):
     def _not_leader(self) -> BrokerError:
         if self.driver.failure is not None:
             return NotLeaderOrFollower(f"{self.topic_partition}: {self.driver.failure}")
+        if self._is_aside:
+            return NotLeaderOrFollower(
+                f"{self.topic_partition}: this broker has no session with ZooKeeper, and no in-sync"
+                " follower fetches from it: another broker may lead"
+            )
         leader_id = self.leader_id
         known = "nobody leads it yet" if leader_id is None else f"its leader is broker {leader_id}"
         return NotLeaderOrFollower(f"this broker does not serve {self.topic_partition}: {known}")
+
+    def set_aside(self, is_aside: bool) -> None:
+        """Serve nobody though this replica leads, because another one may lead by now; or go on."""
+        if is_aside == self._is_aside:
+            return
+        self._is_aside = is_aside
+        if is_aside:
+            self._lose()
+        elif self.leads:
+            self._tell_leadership(leads=True)
 
     @property
     def high_watermark(self) -> int:
@@ -284,6 +301,7 @@ class ReplicatedPartition(Partition):
             self._tell_fetches(size)
 
     def role_taken(self, change: RoleChange) -> None:
+        self._is_aside = False
         self.leader_epoch = LeaderEpoch(change.epoch)
         if change.role is Role.LEADER:
             if change.serving:

@@ -34,9 +34,8 @@ class SimulatedBroker(SimulatedReplica):
         super().__init__(broker_id, world, clock_rate=clock_rate)
         # Whether there is anything of the partition on the disk, be it only what was promised.
         self.holds = broker_id in world.node_ids[: world.options.replicas]
-        # Its registration, and whether that has not ended as far as it knows.
+        # The epoch of its last registration.
         self.life: int | None = None
-        self._is_alive = False
         self.seen_version = -1
         self._image: ClusterImage | None = None
 
@@ -59,23 +58,19 @@ class SimulatedBroker(SimulatedReplica):
     def begin_life(self, life: int) -> None:
         """The broker is registered, for the first time or after its session was lost."""
         self.life = life
-        self._is_alive = True
-        if self.replica is not None:
+        replica = self.replica
+        if isinstance(replica, AssignedReplica):
             heard = self._state_heard
-            if heard.mode is Mode.FETCH and heard.leader == self.broker_id:
-                # Hazard 8: it was named in an earlier life.
+            is_named = (heard.leader, heard.leader_broker_epoch) == (self.broker_id, life)
+            leads = replica.leads_or_stands and replica.epoch == heard.leader_epoch
+            if heard.mode is Mode.FETCH and is_named and not leads:
                 self._rebuild(heard)
         self.publish()
 
     def end_life(self, life: int | None) -> None:
-        """The broker notices that its session is over: others may take it for dead."""
-        is_paused = self.paused_until_ms > self.world.now_ms
-        if not self.is_up or is_paused or life != self.life:
-            return
-        self._is_alive = False
-        replica = self.replica
-        if isinstance(replica, AssignedReplica) and replica.leads_or_stands:
-            self._rebuild(self._state_heard)
+        """The broker notices that its session is over. A leader goes on: it is fenced by its epoch."""
+        if self.is_up and life == self.life:
+            self.world.note("without a session", self.broker_id)
 
     @property
     def _state_heard(self) -> PartitionState:
@@ -163,8 +158,7 @@ class SimulatedBroker(SimulatedReplica):
 
     def _tell(self, partition: PartitionState) -> None:
         if partition.mode is Mode.FETCH and isinstance(self.replica, AssignedReplica):
-            own_epoch = self.life if self._is_alive else None
-            self.step(assigned_word(partition, BrokerId(self.broker_id), own_epoch=own_epoch))
+            self.step(assigned_word(partition, BrokerId(self.broker_id), own_epoch=self.life))
 
     def _rebuild(self, partition: PartitionState) -> None:
         """Another core, on what this one leaves. Nobody's leadership survives it."""

@@ -83,14 +83,15 @@ def set_mode(cluster: ClusterProcesses, topic: str, mode: str) -> None:
 
 
 class Traffic:
-    """An idempotent producer with acks=-1 that writes numbers for as long as it is told to."""
+    """A producer that writes numbers for as long as it is told to; idempotent with acks=-1."""
 
-    def __init__(self, cluster: ClusterProcesses, topic: str) -> None:
+    def __init__(self, cluster: ClusterProcesses, topic: str, *, acks: int = -1) -> None:
         self._topic = topic
         self._producer = Producer(
             {
                 "bootstrap.servers": cluster.bootstrap,
-                "enable.idempotence": True,
+                "enable.idempotence": acks == -1,
+                "acks": acks,
                 "linger.ms": 1,
                 "delivery.timeout.ms": int(SETTLE_SECONDS_MAX * 1000),
                 # A paused broker holds its connections: the client must not wait for it for long.
