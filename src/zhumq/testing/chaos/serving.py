@@ -28,6 +28,7 @@ ASK_SECONDS_MAX: Final = 2.0
 PARTITIONS: Final = 6
 TOPICS: Final = {"probe-raft": "raft", "probe-fetch": "fetch"}
 REPLICAS: Final = 3
+MIN_IN_SYNC: Final = 2
 # The newest versions that go by names of topics.
 PRODUCE_VERSION: Final = 12
 FETCH_VERSION: Final = 12
@@ -62,7 +63,7 @@ class ServingProbe:
 
     def create_topics(self) -> None:
         for name, mode in TOPICS.items():
-            settings = {"replication.mode": mode, "min.insync.replicas": "2"}
+            settings = {"replication.mode": mode, "min.insync.replicas": str(MIN_IN_SYNC)}
             topic = NewTopic(name, PARTITIONS, REPLICAS, config=settings)
             self._field.admin.create_topics([topic])[name].result(CREATE_SECONDS_MAX)
 
@@ -113,7 +114,10 @@ class ServingProbe:
         }
 
     def _view(self, broker_id: int) -> View | None:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS])
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in TOPICS],
+            allow_auto_topic_creation=False,
+        )
         answer = self._ask(broker_id, ApiKey.METADATA, request, None)
         if answer is None:
             return None
