@@ -9,6 +9,7 @@ from zhumq.broker.group_coordinator import GroupCoordinator
 from zhumq.broker.handlers.configs import ConfigsHandler
 from zhumq.broker.handlers.group_configs import GroupConfigsHandler, ShareGroupSettings
 from zhumq.broker.handlers.share import ShareHandler
+from zhumq.broker.handlers.share_groups import ShareGroupsHandler
 from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
 from zhumq.broker.http import Metric
 from zhumq.broker.settings import BROKER_SETTINGS
@@ -108,7 +109,10 @@ class DeliveryCoordinator:
             self._group_settings,
             answer_bytes_max=settings.integer("fetch.max.bytes"),
         )
-        self._share_offsets = ShareOffsetsHandler(self.service, groups.service, store, replicas)
+        self._share_groups = ShareGroupsHandler(self.service, groups.service)
+        self._share_offsets = ShareOffsetsHandler(
+            self.service, groups.service, store, replicas, self._share_groups
+        )
 
     def _make_shard(self) -> DeliveryShard:
         shard = DeliveryShard()
@@ -128,10 +132,11 @@ class DeliveryCoordinator:
         self._share.connection_lost(connection_id)
 
     def handlers(self, configs: ConfigsHandler) -> dict[ApiKey, Handler]:
-        """The Kafka door. Has DeleteGroups as well, which has to forget more than the coordinator of
-        groups knows of, and the settings of groups."""
+        """The Kafka door. Has requests about any group as well, which touch more than the coordinator of
+        groups knows of (ListGroups, DeleteGroups), and the settings of groups."""
         return (
             self._share.handlers()
+            | self._share_groups.handlers()
             | self._share_offsets.handlers()
             | GroupConfigsHandler(self._group_settings, configs).handlers()
         )

@@ -83,7 +83,8 @@ def consume(
         Mode | None,
         typer.Option(
             help="Read as a subscription: ptp (the topic's one group, in order), ptp-shared (its"
-            " consumers compete), psb (this group gets everything)."
+            " consumers compete), psb (this group gets everything). Without --group, ptp joins the"
+            " group that is there."
         ),
     ] = None,
     push: Annotated[
@@ -110,15 +111,13 @@ def consume(
         raise CommandFailed("--group cannot be empty")
     if push and mode is None:
         mode = Mode.PSB if group is None else Mode.PTP
-    if mode is not None and mode is not Mode.PSB and group is None:
-        raise CommandFailed(f"--mode {mode} wants --group NAME: the topic's one group")
     if group is not None and mode is None and position.edge is None:
         raise CommandFailed(
             "in a group --from takes earliest or latest: "
             f"`zhumq group reset {group} --topic {topic} --to PLACE` moves the group"
         )
-    if group is not None and mode in (None, Mode.PTP_SHARED) and partition is not None:
-        raise CommandFailed("--partition and --group exclude each other: a group shares partitions")
+    if group is not None and mode is None and partition is not None:
+        raise CommandFailed("--partition and --group want --mode: a Kafka group shares partitions")
     cluster = Cluster(bootstrap)
     known = sorted(entry.id for entry in cluster.describe_topic(topic).partitions)
     rules = StopRules(

@@ -1,4 +1,4 @@
-"""`zhumq group`: list, describe, reset and delete consumer groups."""
+"""`zhumq group`: list, describe, reset and delete groups: of Kafka clients, and of subscriptions."""
 
 import sys
 from typing import Annotated, Any
@@ -22,8 +22,15 @@ from zhumq.cli.options import (
 )
 from zhumq.cli.output import print_facts, print_json, print_note, print_table
 from zhumq.cli.positions import LATEST, Position, parse_position, resolve_offsets
+from zhumq.cli.subscription_info import (
+    mode_of,
+    state_of,
+    subscription_groups,
+    subscription_members,
+    subscription_offsets,
+)
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.")
+app = typer.Typer(help="List, describe, reset and delete groups.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
@@ -34,15 +41,36 @@ def list_groups(
 ) -> None:
     """List the groups."""
     cluster = Cluster(bootstrap)
-    rows: list[dict[str, Any]] = [
-        {"group": entry.group_id, "state": _word(entry.state), "type": _word(entry.type)}
-        for entry in sorted(_listing(cluster), key=lambda entry: entry.group_id)
-    ]
+    rows: dict[str, dict[str, Any]] = {
+        entry.group_id: {
+            "group": entry.group_id,
+            "state": _word(entry.state),
+            "type": _word(entry.type),
+            "mode": None,
+            "claims": [],
+        }
+        for entry in _listing(cluster)
+    }
+    for name, group in subscription_groups(bootstrap).items():
+        kind = "Share" if group.mode in (None, "ptp-shared") else "Consumer"
+        row = rows.setdefault(name, {"group": name, "state": state_of(group), "type": kind})
+        if group.consumers:
+            row["state"] = state_of(group)
+        row |= {"mode": mode_of(group, row["type"]), "claims": group.claims}
+    rows = dict(sorted(rows.items()))
     if as_json:
-        print_json(rows)
+        print_json(list(rows.values()))
     else:
-        headings = {"group": "GROUP", "state": "STATE", "type": "TYPE"}
-        print_table(rows, headings, empty="no groups yet: `zhumq consume TOPIC --group NAME`")
+        headings = {
+            "group": "GROUP",
+            "state": "STATE",
+            "type": "TYPE",
+            "mode": "MODE",
+            "claims": "POINT-TO-POINT",
+        }
+        print_table(
+            list(rows.values()), headings, empty="no groups yet: `zhumq consume TOPIC --group NAME`"
+        )
 
 
 @app.command()
@@ -53,7 +81,8 @@ def describe(
 ) -> None:
     """Show a group's members, offsets and lag."""
     cluster = Cluster(bootstrap)
-    description = _describe(cluster, group)
+    subscription = subscription_groups(bootstrap, group).get(group)
+    description = _describe(cluster, group, must_exist=subscription is None)
     members: list[dict[str, Any]] = []
     holders: dict[tuple[str, int], str] = {}
     for member in sorted(description.members, key=lambda member: member.member_id):
@@ -70,23 +99,11 @@ def describe(
             }
         )
     offsets = _offsets_with_lag(cluster, group, holders)
-    if as_json:
-        document = {
-            "group": group,
-            "state": _word(description.state),
-            "protocol": description.partition_assignor or None,
-            "coordinator": description.coordinator.id if description.coordinator else None,
-            "members": members,
-            "offsets": offsets,
-        }
-        print_json(document)
-        return
-    facts = {
+    facts: dict[str, Any] = {
         "group": group,
         "state": _word(description.state),
         "protocol": description.partition_assignor or None,
     }
-    print_facts(facts)
     offset_headings = {
         "topic": "TOPIC",
         "partition": "PARTITION",
@@ -95,6 +112,21 @@ def describe(
         "lag": "LAG",
         "member": "MEMBER",
     }
+    if subscription is not None:
+        is_known = description.state != ConsumerGroupState.DEAD
+        kind = "Consumer" if is_known else "Share"
+        if subscription.consumers or not is_known:
+            facts["state"] = state_of(subscription)
+        facts |= {"mode": mode_of(subscription, kind), "claims": subscription.claims}
+        members = members or subscription_members(subscription)
+        offsets = subscription_offsets(subscription, offsets)
+        offset_headings |= {"in_flight": "IN FLIGHT", "consumers": "CONSUMERS"}
+        del offset_headings["member"]
+    if as_json:
+        coordinator = description.coordinator.id if description.coordinator else None
+        print_json(facts | {"coordinator": coordinator, "members": members, "offsets": offsets})
+        return
+    print_facts(facts)
     print_table(offsets, offset_headings, empty="no committed offsets")
     if members:
         sys.stdout.write("\n")

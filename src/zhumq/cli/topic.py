@@ -1,4 +1,4 @@
-"""`zhumq topic`: create, list, describe, alter and delete topics."""
+"""`zhumq topic`: create, list, describe, alter, release and delete topics."""
 
 import sys
 from typing import Annotated, Any
@@ -25,6 +25,9 @@ from zhumq.cli.options import (
 )
 from zhumq.cli.output import print_facts, print_json, print_note, print_table
 from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
+from zhumq.cli.subscription import client_errors
+from zhumq.cli.subscription_info import claim_of
+from zhumq.client.admin import Admin
 from zhumq.model.replication_mode import Mode
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.")
@@ -131,16 +134,19 @@ def describe(
     settings = _changed_settings(cluster, name)
     # Kafka's tools write an id in the alphabet that is safe in addresses and file names.
     topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")
+    claim = claim_of(bootstrap, name)
     if as_json:
         document = {
             "topic": name,
             "topic_id": topic_id,
+            "point_to_point": None if claim is None else {"group": claim[0], "mode": claim[1]},
             "settings": settings,
             "partitions": partitions,
         }
         print_json(document)
         return
-    print_facts({"topic": name, "topic id": topic_id, **settings})
+    whose = {} if claim is None else {"point-to-point": f"group {claim[0]} ({claim[1]})"}
+    print_facts({"topic": name, "topic id": topic_id, **whose, **settings})
     headings = {
         "partition": "PARTITION",
         "leader": "LEADER",
@@ -151,6 +157,18 @@ def describe(
         "messages": "MESSAGES",
     }
     print_table(partitions, headings, empty="the topic has no partitions")
+
+
+@app.command()
+def release(
+    name: NameArgument,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Let another group read a topic point-to-point. The one that did must have no consumers."""
+    Cluster(bootstrap).describe_topic(name)
+    with client_errors(), Admin(bootstrap) as admin:
+        group = admin.release_topic(name)
+    print_note(f"topic {name} is no longer read point-to-point by group {group}")
 
 
 @app.command()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -16,6 +16,9 @@ from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
 from zhumq.client.waiting import Waiting
+
+if TYPE_CHECKING:
+    from zhumq.client.subscription_groups import SubscriptionGroup
 
 READ_SECONDS_MAX: Final = 30.0  # without a single message of those that are there
 REPLAY_GROUP: Final = "zhumq.dlq.replay"
@@ -165,6 +168,23 @@ class Admin:
                 message = answer.message
         if not resumed:
             raise RequestFailed(message)
+
+    # Groups of subscriptions
+
+    def subscription_groups(self, group: str = "") -> "dict[str, SubscriptionGroup]":
+        """Groups that read with a mode, and share groups: claims, positions, consumers."""
+        from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
+        from zhumq.client.subscription_groups import list_groups  # noqa: PLC0415
+
+        return list_groups(calls.push_addresses(self._bootstrap, self._push), group)
+
+    def release_topic(self, topic: str, *, group: str = "") -> str:
+        """Let another group read the topic point-to-point. Returns the name of the group that did. Raises
+        RequestFailed if there is none, or if it has consumers."""
+        from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
+        from zhumq.client.subscription_groups import release  # noqa: PLC0415
+
+        return release(calls.push_addresses(self._bootstrap, self._push), topic, group)
 
     # Dead letters
 

@@ -25,7 +25,7 @@ from zhumq.client.errors import (
 from zhumq.client.link import Credentials, Link, say_goodbye
 from zhumq.client.message import Message, MessageBatch
 from zhumq.client.push_addresses import PushAddresses
-from zhumq.client.subscribe_frame import MODES, Topics, start_frame, topic_choices
+from zhumq.client.subscribe_frame import MODES, Topics, has_partitions, start_frame, topic_choices
 from zhumq.client.waiting import Waiting, logger
 from zhumq.protocol.push import push_pb2 as pb
 
@@ -89,8 +89,9 @@ class PushConsumer:
     ) -> None:
         """Nothing is connected yet: `async with` does that.
 
-        `topics` is a name, names, or (psb) names with partitions: `{"orders": [0, 2]}`. `start` is
-        where a group without a position begins; an offset or `start_time_ms` (psb) always applies.
+        `topics` is a name, names, or names with partitions: `{"orders": [0, 2]}`. `start` is where a
+        group without a position begins; for psb an offset or `start_time_ms` always applies. Without a
+        `group`, ptp joins the one that reads the topic, and psb reads alone.
         `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: as the
         broker is set. `consumer` is a name for this consumer that stays the same over restarts: with one, the broker
         keeps its session while it is away. `resume` takes up a session that was parked.
@@ -100,6 +101,8 @@ class PushConsumer:
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         self._addresses = PushAddresses(bootstrap, push)
         self._waiting = Waiting(push or bootstrap)
+        # A member of the group is given partitions; one that chooses connects to their leaders.
+        self._joins = self._mode == "ptp" and not has_partitions(topics)
         self._credentials = credentials
         self._auto_ack = auto_ack
         self._credits = credits
@@ -253,6 +256,11 @@ class PushConsumer:
         self._current = message
 
     @property
+    def group(self) -> str:
+        """The name of its group, once subscribed: the one given, or the one that the broker found."""
+        return self._subscribe.group
+
+    @property
     def waiting(self) -> "deque[MessageBatch]":
         """What has arrived and was not asked for yet."""
         return self._arrived
@@ -331,7 +339,8 @@ class PushConsumer:
                 served = True
                 backoff_s = BACKOFF_SECONDS_MIN
                 # It goes on where it was, wherever it was told to begin.
-                self._subscribe.ClearField("start")
+                if self._mode == "psb":
+                    self._subscribe.ClearField("start")
                 self._subscribe.restart = False
                 self._subscribe.resume = False
             # A group that has its consumer may be our own, whose end the broker has not noticed.
@@ -360,7 +369,7 @@ class PushConsumer:
             address = self._addresses.of_broker(lost.broker_id, lost.address)
             if address in self._links:
                 return None
-        if self._mode == "ptp":
+        if self._joins:
             # With its home a member has lost everything: the home it finds next assigns anew.
             self.assignment = frozenset()
             self._spawn(self._attachments.close())
@@ -413,10 +422,13 @@ class PushConsumer:
                 self.ack_timeout_ms = frame.subscribed.ack_timeout_ms
                 self._news.set()
                 self._share_credits()
-                if self._mode != "ptp":
+                if not self._subscribe.group:
+                    # The broker found the name: every stream of this consumer is in that group.
+                    self._subscribe.group = frame.subscribed.group
+                if not self._joins:
                     self._follow(frame.subscribed.leaders)
             case "moved":
-                if self._mode != "ptp":
+                if not self._joins:
                     self._follow(frame.moved.leaders)
             case "assigned":
                 link.heed_all()

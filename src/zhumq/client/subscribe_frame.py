@@ -20,6 +20,11 @@ def topic_choices(topics: Topics) -> list[pb.TopicChoice]:
     return [pb.TopicChoice(name=name) for name in topics]
 
 
+def has_partitions(topics: Topics) -> bool:
+    """Whether partitions were chosen."""
+    return isinstance(topics, Mapping) and any(topics.values())
+
+
 def start_frame(start: str | int, start_time_ms: int | None) -> pb.Start:
     """An edge, an offset, or a time if one is given."""
     if start_time_ms is not None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from zhumq.delivery.acknowledgement import Acknowledgement, AcquiredRange
 from zhumq.delivery.push_session import PushSession
 from zhumq.delivery.subscription import Claim, Start, Subscription, SubscriptionMode
 from zhumq.model.errors import BrokerError
+
+NO_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,27 @@ class Owner:
     """The one member that may take from an ordered window, and until when that is so.
 
     For PTP exclusive: the member and its epoch in the consumer group (KIP-848); its positions are
-    committed under that epoch, so that an owner of the past is fenced. For PSB: epoch -1.
+    committed under that epoch, so that an owner of the past is fenced. A PSB consumer, and a PTP consumer
+    that chose its partitions, is no member: NO_EPOCH.
     """
 
     member: str
-    epoch: int = -1
+    epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPosition:
+    """Where a group stands on a partition, as one broker knows it."""
+
+    group: str
+    topic: str
+    partition: int
+    start_offset: int
+    done_count: int  # from the start on, done with already
+    end_offset: int | None  # None: this broker does not have the partition
+    in_flight: int = 0
+    is_open: bool = False  # its consumers read it through this broker
+    consumers: tuple[str, ...] = ()
 
 
 class Delivery(Protocol):
@@ -116,8 +134,15 @@ class Deliveries(Protocol):
     async def claim_of(self, topic: str) -> Claim | None:
         """The topic's point-to-point group."""
 
-    async def unclaim(self, topic: str, group: str) -> None:
-        """The group no longer reads the topic point-to-point. Its state stays until the group is deleted."""
+    async def unclaim(self, topic: str, group: str) -> Claim | None:
+        """The group (empty: any) no longer reads the topic point-to-point. Its state stays until the group is
+        deleted. Whose the topic is afterwards."""
+
+    async def claims(self, group: str) -> list[Claim]:
+        """The topics that this group reads point-to-point."""
+
+    async def local_claims(self) -> list[Claim]:
+        """The claims that are kept on this broker."""
 
     async def open(
         self,
@@ -140,6 +165,9 @@ class Deliveries(Protocol):
         they have a position. Not durable: nothing is written down of it, and nothing is left when its last
         member is released (PSB without a name).
         """
+
+    async def positions(self, group: str) -> list[GroupPosition]:
+        """Where a group stands, or all of them (""), as far as this broker keeps it or leads the partitions."""
 
     def opened(self) -> Iterable[Delivery]:
         """All windows open here, for metrics and lists."""

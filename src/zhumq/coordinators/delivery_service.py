@@ -8,8 +8,9 @@ from typing import Final
 
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.claims import Claims
 from zhumq.coordinators.dead_letters import DeadLetterWriter
-from zhumq.coordinators.delivery_seam import Owner
+from zhumq.coordinators.delivery_seam import GroupPosition, Owner
 from zhumq.coordinators.delivery_settings import DeliveryCounters, DeliverySettings
 from zhumq.coordinators.delivery_state import (
     DeliveryStateClient,
@@ -18,10 +19,11 @@ from zhumq.coordinators.delivery_state import (
     WindowStore,
 )
 from zhumq.coordinators.delivery_window import WindowDelivery
+from zhumq.coordinators.group_overview import group_positions
 from zhumq.coordinators.group_positions import PositionMirror, Positions
 from zhumq.coordinators.start_offsets import check_partition_start, clamped, first_offset
 from zhumq.delivery.in_flight import Window, WindowLimits
-from zhumq.delivery.persisted import SessionKey, WindowKey, read_claim, read_session, session_value
+from zhumq.delivery.persisted import SessionKey, WindowKey, read_session, session_value
 from zhumq.delivery.push_session import PushSession, SessionState
 from zhumq.delivery.subscription import (
     Claim,
@@ -43,8 +45,6 @@ from zhumq.model.errors import (
 )
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.delivery_state import (
-    ClaimTopicRequest,
-    ClaimTopicResponse,
     DeleteWindowsRequest,
     DeleteWindowsResponse,
     DescribedWindow,
@@ -91,6 +91,7 @@ class DeliveryService:
         self._states = states
         self._letters = letters
         self._clock = clock
+        self._claims = Claims(states, store)
         self._windows: dict[WindowKey, WindowDelivery] = {}
         # Invariant: the same windows, by the partition they are on.
         self._on_partition: dict[TopicPartition, set[WindowDelivery]] = {}
@@ -118,19 +119,23 @@ class DeliveryService:
                     check_partition_start(partition, wish.start)
         if not wish.mode.is_point_to_point:
             return None
-        asked = ClaimTopicRequest(topic=wish.topic, group_id=wish.group, mode=wish.mode.value)
-        answer = await self._states.ask(wish.topic, asked, ClaimTopicResponse)
-        claim = read_claim(wish.topic, answer.group_id, answer.mode)
+        claim = await self._claims.claim(topic, wish.group, wish.mode)
         check_claim(wish, claim)
         return claim
 
     async def claim_of(self, topic: str) -> Claim | None:
-        answer = await self._states.ask(topic, ClaimTopicRequest(topic=topic), ClaimTopicResponse)
-        return read_claim(topic, answer.group_id, answer.mode)
+        known = self._store.image.topics.get(topic)
+        return None if known is None else await self._claims.of_topic(known)
 
-    async def unclaim(self, topic: str, group: str) -> None:
-        request = ClaimTopicRequest(topic=topic, group_id=group, gives_up=True)
-        await self._states.ask(topic, request, ClaimTopicResponse)
+    async def unclaim(self, topic: str, group: str) -> Claim | None:
+        known = self._store.image.topics.get(topic)
+        return None if known is None else await self._claims.release(known, group)
+
+    async def claims(self, group: str) -> list[Claim]:
+        return await self._claims.of_group(group)
+
+    async def local_claims(self) -> list[Claim]:
+        return await self._claims.local()
 
     # Windows
 
@@ -174,7 +179,8 @@ class DeliveryService:
                 redelivery=replace(delivery.limits.redelivery, max_deliveries=max_deliveries),
             )
         if owner is not None:
-            delivery.take_over(owner)
+            exclusive = mode is SubscriptionMode.PTP_EXCLUSIVE
+            delivery.take_over(owner, waits_for_chooser=exclusive)
             if is_durable and delivery.mirror is None:
                 delivery.mirror = PositionMirror(self._positions, group, topic, partition)
         if committed is not None:
@@ -332,6 +338,16 @@ class DeliveryService:
         asked = DescribeWindowsRequest(group_id=group)
         return (await self._states.ask(group, asked, DescribeWindowsResponse)).windows
 
+    async def positions(self, group: str) -> list[GroupPosition]:
+        request = DescribeWindowsRequest(group_id=group)
+        kept = await self._states.ask_local(request, DescribeWindowsResponse)
+        return group_positions(
+            [each for each in self._windows.values() if group in ("", each.group)],
+            [window for answer in kept for window in answer.windows],
+            topics=self._store.image.topics_by_id,
+            replicas=self._replicas,
+        )
+
     async def reset(self, group: str, topic: Topic, partition: int, start_offset: int) -> None:
         """Begin anew at an offset. The windows that are open find out at their next write."""
         key = WindowKey(group, topic.topic_id, partition)
@@ -345,6 +361,8 @@ class DeliveryService:
         ids = None if topics is None else [topic.topic_id for topic in topics]
         request = DeleteWindowsRequest(group_id=group, topic_ids=ids)
         await self._states.ask(group, request, DeleteWindowsResponse)
+        if topics is None:
+            await self._claims.release_all(group)
         for key in [each for each in self._windows if each.group_id == group]:
             if ids is None or key.topic_id in ids:
                 self._close(key, NotLeaderOrFollower(f"the state of group {group!r} was deleted"))

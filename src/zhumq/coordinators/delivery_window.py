@@ -7,12 +7,13 @@ from typing import Final
 
 from zhumq.coordinators.batch_reader import BatchReader
 from zhumq.coordinators.dead_letters import DeadLetterWriter, plan_letters
-from zhumq.coordinators.delivery_seam import Delivered, Owner
+from zhumq.coordinators.delivery_seam import NO_EPOCH, Delivered, Owner
 from zhumq.coordinators.delivery_state import WindowStore
 from zhumq.coordinators.group_positions import PositionMirror
 from zhumq.delivery.acknowledgement import Acknowledgement
 from zhumq.delivery.in_flight import Window, WindowLimits
 from zhumq.delivery.persisted import WindowKey
+from zhumq.delivery.subscription import PartitionTaken
 from zhumq.delivery.window_state import WindowUpdate
 from zhumq.host.clock import Clock
 from zhumq.model.errors import (
@@ -127,6 +128,11 @@ class WindowDelivery:
         return max(self.served.high_watermark - window.start_offset - window.done_count, 0)
 
     @property
+    def done_count(self) -> int:
+        """Records from the start on that are done with already."""
+        return self._window.done_count
+
+    @property
     def in_flight(self) -> int:
         return self._window.acquired_count
 
@@ -152,18 +158,25 @@ class WindowDelivery:
 
     # What the doors call
 
-    def take_over(self, owner: Owner) -> None:
-        """From now on only this owner is given anything. Raises where a later one has it."""
+    def take_over(self, owner: Owner, *, waits_for_chooser: bool = False) -> None:
+        """From now on only this owner is given anything. Raises where a later one has it, and with
+        `waits_for_chooser` where one of both has chosen the partition and the other still has it."""
         before = self._owner
-        if before is not None and before.member != owner.member and owner.epoch < before.epoch:
-            raise FencedLeaderEpoch(
-                f"{before.member!r} owns this partition since epoch {before.epoch},"
-                f" later than {owner.epoch}"
-            )
+        if before is not None and before.member != owner.member:
+            chosen = NO_EPOCH in (owner.epoch, before.epoch)
+            if waits_for_chooser and chosen and before.member in self.members:
+                raise PartitionTaken(
+                    f"{self.topic}-{self.partition} has its consumer in group {self.group!r}"
+                    " already: choose another partition, or stop that consumer"
+                )
+            if NO_EPOCH < owner.epoch < before.epoch:
+                raise FencedLeaderEpoch(
+                    f"{before.member!r} owns this partition since epoch {before.epoch},"
+                    f" later than {owner.epoch}"
+                )
+            self._wake_soon()
         self._owner = owner
         self._apply(self._window.take_over(owner.member, self._clock.monotonic_ms()))
-        if before is not None and before.member != owner.member:
-            self._wake_soon()
 
     def acquire(
         self,

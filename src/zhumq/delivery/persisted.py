@@ -8,6 +8,7 @@ from zhumq.delivery.push_session import PushSession, SessionState
 from zhumq.delivery.subscription import Claim, SubscriptionMode
 from zhumq.delivery.window_state import RecordState, StateRun
 from zhumq.model.errors import MalformedFrame
+from zhumq.model.ids import ZERO_UUID
 from zhumq.model.state_machine import StateRecord
 from zhumq.protocol.messages.coordinator_records import decode_versioned, encode_versioned
 from zhumq.protocol.messages.delivery_state import (
@@ -172,14 +173,16 @@ _WRITTEN_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 
 def claim_value(claim: Claim) -> TopicClaimValue:
-    return TopicClaimValue(group_id=claim.group, mode=claim.mode.value)
+    return TopicClaimValue(group_id=claim.group, mode=claim.mode.value, topic_id=claim.topic_id)
 
 
-def read_claim(topic: str, group_id: str, mode: str) -> Claim | None:
+def read_claim(
+    topic: str, group_id: str, mode: str, topic_id: uuid.UUID = ZERO_UUID
+) -> Claim | None:
     """A claim as it was written; None if there is none."""
     if not group_id or mode not in set(SubscriptionMode):
         return None
-    return Claim(topic=topic, group=group_id, mode=SubscriptionMode(mode))
+    return Claim(topic=topic, group=group_id, mode=SubscriptionMode(mode), topic_id=topic_id)
 
 
 def session_value(session: PushSession) -> PushSessionValue:

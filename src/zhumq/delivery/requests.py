@@ -12,6 +12,8 @@ from zhumq.protocol.messages.delivery_state import (
     DescribeWindowsResponse,
     GroupSettingsRequest,
     GroupSettingsResponse,
+    ListClaimsRequest,
+    ListClaimsResponse,
     ListGroupSettingsRequest,
     ListGroupSettingsResponse,
     ListSessionsRequest,
@@ -34,6 +36,7 @@ DeliveryRequest = (
     | ListSessionsRequest
     | GroupSettingsRequest
     | ListGroupSettingsRequest
+    | ListClaimsRequest
 )
 DeliveryResponse = (
     ReadWindowResponse
@@ -45,6 +48,7 @@ DeliveryResponse = (
     | ListSessionsResponse
     | GroupSettingsResponse
     | ListGroupSettingsResponse
+    | ListClaimsResponse
 )
 
 # The kinds of requests by the number that stands for each between brokers.
@@ -58,6 +62,7 @@ REQUEST_KINDS: tuple[tuple[type[DeliveryRequest], type[DeliveryResponse]], ...] 
     (ListSessionsRequest, ListSessionsResponse),
     (GroupSettingsRequest, GroupSettingsResponse),
     (ListGroupSettingsRequest, ListGroupSettingsResponse),
+    (ListClaimsRequest, ListClaimsResponse),
 )
 
 
@@ -82,5 +87,7 @@ def refusal(request: DeliveryRequest, code: ErrorCode, why: str | None = None) -
             return GroupSettingsResponse(error_code=code, error_message=why)
         case ListGroupSettingsRequest():
             return ListGroupSettingsResponse(error_code=code, error_message=why)
+        case ListClaimsRequest():
+            return ListClaimsResponse(error_code=code, error_message=why)
         case _:
             assert_never(request)

@@ -36,6 +36,9 @@ from zhumq.protocol.messages.delivery_state import (
     GroupSettingsRequest,
     GroupSettingsResponse,
     GroupSettingsValue,
+    ListClaimsRequest,
+    ListClaimsResponse,
+    ListedClaim,
     ListedSession,
     ListGroupSettingsRequest,
     ListGroupSettingsResponse,
@@ -116,7 +119,11 @@ class DeliveryShard:
                 self._replay_update(key, read_value(WindowUpdateValue, record.value))
             case ClaimKey(topic):
                 value = read_value(TopicClaimValue, record.value)
-                claim = None if value is None else read_claim(topic, value.group_id, value.mode)
+                claim = (
+                    None
+                    if value is None
+                    else read_claim(topic, value.group_id, value.mode, value.topic_id)
+                )
                 if claim is None:
                     self._claims.pop(topic, None)
                 else:
@@ -181,6 +188,8 @@ class DeliveryShard:
                 return self._set(request, records)
             case ListGroupSettingsRequest():
                 return ListGroupSettingsResponse(group_ids=list(self._settings))
+            case ListClaimsRequest():
+                return ListClaimsResponse(claims=list(self._listed_claims(request.group_id)))
             case _:
                 assert_never(request)
 
@@ -290,8 +299,9 @@ class DeliveryShard:
 
     def _described(self, group_id: str) -> Iterable[DescribedWindow]:
         for key, window in self._windows.items():
-            if key.group_id == group_id:
+            if group_id in ("", key.group_id):
                 yield DescribedWindow(
+                    group_id=key.group_id,
                     topic_id=key.topic_id,
                     partition=key.partition,
                     start_offset=window.state.start_offset,
@@ -315,6 +325,12 @@ class DeliveryShard:
             records.extend(
                 record(SlotKey(key, slot), None) for slot in range(self._slots_used.get(key, 0))
             )
+        if topic_ids is not None and not request.group_id:
+            records.extend(
+                record(ClaimKey(claim.topic), None)
+                for claim in self._claims.values()
+                if claim.topic_id in topic_ids
+            )
         if topic_ids is None and request.group_id:
             records.extend(
                 record(key, None) for key in self._sessions if key.group_id == request.group_id
@@ -326,18 +342,30 @@ class DeliveryShard:
     def _claim(self, request: ClaimTopicRequest, records: list[StateRecord]) -> DeliveryResponse:
         key = ClaimKey(request.topic)
         claim = self._claims.get(request.topic)
+        if claim is not None and not claim.is_of(request.topic_id):
+            claim = None  # It ended with the topic that it was about.
         if request.gives_up:
-            if claim is not None and claim.group == request.group_id:
+            if claim is not None and request.group_id in ("", claim.group):
                 records.append(record(key, None))
                 claim = None
         elif claim is None:
             # Whether another claim stands in the way is the asker's to say, with the one answered.
-            claim = read_claim(request.topic, request.group_id, request.mode)
+            claim = read_claim(request.topic, request.group_id, request.mode, request.topic_id)
             if claim is not None:
                 records.append(record(key, claim_value(claim)))
         if claim is None:
             return ClaimTopicResponse()
         return ClaimTopicResponse(group_id=claim.group, mode=claim.mode.value)
+
+    def _listed_claims(self, group_id: str) -> Iterable[ListedClaim]:
+        for claim in self._claims.values():
+            if group_id in ("", claim.group):
+                yield ListedClaim(
+                    topic=claim.topic,
+                    topic_id=claim.topic_id,
+                    group_id=claim.group,
+                    mode=claim.mode.value,
+                )
 
     # Windows written down
 

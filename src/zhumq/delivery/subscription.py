@@ -1,5 +1,6 @@
 """Who may subscribe to what: the rules of point-to-point and publish-subscribe. Pure: facts in, a refusal or none out."""
 
+import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -12,6 +13,7 @@ from zhumq.model.errors import (
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
+from zhumq.model.ids import ZERO_UUID
 
 GROUP_ID_CHARACTERS_MAX = 1_000
 CREDIT_MAX = 1_000_000  # messages a consumer may ask to hold at once
@@ -67,7 +69,7 @@ class Subscription:
     topic: str
     group: str
     mode: SubscriptionMode
-    # None: all of them. Only PSB may choose.
+    # None: all of them.
     partitions: tuple[int, ...] | None = None
     start: Start = Start()
     # How many messages it can bear at once.
@@ -81,6 +83,18 @@ class Claim:
     topic: str
     group: str
     mode: SubscriptionMode
+    # Of the topic that was claimed; ZERO_UUID where that was not written down yet.
+    topic_id: uuid.UUID = ZERO_UUID
+
+    def is_of(self, topic_id: uuid.UUID) -> bool:
+        """Whether it is about this topic, and not one of the same name that was deleted."""
+        return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
+
+
+class PartitionTaken(BrokerError):
+    """Another consumer of the point-to-point group has chosen this partition, or was given it."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.POLICY_VIOLATION
 
 
 class TopicTaken(BrokerError):
@@ -104,10 +118,6 @@ def check_subscription(wish: Subscription, *, partition_count: int | None) -> No
     if wish.credit > CREDIT_MAX:
         raise InvalidRequest(f"credit {wish.credit} is above {CREDIT_MAX}")
     if wish.partitions is not None:
-        if wish.mode.is_point_to_point:
-            raise InvalidRequest(
-                "the members of a point-to-point group are given their partitions; only psb chooses"
-            )
         if not wish.partitions:
             raise InvalidRequest("no partitions were named: leave them out to get all")
         for partition in wish.partitions:

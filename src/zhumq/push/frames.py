@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from zhumq.delivery.acknowledgement import AckKind
-from zhumq.delivery.subscription import Start, StartKind, SubscriptionMode, TopicTaken
+from zhumq.delivery.subscription import (
+    PartitionTaken,
+    Start,
+    StartKind,
+    SubscriptionMode,
+    TopicTaken,
+)
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import (
     BrokerError,
@@ -42,7 +48,9 @@ class Refusal(Exception):
 
     @classmethod
     def of(cls, error: BrokerError) -> "Refusal":
-        return cls(code_of(error), str(error), retry=error.retriable)
+        # A partition that has its consumer may be our own, whose end the broker has not noticed.
+        retry = error.retriable or isinstance(error, PartitionTaken)
+        return cls(code_of(error), str(error), retry=retry)
 
     def frame(self) -> pb.ServerFrame:
         refused = pb.Refused(code=self.code, message=str(self), retry=self.retry)
@@ -52,7 +60,7 @@ class Refusal(Exception):
 def code_of(error: BrokerError) -> pb.Code:
     """What an error of the broker is called at this door."""
     match error:
-        case TopicTaken():
+        case TopicTaken() | PartitionTaken():
             return pb.GROUP_CONFLICT
         case UnknownTopicOrPartition():
             return pb.UNKNOWN_TOPIC

@@ -88,7 +88,7 @@ class Ownership:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         if membership is not None:
-            self._forget(self._shelf.windows.places)
+            self._shelf.forget(self._shelf.windows.places | self._places)
             with contextlib.suppress(BrokerError):
                 await membership.leave()
 
@@ -107,7 +107,7 @@ class Ownership:
     async def assign(self, places: frozenset[TopicPartition], member: str, epoch: int) -> None:
         shelf = self._shelf
         shelf.epoch = epoch
-        self._forget(shelf.windows.places - places)
+        shelf.forget((shelf.windows.places | self._places) - places)
         self._places = places
         self._told = shelf.leaders(sorted(places))
         assigned = pb.Assigned(partitions=self._told, member_id=member, member_epoch=epoch)
@@ -132,13 +132,8 @@ class Ownership:
             shelf.windows.remove(window.place)
 
     async def lose(self) -> None:
+        self._shelf.forget(self._shelf.windows.places | self._places)
         self._places = frozenset()
-        self._forget(self._shelf.windows.places)
-
-    def _forget(self, places: frozenset[TopicPartition]) -> None:
-        for place in places:
-            self._shelf.windows.remove(place)
-            self._shelf.holdings.drop(place)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and task.exception() is not None:

@@ -155,6 +155,8 @@ def _handlers(door: PushDoor) -> grpc.GenericRpcHandler:
             "Claim": _unary(calls.claim, pb.ClaimRequest),
             "ListSessions": _unary(calls.list_sessions, pb.ListSessionsRequest),
             "ResumeSession": _unary(calls.resume_session, pb.ResumeSessionRequest),
+            "ListGroups": _unary(calls.list_groups, pb.ListGroupsRequest),
+            "Release": _unary(calls.release, pb.ReleaseRequest),
         },
     )
 
@@ -257,3 +259,52 @@ class _Calls:
                 code=pb.INVALID, message=f"there is no session {request.name!r} here"
             )
         return pb.ResumeSessionResponse()
+
+    async def list_groups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
+        deliveries, name = self._door.deliveries, request.group
+        response = pb.ListGroupsResponse()
+        for claim in await deliveries.local_claims():
+            if name in ("", claim.group):
+                mode = MODE_CODES[claim.mode]
+                response.claims.append(
+                    pb.GroupClaim(topic=claim.topic, group=claim.group, mode=mode)
+                )
+        for each in await deliveries.positions(name):
+            response.partitions.append(
+                pb.GroupPartition(
+                    group=each.group,
+                    topic=each.topic,
+                    partition=each.partition,
+                    start_offset=each.start_offset,
+                    done_count=each.done_count,
+                    end_offset=-1 if each.end_offset is None else each.end_offset,
+                    in_flight=each.in_flight,
+                    open=each.is_open,
+                    consumers=each.consumers,
+                )
+            )
+        for stream in self._door.sessions.streams:
+            session = stream.session
+            if name in ("", session.group):
+                response.consumers.append(
+                    pb.GroupConsumer(
+                        group=session.group,
+                        consumer=session.consumer,
+                        client_id=session.client,
+                        mode=MODE_CODES[session.mode],
+                        topics=session.topic.split(","),
+                    )
+                )
+        return response
+
+    async def release(self, request: pb.ReleaseRequest) -> pb.ReleaseResponse:
+        try:
+            rest = await self._door.deliveries.unclaim(request.topic, request.group)
+        except BrokerError as error:
+            return pb.ReleaseResponse(code=code_of(error), message=str(error))
+        if rest is not None:
+            return pb.ReleaseResponse(
+                code=pb.GROUP_CONFLICT,
+                message=f"topic {request.topic!r} is read point-to-point by group {rest.group!r}",
+            )
+        return pb.ReleaseResponse()

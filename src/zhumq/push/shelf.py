@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from zhumq.coordinators.delivery_seam import Owner
-from zhumq.delivery.subscription import Start, StartKind
+from zhumq.coordinators.delivery_seam import NO_EPOCH, Owner
+from zhumq.delivery.subscription import PartitionTaken, Start, StartKind
 from zhumq.model.errors import BrokerError, NotLeaderOrFollower
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
@@ -38,12 +38,14 @@ class Shelf:
         self._accepted = accepted
         self._send = send
         self.member = member
-        self.epoch = -1  # of the member, in PTP exclusive
+        self.epoch = NO_EPOCH  # of the member, in PTP exclusive
         self.windows = Windows(wake)
         self.holdings = Holdings()
         self._delivered = 0
         self._redelivered = 0
         self._reopening: set[TopicPartition] = set()
+        # What the group gave this member while a consumer that chose it still has it.
+        self._taken: set[TopicPartition] = set()
         self._told = self.leaders(accepted.places)
 
     @property
@@ -87,10 +89,27 @@ class Shelf:
             )
         except NotLeaderOrFollower:
             self.moved(place)
+        except PartitionTaken as error:
+            if self.epoch == NO_EPOCH:
+                raise Refusal.of(error) from error
+            self._taken.add(place)
         except BrokerError as error:
             raise Refusal.of(error) from error
         else:
+            self._taken.discard(place)
             self.windows.add(delivery)
+
+    async def open_taken(self) -> None:
+        """Try again what another consumer had when this member was given it."""
+        for place in tuple(self._taken):
+            await self.open(place, first_time=True)
+
+    def forget(self, places: frozenset[TopicPartition]) -> None:
+        """These are no longer this consumer's."""
+        self._taken -= places
+        for place in places:
+            self.windows.remove(place)
+            self.holdings.drop(place)
 
     async def open_missing(self) -> None:
         """Open what the subscription covers and this broker leads by now."""

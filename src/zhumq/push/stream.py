@@ -9,7 +9,6 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from zhumq.delivery.push_session import PushSession
-from zhumq.delivery.subscription import SubscriptionMode
 from zhumq.model.errors import BrokerError
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.answers import Answers
@@ -140,6 +139,7 @@ class Stream:
                 ping_interval_ms=self._door.settings.ping_interval_ms,
                 ack_timeout_ms=self._accepted.ack_timeout_ms,
                 leaders=self._shelf.leaders(self._accepted.places),
+                group="" if self._accepted.anonymous else self.session.group,
             )
         )
 
@@ -148,7 +148,7 @@ class Stream:
         if attachment is not None:
             self._shelf.member = self._answers.member = attachment.member_id
             self._shelf.epoch = attachment.member_epoch
-        elif self._accepted.mode is SubscriptionMode.PTP_EXCLUSIVE:
+        elif self._accepted.joins:
             self._ownership.join()
             return
         for place in self._accepted.places:
@@ -164,16 +164,19 @@ class Stream:
         if self._is_closing:
             return  # What it has is being given away.
         try:
-            if (
-                self._accepted.mode is not SubscriptionMode.PTP_EXCLUSIVE
-                or self._accepted.attachment is not None
-            ):
+            if not self._accepted.joins:
                 await self._shelf.open_missing()
                 self._shelf.tell_leaders()
             elif self._ownership.is_member:
                 await self._ownership.refresh()
             else:
                 self._ownership.join()
+        except Refusal as refusal:
+            self.end(refusal)
+
+    async def _open_taken(self) -> None:
+        try:
+            await self._shelf.open_taken()
         except Refusal as refusal:
             self.end(refusal)
 
@@ -277,6 +280,8 @@ class Stream:
                 reason = patience.failure(clock.monotonic_ms(), holdings.next_deadline_ms())
                 if reason is not None:
                     await self._not_answered(reason)
+                elif self._patience.is_active:
+                    await self._open_taken()
             self._wake.set()
             look_ms = patience.next_look_ms(
                 clock.monotonic_ms(), holdings.next_deadline_ms(), self._accepted.ack_timeout_ms
@@ -292,6 +297,9 @@ class Stream:
             # Others may have what this consumer does not answer for.
             await self._shelf.give_back_all(reason)
             await self._ownership.leave()
+            if self._accepted.chooses:
+                # Another consumer may choose them meanwhile: opening them again finds out.
+                self._shelf.forget(self._shelf.windows.places)
         await self._save()
         session = self.session
         logger.info(

@@ -19,6 +19,9 @@ NAME_CHARACTERS_MAX: Final = 250
 CREDITS_MAX: Final = 1_000_000
 MAX_DELIVERIES_MAX: Final = 1_000
 ANONYMOUS_GROUP: Final = "zhumq.anonymous."
+DEFAULT_GROUP: Final = (
+    "zhumq.ptp."  # and the topic's name: of a point-to-point group that nobody named
+)
 TAKE_OVER_SECONDS_MAX: Final = 10.0
 
 
@@ -44,8 +47,28 @@ class Accepted:
     whole_topics: frozenset[str]
 
     @property
+    def joins(self) -> bool:
+        """Whether it becomes a member of its group, which gives it partitions."""
+        return (
+            self.mode is SubscriptionMode.PTP_EXCLUSIVE
+            and self.attachment is None
+            and bool(self.whole_topics)
+        )
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it has its partitions for itself because it asked for them, as no member of its group."""
+        return (
+            self.mode is SubscriptionMode.PTP_EXCLUSIVE
+            and self.attachment is None
+            and not self.whole_topics
+        )
+
+    @property
     def continued_start(self) -> Start:
         """Where it goes on after an interruption: where its group is, by now."""
+        if self.mode.is_point_to_point:
+            return self.start  # which is only for partitions on which the group has no position
         otherwise = (
             StartKind.LATEST if self.start.kind is StartKind.LATEST else self.start.otherwise
         )
@@ -78,11 +101,9 @@ async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
     for name in (subscribe.group, subscribe.consumer, subscribe.client_id, subscribe.instance):
         if len(name) > NAME_CHARACTERS_MAX:
             raise Refusal(pb.INVALID, f"a name has at most {NAME_CHARACTERS_MAX} characters")
-    anonymous = not subscribe.group
-    if anonymous and mode is not SubscriptionMode.PSB:
-        raise Refusal(pb.INVALID, "a point-to-point subscription names its group")
-    group = subscribe.group or f"{ANONYMOUS_GROUP}{uuid.uuid4().hex}"
     topics = _topics(subscribe, mode)
+    anonymous = not subscribe.group and mode is SubscriptionMode.PSB
+    group = subscribe.group or await _unnamed_group(door, topics, anonymous=anonymous)
     start = start_of(subscribe, mode)
     places = await _places(door, subscribe, mode=mode, group=group, start=start)
     consumer = subscribe.consumer or (
@@ -129,12 +150,27 @@ def _topics(subscribe: pb.Subscribe, mode: SubscriptionMode) -> tuple[str, ...]:
         raise Refusal(
             pb.INVALID, f"a subscription names 1 to {TOPICS_MAX} topics, each of them once"
         )
-    chosen = any(choice.partitions for choice in subscribe.topics)
-    if chosen and mode.is_point_to_point and not subscribe.HasField("attachment"):
+    chosen = {bool(choice.partitions) for choice in subscribe.topics}
+    if mode is SubscriptionMode.PTP_EXCLUSIVE and len(chosen) > 1:
         raise Refusal(
-            pb.INVALID, "members of a point-to-point group are given partitions: only psb chooses"
+            pb.INVALID,
+            "a ptp consumer chooses partitions of all its topics, or is given partitions of all",
         )
     return names
+
+
+async def _unnamed_group(door: PushDoor, topics: tuple[str, ...], *, anonymous: bool) -> str:
+    """The group of a subscription that names none: for PTP the one that is there, or a new one."""
+    if anonymous:
+        return f"{ANONYMOUS_GROUP}{uuid.uuid4().hex}"
+    try:
+        for topic in topics:
+            claim = await door.deliveries.claim_of(topic)
+            if claim is not None:
+                return claim.group
+    except BrokerError as error:
+        raise Refusal.of(error) from error
+    return f"{DEFAULT_GROUP}{topics[0]}"
 
 
 async def _places(
@@ -163,7 +199,7 @@ async def _places(
                     topic=choice.name,
                     group=group,
                     mode=mode,
-                    partitions=partitions if mode is SubscriptionMode.PSB else None,
+                    partitions=partitions,
                     start=start,
                     credit=subscribe.credits,
                 )

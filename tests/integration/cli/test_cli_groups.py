@@ -19,8 +19,15 @@ def _committed(cli: Cli, group: str) -> int:
 
 def test_a_group_is_listed_with_its_state(cli: Cli, group: str) -> None:
     rows = cli.must("group", "list", "--json").document
-    assert {"group": group, "state": "Empty", "type": "Classic"} in rows
-    assert cli.must("group", "list").lines[0].split() == ["GROUP", "STATE", "TYPE"]
+    facts = {"group": group, "state": "Empty", "type": "Classic", "mode": None, "claims": []}
+    assert facts in rows
+    assert cli.must("group", "list").lines[0].split() == [
+        "GROUP",
+        "STATE",
+        "TYPE",
+        "MODE",
+        "POINT-TO-POINT",
+    ]
 
 
 def test_a_group_is_described_with_its_lag(cli: Cli, topic: str, group: str) -> None:

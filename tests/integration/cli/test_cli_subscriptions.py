@@ -3,9 +3,11 @@
 import json
 import subprocess
 import time
+from typing import Any
 
 import pytest
 from cli_support import Cli, begin
+from confluent_kafka import ShareConsumer
 
 from zhumq import Consumer
 
@@ -42,7 +44,6 @@ def test_psb_begins_where_it_is_told(cli: Cli, topic: str) -> None:
 
 def test_wishes_that_cannot_be_met_are_one_clear_line(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
-    assert "--group NAME" in cli.fails("consume", topic, "--mode", "ptp")
     cli.must("consume", topic, "--mode", "ptp", "--group", "first", "--push", "--timeout", "0.2")
     for more in ((), ("--push",)):
         wrong = cli.fails(
@@ -98,3 +99,94 @@ def test_dead_letters_are_listed_shown_and_replayed(cli: Cli, topic: str) -> Non
     values = cli.must("consume", topic, "--until-end").lines
     assert values == ["good", "bad", "bad", "bad"]
     assert "PARTITION@OFFSET" in cli.fails("dlq", "replay", topic, "--letter", "zero")
+
+
+@pytest.mark.parametrize("push", [(), ("--push",)], ids=["pull", "push"])
+def test_ptp_reads_one_partition_from_an_offset_without_naming_a_group(
+    cli: Cli, topic: str, push: tuple[str, ...]
+) -> None:
+    cli.must("topic", "create", topic, "--partitions", "3")
+    messages = [f'{{"value":"{n}","partition":2}}' for n in range(1030)]
+    cli.must("produce", topic, "--json", lines=messages)
+    options = ("--mode", "ptp", "--partition", "2", "--from", "1024", *push)
+    assert cli.must("consume", topic, *options, "--max", "4").lines == [
+        "1024",
+        "1025",
+        "1026",
+        "1027",
+    ]
+    # The same words again go on where the group is.
+    assert cli.must("consume", topic, *options, "--max", "2").lines == ["1028", "1029"]
+    assert "no partition 7" in cli.fails("consume", topic, "--mode", "ptp", "--partition", "7")
+
+
+def test_a_claim_is_shown_and_can_be_released(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic)
+    cli.must("produce", topic, lines=["a", "b"])
+    group = f"first-{topic}"
+    cli.must("consume", topic, "--mode", "ptp", "--group", group, "--max", "1")
+    claim = {"group": group, "mode": "ptp"}
+    assert cli.must("topic", "describe", topic, "--json").document["point_to_point"] == claim
+    assert f"group {group} (ptp)" in cli.must("topic", "describe", topic).out.decode()
+    listed = {each["group"]: each for each in cli.must("group", "list", "--json").document}
+    assert (listed[group]["mode"], listed[group]["claims"]) == ("ptp", [topic])
+    assert group in cli.fails("consume", topic, "--mode", "ptp", "--group", "second", "--max", "1")
+    cli.must("topic", "release", topic)
+    assert cli.must("topic", "describe", topic, "--json").document["point_to_point"] is None
+    assert "by no group" in cli.fails("topic", "release", topic)
+    second = ("consume", topic, "--mode", "ptp", "--group", f"second-{topic}", "--max", "2")
+    assert cli.must(*second).lines == ["a", "b"]
+    cli.must("group", "delete", f"second-{topic}")
+    assert cli.must("topic", "describe", topic, "--json").document["point_to_point"] is None
+
+
+@pytest.mark.parametrize("mode", ["ptp", "ptp-shared", "psb"])
+def test_groups_of_subscriptions_are_listed_and_described(cli: Cli, topic: str, mode: str) -> None:
+    cli.must("topic", "create", topic)
+    cli.must("produce", topic, lines=["a", "b", "c", "d", "e"])
+    group = f"{mode}-{topic}"
+    with Consumer(
+        topic, group=group, mode=mode, bootstrap=cli.bootstrap, auto_ack=False, credits=4
+    ) as consumer:
+        held = []
+        while len(held) < 4:
+            held += consumer.poll(1.0)
+        held[0].ack()
+        held[1].ack()
+
+        def described() -> dict[str, Any]:
+            return cli.must("group", "describe", group, "--json").document  # type: ignore[no-any-return]
+
+        deadline = time.monotonic() + 30
+        while described()["offsets"][0]["in_flight"] != 3:  # one more came in place of the two
+            assert time.monotonic() < deadline
+        found = described()
+        assert (found["group"], found["mode"], found["state"]) == (group, mode, "Stable")
+        assert found["claims"] == ([] if mode == "psb" else [topic])
+        (row,) = found["offsets"]
+        assert (row["committed"], row["latest"], row["lag"]) == (2, 5, 3)
+        assert len(row["consumers"]) == 1
+        assert len(found["members"]) == 1
+        assert "IN FLIGHT" in cli.must("group", "describe", group).out.decode()
+    listed = {each["group"]: each for each in cli.must("group", "list", "--json").document}
+    assert listed[group]["mode"] == mode
+    assert (described()["state"], described()["offsets"][0]["lag"]) == ("Empty", 3)
+
+
+def test_a_share_group_of_kafka_clients_is_listed_and_described(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic)
+    group = f"share-{topic}"
+    consumer = ShareConsumer({"bootstrap.servers": cli.bootstrap, "group.id": group})
+    consumer.subscribe([topic])
+    try:
+        deadline = time.monotonic() + 30
+        listed: dict[str, Any] = {}
+        while group not in listed:
+            assert time.monotonic() < deadline
+            consumer.poll(0.2)
+            listed = {each["group"]: each for each in cli.must("group", "list", "--json").document}
+        assert (listed[group]["type"], listed[group]["mode"]) == ("Share", "share")
+        found = cli.must("group", "describe", group, "--json").document
+        assert (found["state"], found["offsets"][0]["lag"]) == ("Stable", 0)
+    finally:
+        consumer.close()

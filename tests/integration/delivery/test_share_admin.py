@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from share_member import ShareMember, produce, topic_id_of
 
+from zhumq import Admin, Consumer, Producer
 from zhumq.delivery.acknowledgement import AckKind
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
@@ -18,7 +19,11 @@ from zhumq.protocol.messages.configs import (
     IncrementalAlterConfigsResource,
     ListConfigResourcesRequest,
 )
-from zhumq.protocol.messages.groups import DeleteGroupsRequest, FindCoordinatorRequest
+from zhumq.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+)
 from zhumq.protocol.messages.share import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -266,3 +271,58 @@ def test_a_setting_that_makes_no_sense_is_refused(
     assert answer.error_code == code
     assert name in answer.error_message
     assert group.settings() == before
+
+
+# Groups of ptp-shared subscriptions, which have no members that Kafka's coordinator knows
+
+
+def test_a_ptp_shared_group_is_a_share_group_to_kafkas_tools(running: RunningBroker) -> None:
+    topic, name = "subscribed", "subscribers"
+    with Admin(running.bootstrap) as admin:
+        admin.create_topic(topic, partitions=2)
+    with Producer(running.bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+
+    with RawClient(running.bootstrap) as client:
+
+        def listed(**filters: list[str]) -> dict[str, tuple[str, str]]:
+            answer = client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest(**filters), version=5)
+            return {each.group_id: (each.group_type, each.group_state) for each in answer.groups}
+
+        def described():
+            request = ShareGroupDescribeRequest(group_ids=[name])
+            return client.ask(ApiKey.SHARE_GROUP_DESCRIBE, request).groups[0]
+
+        def offsets():
+            request = DescribeShareGroupOffsetsRequest(
+                groups=[DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)]
+            )
+            return client.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request).groups[0]
+
+        def coordinator() -> int:
+            request = FindCoordinatorRequest(coordinator_keys=[name])
+            return client.ask(ApiKey.FIND_COORDINATOR, request).coordinators[0].error_code
+
+        while coordinator() != ErrorCode.NONE:  # the deadline is the test's
+            pass
+        while (code := described().error_code) != ErrorCode.GROUP_ID_NOT_FOUND:
+            assert code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with Consumer(topic, group=name, mode="ptp-shared", bootstrap=running.bootstrap) as reader:
+            for count, _ in enumerate(reader, start=1):
+                if count == 10:
+                    break
+            assert listed(types_filter=["share"])[name] == ("share", "Stable")
+            assert name not in listed(types_filter=["consumer"])
+            assert name not in listed(states_filter=["Empty"])
+            group = described()
+            (member,) = group.members
+            assert (group.error_code, group.group_state) == (ErrorCode.NONE, "Stable")
+            (assigned,) = member.assignment.topic_partitions
+            assert (assigned.topic_name, assigned.partitions) == (topic, [0, 1])
+        assert listed()[name] == ("share", "Empty")
+        (of_topic,) = offsets().topics
+        assert {(each.start_offset, each.lag) for each in of_topic.partitions} == {(5, 0)}
+        client.ask(ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[name]))
+        assert name not in listed()
+        assert described().error_code == ErrorCode.GROUP_ID_NOT_FOUND

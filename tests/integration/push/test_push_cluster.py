@@ -143,3 +143,26 @@ def _offsets(bootstrap: str, topic: str, count: int) -> set[int]:
                 found.add(message.offset)
                 message.ack()
     return found
+
+
+def test_chosen_partitions_of_all_brokers_are_read_and_their_group_is_known_to_all(
+    cluster: ClusterProcesses,
+) -> None:
+    # In this mode no offset is taken by a record of the leader's own.
+    settings = {"replication.mode": "fetch"}
+    topic = new_topic(cluster.bootstrap, partitions=6, settings=settings)
+    send(cluster.bootstrap, topic, numbered(60), partitions=6)
+    seen: set[tuple[int, int]] = set()
+    with Consumer({topic: [0, 1, 2]}, mode="ptp", start=4, bootstrap=cluster.bootstrap) as consumer:
+        for message in consumer:
+            seen.add((message.partition, message.offset))
+            if len(seen) == 18:
+                break
+    assert seen == {(partition, offset) for partition in range(3) for offset in range(4, 10)}
+    group = f"zhumq.ptp.{topic}"
+    with Admin(cluster.bootstrap) as admin:
+        found = admin.subscription_groups()[group]
+        assert (found.mode, found.claims) == ("ptp", [topic])
+        assert [(each.partition, each.lag) for each in found.partitions] == [(0, 0), (1, 0), (2, 0)]
+        assert admin.release_topic(topic) == group
+        assert admin.subscription_groups()[group].claims == []

@@ -39,7 +39,22 @@ async def refusal(push: str, subscribe: pb.Subscribe) -> pb.Refused:
         (lambda topic: psb(topic, credits=0), pb.CREDIT_INVALID, "credit 0"),
         (lambda topic: psb(topic, credits=-5), pb.CREDIT_INVALID, "credit -5"),
         (lambda topic: psb(topic, filter="tag = 'a'"), pb.FILTER_UNSUPPORTED, "filters"),
-        (lambda topic: shared(topic, ""), pb.INVALID, "names its group"),
+        (
+            lambda topic: pb.Subscribe(
+                topics=[pb.TopicChoice(name=topic, partitions=[0]), pb.TopicChoice(name="other")],
+                mode=pb.PTP_EXCLUSIVE,
+                credits=1,
+            ),
+            pb.INVALID,
+            "of all its topics",
+        ),
+        (
+            lambda topic: pb.Subscribe(
+                topics=[pb.TopicChoice(name=topic, partitions=[0, 0])], mode=pb.PSB, credits=1
+            ),
+            pb.INVALID,
+            "named twice",
+        ),
         (lambda topic: pb.Subscribe(mode=pb.PSB, credits=1), pb.INVALID, "topics"),
         (lambda topic: psb(topic, ack_timeout_ms=-1), pb.INVALID, "ack_timeout_ms"),
         (lambda topic: psb(topic, group="x" * 300), pb.INVALID, "characters"),

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from push_support import new_topic, numbered, run, send, until
 from subscription_table import Seen, read, reading, sending
 
 from zhumq import Admin, Message, Producer
-from zhumq.client.errors import SubscriptionRefused
+from zhumq.client.errors import RequestFailed, SubscriptionRefused
 from zhumq.testing.broker import RunningBroker
 
 HOW = ["pull", "push"]
@@ -194,13 +196,6 @@ def test_two_psb_groups_and_a_nameless_consumer_get_everything(
         assert [each.offset for each in seen] == list(range(COUNT))
 
 
-def test_psb_reads_chosen_partitions(running: RunningBroker, how: str) -> None:
-    topic = new_topic(running.bootstrap, partitions=3)
-    send(running.bootstrap, topic, numbered(30), partitions=3)
-    seen = read(how, running.bootstrap, {topic: [2]}, mode="psb", group="g", count=4, start=6)
-    assert seen == [Seen(2, offset, 1) for offset in range(6, 10)]
-
-
 @every_mode
 @pytest.mark.parametrize(
     ("wish", "code"),
@@ -231,3 +226,136 @@ def test_members_of_a_point_to_point_group_share_the_messages(
         seen = read(how, running.bootstrap, topic, count=8, **options)
     rest = read(how, running.bootstrap, topic, count=12, **options)
     assert {each[:2] for each in seen + rest} == {(p, o) for p in range(2) for o in range(10)}
+
+
+# The topic's one point-to-point group, and who has which partition
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_new_group_reads_chosen_partitions_from_an_offset(
+    running: RunningBroker, how: str, mode: str
+) -> None:
+    topic = new_topic(running.bootstrap, partitions=3)
+    send(running.bootstrap, topic, numbered(30), partitions=3)
+    options = {"mode": mode, "group": "chooser"}
+    seen = read(how, running.bootstrap, {topic: [2]}, count=2, start=6, **options)
+    assert sorted(seen) == [Seen(2, 6, 1), Seen(2, 7, 1)]
+    more = read(how, running.bootstrap, {topic: [2, 0]}, count=12, **options)
+    assert sorted(more) == [
+        *(Seen(0, offset, 1) for offset in range(10)),
+        Seen(2, 8, 1),
+        Seen(2, 9, 1),
+    ]
+
+
+def test_a_chosen_partition_has_one_consumer_of_its_group(running: RunningBroker, how: str) -> None:
+    topic = new_topic(running.bootstrap, partitions=2)
+    send(running.bootstrap, topic, numbered(20), partitions=2)
+    options = {"mode": "ptp", "group": "choosers"}
+    with reading(how, running.bootstrap, {topic: [1]}, **options):
+        with pytest.raises(SubscriptionRefused, match="has its consumer in group 'choosers'"):
+            read(how, running.bootstrap, {topic: [1]}, count=1, **options)
+        seen = read(how, running.bootstrap, {topic: [0]}, count=10, **options)
+        assert {each.partition for each in seen} == {0}
+    assert len(read(how, running.bootstrap, {topic: [1]}, count=10, **options)) == 10
+
+
+def test_a_member_waits_for_a_partition_that_another_consumer_has_chosen(
+    running: RunningBroker, how: str
+) -> None:
+    topic = new_topic(running.bootstrap, partitions=2)
+    send(running.bootstrap, topic, numbered(20), partitions=2)
+    options = {"mode": "ptp", "group": "both"}
+    with reading(how, running.bootstrap, {topic: [1]}, **options):
+        seen = read(how, running.bootstrap, topic, count=10, **options)
+        assert {each.partition for each in seen} == {0}
+    rest = read(how, running.bootstrap, topic, count=10, **options)
+    assert {each.partition for each in rest} == {1}
+
+
+def test_a_member_keeps_its_partition_from_one_that_would_choose_it(
+    running: RunningBroker, topic: str, how: str
+) -> None:
+    options = {"mode": "ptp", "group": "both"}
+    with (
+        reading(how, running.bootstrap, topic, **options),
+        pytest.raises(SubscriptionRefused, match="has its consumer"),
+    ):
+        read(how, running.bootstrap, {topic: [0]}, count=1, **options)
+
+
+@pytest.mark.parametrize("mode", ["ptp", "ptp-shared"])
+def test_a_consumer_without_a_group_name_joins_the_group_that_is_there(
+    running: RunningBroker, topic: str, how: str, mode: str
+) -> None:
+    read(how, running.bootstrap, topic, mode=mode, group="there", count=4)
+    seen = read(how, running.bootstrap, topic, mode=mode, count=6)
+    assert sorted(seen) == [Seen(0, offset, 1) for offset in range(4, COUNT)]
+
+
+@pytest.mark.parametrize("mode", ["ptp", "ptp-shared"])
+def test_a_consumer_without_a_group_name_makes_one_that_others_without_a_name_join(
+    running: RunningBroker, topic: str, how: str, mode: str
+) -> None:
+    first = read(how, running.bootstrap, topic, mode=mode, count=4)
+    second = read(how, running.bootstrap, topic, mode=mode, count=6)
+    assert sorted(first + second) == [Seen(0, offset, 1) for offset in range(COUNT)]
+    with pytest.raises(SubscriptionRefused, match=f"'zhumq.ptp.{topic}'"):
+        read(how, running.bootstrap, topic, mode=mode, group="another", count=1)
+
+
+@pytest.mark.parametrize("mode", ["ptp", "ptp-shared"])
+def test_a_claim_ends_with_its_group(
+    running: RunningBroker, topic: str, how: str, mode: str
+) -> None:
+    read(how, running.bootstrap, topic, mode=mode, group="first", count=4)
+    with pytest.raises(SubscriptionRefused):
+        read(how, running.bootstrap, topic, mode=mode, group="second", count=1)
+    delete_group(running, "first")
+    seen = read(how, running.bootstrap, topic, mode=mode, group="second", count=COUNT)
+    assert sorted(seen) == [Seen(0, offset, 1) for offset in range(COUNT)]
+
+
+@pytest.mark.parametrize("mode", ["ptp", "ptp-shared"])
+def test_a_claim_ends_with_its_topic(
+    running: RunningBroker, topic: str, how: str, mode: str
+) -> None:
+    read(how, running.bootstrap, topic, mode=mode, group="first", count=1)
+    with Admin(running.bootstrap) as admin:
+        admin.delete_topic(topic)
+        run(until(lambda: topic not in admin.topics()))
+        admin.create_topic(topic, partitions=1)
+    send(running.bootstrap, topic, numbered(2))
+    seen = read(how, running.bootstrap, topic, mode=mode, group="second", count=2)
+    assert sorted(seen) == [Seen(0, 0, 1), Seen(0, 1, 1)]
+
+
+@pytest.mark.parametrize("mode", ["ptp", "ptp-shared"])
+def test_an_operator_releases_a_claim_whose_group_has_no_consumers(
+    running: RunningBroker, topic: str, how: str, mode: str
+) -> None:
+    with Admin(running.bootstrap) as admin:
+        with reading(how, running.bootstrap, topic, mode=mode, group="first"):
+            assert topic in admin.subscription_groups()["first"].claims
+            with pytest.raises(RequestFailed, match="'first' has 1 consumers"):
+                admin.release_topic(topic)
+        assert admin.release_topic(topic) == "first"
+        with pytest.raises(RequestFailed, match="by no group"):
+            admin.release_topic(topic)
+    assert len(read(how, running.bootstrap, topic, mode=mode, group="second", count=1)) == 1
+
+
+def delete_group(running: RunningBroker, group: str) -> None:
+    """As any Kafka client does, once its last consumer has left."""
+    client = AdminClient({"bootstrap.servers": running.bootstrap})
+
+    def deleted() -> bool:
+        try:
+            client.delete_consumer_groups([group])[group].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+                raise
+            return False
+        return True
+
+    run(until(deleted))

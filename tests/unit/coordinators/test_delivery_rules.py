@@ -78,7 +78,6 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
         (Subscription(topic="t", group="g", mode=PSB, partitions=(-1,)), UnknownTopicOrPartition),
         (Subscription(topic="t", group="g", mode=PSB, partitions=(0, 0)), InvalidRequest),
         (Subscription(topic="t", group="g", mode=PSB, partitions=()), InvalidRequest),
-        (Subscription(topic="t", group="g", mode=SHARED, partitions=(0,)), InvalidRequest),
         (Subscription(topic="t", group="g", mode=PSB, credit=0), InvalidRequest),
         (Subscription(topic="t", group="g", mode=PSB, credit=-5), InvalidRequest),
         (Subscription(topic="t", group="g", mode=PSB, start=Start.offset(11)), OffsetOutOfRange),

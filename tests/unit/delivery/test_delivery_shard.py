@@ -16,6 +16,7 @@ from zhumq.protocol.messages.delivery_state import (
     DescribeWindowsRequest,
     GroupSetting,
     GroupSettingsRequest,
+    ListClaimsRequest,
     ListSessionsRequest,
     PushSessionValue,
     ReadWindowRequest,
@@ -252,6 +253,35 @@ def test_a_topic_is_claimed_once_and_given_up_by_its_owner_only() -> None:
     again.ask(ClaimTopicRequest(topic="t", group_id="a", gives_up=True))
     assert again.ask(ClaimTopicRequest(topic="t")).group_id == ""
     assert again.ask(ClaimTopicRequest(topic="t", group_id="b", mode="nonsense")).group_id == ""
+
+
+def test_a_claim_is_about_one_topic_and_not_about_the_next_one_of_its_name() -> None:
+    kept = Kept()
+    first, second = uuid.UUID(int=1), uuid.UUID(int=2)
+
+    def claim(group: str, topic_id: uuid.UUID) -> str:
+        request = ClaimTopicRequest(topic="t", topic_id=topic_id, group_id=group, mode="ptp-shared")
+        return kept.ask(request).group_id
+
+    assert claim("a", first) == "a"
+    kept = kept.reloaded()
+    assert claim("b", first) == "a"
+    assert kept.ask(ClaimTopicRequest(topic="t", topic_id=second)).group_id == ""
+    assert claim("b", second) == "b"
+    kept.ask(DeleteWindowsRequest(topic_ids=[first]))
+    assert claim("c", second) == "b", "the claim on the topic that is there stays"
+    kept.ask(DeleteWindowsRequest(topic_ids=[second]))
+    assert kept.reloaded().ask(ListClaimsRequest()).claims == []
+
+
+def test_claims_are_listed_by_group_and_released_by_an_operator() -> None:
+    kept = Kept()
+    for topic, group in (("t", "a"), ("u", "b"), ("v", "a")):
+        kept.ask(ClaimTopicRequest(topic=topic, group_id=group, mode="ptp-exclusive"))
+    listed = kept.ask(ListClaimsRequest(group_id="a")).claims
+    assert [(each.topic, each.group_id) for each in listed] == [("t", "a"), ("v", "a")]
+    kept.ask(ClaimTopicRequest(topic="t", gives_up=True))
+    assert [each.topic for each in kept.ask(ListClaimsRequest()).claims] == ["u", "v"]
 
 
 def test_sessions_and_settings_are_kept_until_their_group_goes() -> None:

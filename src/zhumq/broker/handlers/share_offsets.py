@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.handlers.share_groups import ShareGroupsHandler
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_service import DeliveryService, topic_of
 from zhumq.coordinators.group_service import GroupService
@@ -57,11 +58,13 @@ class ShareOffsetsHandler:
         groups: GroupService,
         store: MetadataStore,
         replicas: ReplicaManager,
+        share_groups: ShareGroupsHandler,
     ) -> None:
         self._deliveries = deliveries
         self._groups = groups
         self._store = store
         self._replicas = replicas
+        self._share_groups = share_groups
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {
@@ -241,13 +244,10 @@ class ShareOffsetsHandler:
             for window in windows
         ):
             raise NonEmptyGroup(f"group {group_id!r} has consumers")
-        for topic_id in {window.topic_id for window in windows}:
-            topic = self._store.image.topics_by_id.get(topic_id)
-            if topic is not None:
-                await self._deliveries.unclaim(topic.name, group_id)
-        if windows:
+        claims = await self._deliveries.claims(group_id)
+        if windows or claims:
             await self._deliveries.delete(group_id)
-        return bool(windows)
+        return bool(windows or claims)
 
     async def _check_empty(self, group_id: str) -> None:
         if await self._state_of(group_id) != ShareGroupState.EMPTY:
@@ -258,7 +258,7 @@ class ShareOffsetsHandler:
         request = ShareGroupDescribeRequest(group_ids=[group_id])
         answer = await self._groups.handle(GroupRequest(message=request, version=1))
         assert isinstance(answer, ShareGroupDescribeResponse)
-        group = answer.groups[0]
+        group = await self._share_groups.found(answer.groups[0])
         if group.error_code != ErrorCode.NONE:
             raise _refusal(group.error_code, group.error_message or f"group {group_id!r}")
         return group.group_state

@@ -70,6 +70,8 @@ class TopicClaimValue(Message, versions="0", flexible="0+"):
 
     group_id: str = ""
     mode: str = ""
+    # A topic of the same name that is made later is another one.
+    topic_id: uuid.UUID = field(tag=0, default=ZERO_UUID)
 
 
 class PushSessionKey(Message, versions="3"):
@@ -155,6 +157,7 @@ class WriteWindowResponse(Message, versions="0", flexible="0+"):
 
 
 class DescribeWindowsRequest(Message, versions="0", flexible="0+"):
+    # Empty: of all groups of the shard.
     group_id: str = ""
 
 
@@ -166,6 +169,7 @@ class DescribedWindow(Message):
     state_epoch: int32 = 0
     # Offsets behind the start that are done with already.
     done_count: int64 = 0
+    group_id: str = field(tag=0, default="")
 
 
 class DescribeWindowsResponse(Message, versions="0", flexible="0+"):
@@ -192,8 +196,9 @@ class ClaimTopicRequest(Message, versions="0", flexible="0+"):
     # Empty: only look.
     group_id: str = ""
     mode: str = ""
-    # Give the claim up instead, if it is this group's.
+    # Give the claim up instead, if it is this group's; with an empty group, whosever it is.
     gives_up: bool = False
+    topic_id: uuid.UUID = field(tag=0, default=ZERO_UUID)
 
 
 class ClaimTopicResponse(Message, versions="0", flexible="0+"):
@@ -203,6 +208,24 @@ class ClaimTopicResponse(Message, versions="0", flexible="0+"):
     error_message: str | None = None
     group_id: str = ""
     mode: str = ""
+
+
+class ListClaimsRequest(Message, versions="0", flexible="0+"):
+    # Empty: of all groups.
+    group_id: str = ""
+
+
+class ListedClaim(Message):
+    topic: str = ""
+    topic_id: uuid.UUID = ZERO_UUID
+    group_id: str = ""
+    mode: str = ""
+
+
+class ListClaimsResponse(Message, versions="0", flexible="0+"):
+    error_code: int16 = 0
+    error_message: str | None = None
+    claims: list[ListedClaim] = field()
 
 
 class SaveSessionRequest(Message, versions="0", flexible="0+"):

@@ -228,20 +228,22 @@ class Leader(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., broker_id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Subscribed(_message.Message):
-    __slots__ = ("session", "consumer", "broker_id", "ping_interval_ms", "ack_timeout_ms", "leaders")
+    __slots__ = ("session", "consumer", "broker_id", "ping_interval_ms", "ack_timeout_ms", "leaders", "group")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     PING_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     ACK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     LEADERS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     session: str
     consumer: str
     broker_id: int
     ping_interval_ms: int
     ack_timeout_ms: int
     leaders: _containers.RepeatedCompositeFieldContainer[Leader]
-    def __init__(self, session: _Optional[str] = ..., consumer: _Optional[str] = ..., broker_id: _Optional[int] = ..., ping_interval_ms: _Optional[int] = ..., ack_timeout_ms: _Optional[int] = ..., leaders: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ...) -> None: ...
+    group: str
+    def __init__(self, session: _Optional[str] = ..., consumer: _Optional[str] = ..., broker_id: _Optional[int] = ..., ping_interval_ms: _Optional[int] = ..., ack_timeout_ms: _Optional[int] = ..., leaders: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Assigned(_message.Message):
     __slots__ = ("partitions", "member_id", "member_epoch")
@@ -404,6 +406,84 @@ class ResumeSessionRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class ResumeSessionResponse(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ListGroupsRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class GroupClaim(_message.Message):
+    __slots__ = ("topic", "group", "mode")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    mode: Mode
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ...) -> None: ...
+
+class GroupPartition(_message.Message):
+    __slots__ = ("group", "topic", "partition", "start_offset", "done_count", "end_offset", "in_flight", "open", "consumers")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DONE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    partition: int
+    start_offset: int
+    done_count: int
+    end_offset: int
+    in_flight: int
+    open: bool
+    consumers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., done_count: _Optional[int] = ..., end_offset: _Optional[int] = ..., in_flight: _Optional[int] = ..., open: _Optional[bool] = ..., consumers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GroupConsumer(_message.Message):
+    __slots__ = ("group", "consumer", "client_id", "mode", "topics")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    consumer: str
+    client_id: str
+    mode: Mode
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., consumer: _Optional[str] = ..., client_id: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListGroupsResponse(_message.Message):
+    __slots__ = ("claims", "partitions", "consumers")
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.RepeatedCompositeFieldContainer[GroupClaim]
+    partitions: _containers.RepeatedCompositeFieldContainer[GroupPartition]
+    consumers: _containers.RepeatedCompositeFieldContainer[GroupConsumer]
+    def __init__(self, claims: _Optional[_Iterable[_Union[GroupClaim, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[GroupPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[GroupConsumer, _Mapping]]] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
     __slots__ = ("code", "message")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,80 @@
+"""Which group reads each topic point-to-point: claims, made, looked up and released where they are kept."""
+
+import asyncio
+
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.delivery_state import DeliveryStateClient
+from zhumq.delivery.persisted import read_claim
+from zhumq.delivery.subscription import Claim, SubscriptionMode
+from zhumq.metadata.image import Topic
+from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC
+from zhumq.protocol.messages.delivery_state import (
+    ClaimTopicRequest,
+    ClaimTopicResponse,
+    ListClaimsRequest,
+    ListClaimsResponse,
+)
+
+
+class Claims:
+    """A claim is in the shard of its topic, and ends with the topic or with its group."""
+
+    def __init__(self, states: DeliveryStateClient, store: MetadataStore) -> None:
+        self._states = states
+        self._store = store
+
+    async def claim(self, topic: Topic, group: str, mode: SubscriptionMode) -> Claim | None:
+        """Claim the topic durably if nobody has; whose it is now."""
+        return await self._ask(
+            ClaimTopicRequest(
+                topic=topic.name, topic_id=topic.topic_id, group_id=group, mode=mode.value
+            )
+        )
+
+    async def of_topic(self, topic: Topic) -> Claim | None:
+        return await self._ask(ClaimTopicRequest(topic=topic.name, topic_id=topic.topic_id))
+
+    async def release(self, topic: Topic, group: str = "") -> Claim | None:
+        """Give the topic up if it is this group's (empty: any group's); whose it is afterwards."""
+        return await self._ask(
+            ClaimTopicRequest(
+                topic=topic.name, topic_id=topic.topic_id, group_id=group, gives_up=True
+            )
+        )
+
+    async def of_group(self, group: str) -> list[Claim]:
+        """The claims of one group, on all brokers."""
+        if SHARE_GROUP_STATE_TOPIC not in self._store.image.topics:
+            return []  # Nothing was ever claimed.
+        request = ListClaimsRequest(group_id=group)
+        return self._standing(await self._states.ask_all(request, ListClaimsResponse))
+
+    async def local(self) -> list[Claim]:
+        """The claims that are kept on this broker."""
+        return self._standing(await self._states.ask_local(ListClaimsRequest(), ListClaimsResponse))
+
+    async def release_all(self, group: str) -> None:
+        topics = self._store.image.topics
+        await asyncio.gather(
+            *(self.release(topics[claim.topic], group) for claim in await self.of_group(group))
+        )
+
+    async def _ask(self, request: ClaimTopicRequest) -> Claim | None:
+        answer = await self._states.ask(request.topic, request, ClaimTopicResponse)
+        return read_claim(request.topic, answer.group_id, answer.mode, request.topic_id)
+
+    def _standing(self, answers: list[ListClaimsResponse]) -> list[Claim]:
+        """Those of topics that exist."""
+        topics = self._store.image.topics
+        found = (
+            read_claim(each.topic, each.group_id, each.mode, each.topic_id)
+            for answer in answers
+            for each in answer.claims
+        )
+        return [
+            claim
+            for claim in found
+            if claim is not None
+            and claim.topic in topics
+            and claim.is_of(topics[claim.topic].topic_id)
+        ]
