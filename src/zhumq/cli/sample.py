@@ -44,7 +44,7 @@ STATUSES = {"INFO": "200", "WARN": "404", "ERROR": "503"}
 BROKEN = (
     '{{"time": "{time}", "level": "ERROR", "service": "orders", "mess',
     "Segmentation fault (core dumped)",
-    "\tat shop.payments.Gateway.charge(Gateway.java:{item})",
+    "#### {item} #### dump of the cart follows",
     'level=info msg="a line without a time"',
 )
 

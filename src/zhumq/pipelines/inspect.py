@@ -1,75 +1,64 @@
-"""Log lines to columns: JSON, logfmt, plain lines and access logs, without a Python row."""
+"""Log lines to columns: JSON, logfmt, plain lines, syslog and access logs, without a Python row."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from zhumq.pipelines.log_formats import (
+    DATED,
+    FIELDS,
+    JSON_NAMES,
+    JSON_NESTED,
+    LEVELS,
+    LOGFMT_NAMES,
+    SEPARATOR,
+    UNDATED,
+    LineFormat,
+    TimeKind,
+)
+
 JSON: Final = "json"
 LOGFMT: Final = "logfmt"
-PLAIN: Final = "plain"
-ACCESS: Final = "access"
 
-# 2026-01-01T08:00:00.123Z ERROR deliveries: van 7 has no driver
-_PLAIN: Final = r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)\s+\[?([A-Za-z]+)\]?\s+([\w.-]+):?\s+(.+)$"
-# 10.0.0.7 - - [01/Jan/2026:08:00:00 +0000] "GET /items/7 HTTP/1.1" 200 512
-_ACCESS: Final = r'^\S+ \S+ \S+ \[([^\]]+)\] "([A-Z]+ [^"]+)" (\d{3}) (\d+|-)'
-_ACCESS_TIME: Final = "dd/MMM/yyyy:HH:mm:ss Z"
-_JSON_NAMES: Final = {
-    "moment": ("time", "ts", "timestamp"),
-    "level": ("level", "severity"),
-    "service": ("service", "logger", "app"),
-    "message": ("message", "msg", "event"),
-}
-_LEVELS: Final = {
-    "ERROR": ("ERROR", "ERR", "FATAL", "CRITICAL", "PANIC", "SEVERE"),
-    "WARN": ("WARN", "WARNING"),
-    "INFO": ("INFO", "NOTICE"),
-    "DEBUG": ("DEBUG", "TRACE"),
-}
+_TEXT: Final = "_text"
+_OBJECT: Final = "_object"  # a JSON line as a map
+_FOUND: Final = "_found"  # the fields of any line, as texts
+_HELPERS: Final = (_TEXT, _OBJECT, _FOUND)
+# Spark writes a fraction of JSON in its own way: 1.767254400123E9.
+_EPOCH: Final = r"^(?:\d{9,19}(?:\.\d+)?|\d\.\d+E\d{1,2})$"
+# Numbers of this size are nanoseconds, microseconds, milliseconds; smaller ones are seconds.
+_EPOCH_UNITS: Final = ((1e17, 1e-3), (1e14, 1.0), (1e11, 1e3))
+_SECOND_MICROS: Final = 1e6
+_PINO_MIN: Final = 10  # Levels of bunyan and pino are tens; below are the severities of syslog.
 
 
 def parse_lines(rows: DataFrame) -> DataFrame:
     """The rows with format, moment, level, service, message and template; null where not found.
 
-    A service that a line does not name is the key of its record.
+    A service that a line does not name is the key of its record, else its topic. The part of a time
+    that a line leaves out, such as its year, is that of its record.
     """
-    text = F.col("value").cast("string")
-    line = rows.withColumn("_text", F.trim(text))
-    json_schema = ", ".join(f"{name} STRING" for names in _JSON_NAMES.values() for name in names)
-    line = line.withColumn(
-        "_json", F.when(F.col("_text").startswith("{"), F.from_json("_text", json_schema))
+    received = F.col("timestamp") if "timestamp" in rows.columns else F.current_timestamp()
+    names = [F.col(name).cast("string") for name in ("key", "topic") if name in rows.columns]
+    text = F.rtrim(F.col("value").cast("string"), F.lit(" \r\n\t"))
+    line = rows.withColumn(_TEXT, text)
+    is_object = F.col(_TEXT).startswith("{")
+    line = line.withColumn(_OBJECT, F.when(is_object, F.from_json(_TEXT, "MAP<STRING, STRING>")))
+    line = line.withColumn(_FOUND, F.when(is_object, _from_json()).otherwise(_from_text()))
+    found = {name: F.get(_FOUND, F.lit(index)) for index, name in enumerate(FIELDS)}
+    message = found["message"]
+    line = line.withColumns(
+        {
+            "format": found["format"],
+            "moment": _moment(found["kind"], found["moment"], received),
+            "level": _level(found["level"], message),
+            "service": F.coalesce(_given(found["service"]), *names),
+            "message": message,
+        }
     )
-    is_json = F.col("_json").isNotNull() & _json("moment").isNotNull()
-    kind = (
-        F.when(is_json, JSON)
-        .when(F.col("_text").startswith("{"), F.lit(None).cast("string"))
-        .when(F.col("_text").rlike(_PLAIN), PLAIN)
-        .when(F.col("_text").rlike(_ACCESS), ACCESS)
-        .when(
-            F.col("_text").rlike(r"(^|\s)level=\S") & F.col("_text").rlike(r"(^|\s)(ts|time)="),
-            LOGFMT,
-        )
-    )
-    line = line.withColumn("format", kind)
-    line = line.withColumn("moment", _moment())
-    line = line.withColumn("level", _level())
-    named = _by_format(
-        {JSON: _json("service"), LOGFMT: _logfmt("service", "app"), PLAIN: _plain(3)}
-    )
-    line = line.withColumn("service", F.coalesce(named, F.col("key").cast("string")))
-    line = line.withColumn(
-        "message",
-        _by_format(
-            {
-                JSON: _json("message"),
-                LOGFMT: _logfmt("msg", "message"),
-                PLAIN: _plain(4),
-                ACCESS: F.concat_ws(" ", _access(2), _access(3)),
-            }
-        ),
-    )
-    return line.withColumn("template", template(F.col("message"))).drop("_text", "_json")
+    return line.withColumn("template", template(F.col("message"))).drop(*_HELPERS)
 
 
 def template(message: Column) -> Column:
@@ -79,49 +68,133 @@ def template(message: Column) -> Column:
     return F.regexp_replace(words, r"\d+(\.\d+)?", "<n>")
 
 
-def _moment() -> Column:
-    iso = _by_format({JSON: _json("moment"), LOGFMT: _logfmt("ts", "time"), PLAIN: _plain(1)})
-    access = F.try_to_timestamp(_access(1), F.lit(_ACCESS_TIME))
-    return F.when(F.col("format") == ACCESS, access).otherwise(F.try_to_timestamp(iso))
+def _from_json() -> Column:
+    """The fields of an object; null for one that has no time."""
+    moment = _member("moment")
+    fields = [F.lit(JSON), F.lit(str(TimeKind.ISO)), moment]
+    # The line of a container's log ends with its newline.
+    fields += [_member("level"), _member("service"), F.rtrim(_member("message"), F.lit("\r\n"))]
+    return F.when(moment.isNotNull(), F.array(*fields))
 
 
-def _level() -> Column:
-    given = F.upper(_by_format({JSON: _json("level"), LOGFMT: _logfmt("level"), PLAIN: _plain(2)}))
-    # An access log has no level; its status says as much.
-    status = F.col("_text").cast("string")
-    code = F.regexp_extract(status, _ACCESS, 3)
-    by_status = F.when(code >= "500", "ERROR").when(code >= "400", "WARN").otherwise("INFO")
-    level = F.when(F.col("format") == ACCESS, by_status)
-    for name, words in _LEVELS.items():
-        level = level.when(given.isin(*words), name)
-    return level
-
-
-def _by_format(choices: dict[str, Column]) -> Column:
-    chosen = F.lit(None).cast("string")
-    for name, value in choices.items():
-        chosen = F.when(F.col("format") == name, value).otherwise(chosen)
-    return chosen
-
-
-def _json(field: str) -> Column:
-    return F.coalesce(*(F.col(f"_json.{name}") for name in _JSON_NAMES[field]))
-
-
-def _logfmt(*names: str) -> Column:
-    """The value of the first of these keys that a line has, quoted or not."""
+def _member(field: str) -> Column:
     found = []
-    for name in names:
-        key = rf"(?:^|\s){name}="
-        quoted = F.regexp_extract("_text", rf'{key}"([^"]*)"', 1)
-        bare = F.regexp_extract("_text", rf'{key}([^"\s]\S*)', 1)
-        found += [F.when(quoted != "", quoted), F.when(bare != "", bare)]
+    for name, nested in JSON_NESTED.get(field, ()):
+        outer = F.col(_OBJECT)[name]
+        found.append(F.when(outer.startswith("{"), F.get_json_object(outer, f"$.{nested}")))
+    nested_names = {name for name, _ in JSON_NESTED.get(field, ())}
+    for name in JSON_NAMES[field]:
+        member = F.col(_OBJECT)[name]
+        found.append(F.when(~member.startswith("{"), member) if name in nested_names else member)
     return F.coalesce(*found)
 
 
-def _plain(group: int) -> Column:
-    return F.regexp_extract("_text", _PLAIN, group)
+def _from_text() -> Column:
+    """The fields of a line by the first format that it has; null where it has none."""
+    text = F.col(_TEXT)
+    is_logfmt = text.rlike(rf"(?:^|\s)(?:{LOGFMT_NAMES['moment']})=") & text.rlike(
+        rf"(?:^|\s)(?:{LOGFMT_NAMES['level']})=\S"
+    )
+    values = [_logfmt(LOGFMT_NAMES[name]) for name in ("moment", "level", "service", "message")]
+    logfmt = F.array(F.lit(LOGFMT), F.lit(str(TimeKind.ISO)), *values)
+    dated = F.split(_first_of(DATED), SEPARATOR, len(FIELDS))
+    undated = F.split(_first_of(UNDATED), SEPARATOR, len(FIELDS))
+    return (
+        F.when(text.rlike(r"^\[?\d{4}[-/]"), dated)
+        .when(text.rlike(r"^[\w.@-]+=\S") & is_logfmt, logfmt)
+        .otherwise(F.coalesce(undated, F.when(is_logfmt, logfmt)))
+    )
 
 
-def _access(group: int) -> Column:
-    return F.regexp_extract("_text", _ACCESS, group)
+def _first_of(formats: Iterable[LineFormat]) -> Column:
+    chosen = F.when(F.lit(False), F.lit(None).cast("string"))
+    for each in formats:
+        common_form = F.regexp_replace(_TEXT, each.pattern, each.common_form)
+        chosen = chosen.when(F.col(_TEXT).rlike(each.pattern), common_form)
+    return chosen
+
+
+def _logfmt(names: str) -> Column:
+    """The value of the first of these keys that a line has, quoted or not."""
+    pattern = rf'(?:^|\s)(?:{names})=("(?:[^"\\]|\\.)*"|[^"\s]\S*)'
+    return _given(F.btrim(F.regexp_extract(_TEXT, pattern, 1), F.lit('"')))
+
+
+def _given(text: Column) -> Column:
+    return F.when(text != "", text)
+
+
+def _moment(kind: Column, text: Column, received: Column) -> Column:
+    def is_kind(which: TimeKind) -> Column:
+        return kind == str(which)
+
+    number = text.try_cast("double")
+    micros = F.when(F.lit(False), number)
+    for least, factor in _EPOCH_UNITS:
+        micros = micros.when(number >= least, number * factor)
+    micros = F.round(micros.otherwise(number * _SECOND_MICROS))
+    epoch = F.timestamp_micros(micros.cast("bigint"))
+    iso = F.try_to_timestamp(F.translate(text, ",/", ".-"))
+    single_spaces = F.regexp_replace(text, " +", " ")
+    month = F.lit("yyyy MMM d HH:mm:ss")
+    year = F.year(received).cast("string")
+    yearless = F.try_to_timestamp(F.concat(year, F.lit(" "), single_spaces), month)
+    day = F.date_format(received, "yyyy-MM-dd ")
+    return (
+        F.when(is_kind(TimeKind.EPOCH) | text.rlike(_EPOCH), epoch)
+        .when(is_kind(TimeKind.ISO), iso)
+        .when(is_kind(TimeKind.ACCESS), F.try_to_timestamp(text, F.lit("dd/MMM/yyyy:HH:mm:ss Z")))
+        .when(is_kind(TimeKind.MONTH), F.try_to_timestamp(single_spaces, month))
+        .when(is_kind(TimeKind.YEARLESS), _not_ahead(yearless, received))
+        .when(
+            is_kind(TimeKind.YEARLESS_ISO),
+            _not_ahead(F.try_to_timestamp(F.concat(year, text)), received),
+        )
+        .when(
+            is_kind(TimeKind.CLOCK),
+            F.try_to_timestamp(F.concat(day, F.translate(text, ",", "."))),
+        )
+        .when(is_kind(TimeKind.JAVA), F.try_to_timestamp(text, F.lit("MMM d, yyyy h:mm:ss a")))
+        .when(is_kind(TimeKind.RECORD), received)
+    )
+
+
+def _not_ahead(moment: Column, received: Column) -> Column:
+    """A line of December that came in January is of the year before."""
+    ahead = moment > received + F.expr("INTERVAL 1 DAY")
+    return F.when(ahead, moment - F.expr("INTERVAL 1 YEAR")).otherwise(moment)
+
+
+def _level(given: Column, message: Column) -> Column:
+    """The level of a line; where it has none, that which its status or its words stand for."""
+    word = F.upper(given)
+    level = F.when(F.lit(False), F.lit(""))
+    for name, words in LEVELS.items():
+        level = level.when(word.isin(*words), name)
+    code = F.substring(given, 6, 3)  # of `http 503`
+    number = F.regexp_extract(given, r"^<?(\d+)$", 1).try_cast("int")
+    severity = F.when(given.startswith("<"), number % 8).otherwise(number)
+    by_severity = (
+        F.when(severity <= 3, "ERROR").when(severity == 4, "WARN").when(severity <= 6, "INFO")
+    ).otherwise("DEBUG")
+    by_tens = (
+        F.when(number >= 50, "ERROR").when(number >= 40, "WARN").when(number >= 30, "INFO")
+    ).otherwise("DEBUG")
+    by_words = (
+        F.when(message.rlike(r"(?i)\b(?:error|fatal|panic|critical|exception|failed)\b"), "ERROR")
+        .when(message.rlike(r"(?i)\bwarn(?:ing)?\b"), "WARN")
+        .otherwise("INFO")
+    )
+    return (
+        F.when(message.isNull(), F.lit(None).cast("string"))
+        .when(given.isNull() | given.isin("", "<"), by_words)
+        .when(
+            given.startswith("http "),
+            F.when(code >= "500", "ERROR").when(code >= "400", "WARN").otherwise("INFO"),
+        )
+        .when(
+            number.isNotNull(),
+            F.when(given.startswith("<") | (number < _PINO_MIN), by_severity).otherwise(by_tens),
+        )
+        .otherwise(level)
+    )

@@ -41,7 +41,7 @@ from zhumq.pipelines.status import (
     StatusFile,
     timestamp,
 )
-from zhumq.pipelines.topics import check_broker, make_topics
+from zhumq.pipelines.topics import check_broker, make_topics, retention_ms_of
 from zhumq.pipelines.views import Views, build_views, function_errors, load_function
 from zhumq.spark.options import DEFAULT_BOOTSTRAP
 from zhumq.spark.session import spark_session
@@ -353,6 +353,8 @@ class _Run:
                 words = self._judge(sink, rows, progress)
                 found += [words] if words else []
             else:
+                if isinstance(sink, TopicSink) and "timestamp" in sink.keep:
+                    self._warn_of_retention(sink, rows)
                 progress.count(write_once(sink, rows, self._context, run=f"{run}{sink.name}"))
             progress.sink.batches = 1
             progress.sink.batch_ms = int((time.monotonic() - began) * 1000)
@@ -361,6 +363,24 @@ class _Run:
         self._spark.catalog.clearCache()
         if found:
             raise RowsFound("; ".join(found))
+
+    def _warn_of_retention(self, sink: TopicSink, rows: DataFrame) -> None:
+        """Say, before they are sent, which records the target will delete for their age."""
+        retention_ms = retention_ms_of(self._status.bootstrap, sink.topic)
+        if retention_ms is None or "timestamp" not in rows.columns:
+            return
+        ends_at = F.current_timestamp() - F.make_dt_interval(secs=F.lit(retention_ms / 1000))
+        (counted,) = rows.agg(
+            F.count(F.lit(1)).alias("all"),
+            F.count_if(F.col("timestamp") < ends_at).alias("old"),
+            F.date_format(F.min("timestamp"), "yyyy-MM-dd HH:mm:ss").alias("first"),
+        ).collect()
+        if counted["old"]:
+            self._display.say(
+                f"warning: {counted['old']:,} of {counted['all']:,} records are older than {sink.topic}"
+                f" keeps (retention.ms={retention_ms}; the oldest is of {counted['first']}): the broker"
+                f" will delete them. To keep them: zhumq topic alter {sink.topic} --set retention.ms=-1"
+            )
 
     def _judge(self, sink: EmptySink, rows: DataFrame, progress: QueryProgress) -> str | None:
         """Rows that must not be are kept in the report, the first shown, and said in one line."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from zhumq.model.errors import ZhumqError
 from zhumq.spark.cluster_client import ClusterClient
@@ -44,3 +44,21 @@ def make_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
                     f"cannot make the topic {name!r}: {error.args[0].str()}"
                 ) from None
     return missing
+
+
+def retention_ms_of(bootstrap: str, topic: str) -> int | None:
+    """How long a topic keeps a record by its own timestamp; None if it does not go by it."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    described = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)
+    try:
+        settings = described[resource].result(REQUEST_SECONDS_MAX * 2)
+    except KafkaException as error:
+        raise TopicFailed(
+            f"cannot read the settings of the topic {topic!r}: {error.args[0].str()}"
+        ) from None
+    values = {name: each.value for name, each in settings.items()}
+    deletes = "delete" in values.get("cleanup.policy", "delete").split(",")
+    by_own_time = values.get("message.timestamp.type", "CreateTime") == "CreateTime"
+    retention_ms = int(values.get("retention.ms", -1))
+    return retention_ms if deletes and by_own_time and retention_ms >= 0 else None

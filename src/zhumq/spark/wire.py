@@ -14,6 +14,7 @@ FRAME_BYTES_MAX: Final = (
 )  # of one response; a broker sends a little over max_bytes
 # The newest versions that name topics by name, and the oldest ApiVersions that every broker takes.
 VERSIONS_MAX: Final = {
+    ApiKey.PRODUCE: 12,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -24,7 +26,10 @@ from pyspark.sql.types import (
 )
 
 from zhumq.model.errors import ZhumqError
+from zhumq.records.batch import RecordHeader
+from zhumq.spark.cluster_client import ClusterFailed
 from zhumq.spark.columns import HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
+from zhumq.spark.epoch_sender import EpochSender, Row, SendFailed
 from zhumq.spark.ledger import LEDGER, Ledger
 from zhumq.spark.options import OptionInvalid, WriteOptions
 
@@ -161,7 +166,12 @@ def write_rows(
         for batch in batches:
             for start in range(0, batch.num_rows, POLL_ROWS):
                 part = batch.slice(start, POLL_ROWS)
-                _produce(producer, part, options, columns, errors)
+                for run, at_epoch in _runs(part, columns):
+                    if at_epoch:
+                        _flush(producer, errors)  # so that the rows before stay before
+                        _send_at_epoch(run, options, columns)
+                    else:
+                        _produce(producer, run, options, columns, errors)
                 producer.poll(0)
                 _raise(errors)
                 rows += part.num_rows
@@ -183,27 +193,8 @@ def _produce(
     columns: tuple[str, ...],
     errors: list[str],
 ) -> None:
-    cells = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
-    count = batch.num_rows
-    nothing: list[Any] = [None] * count
-    values = cells[VALUE].to_pylist()
-    keys = cells[KEY].to_pylist() if KEY in cells else nothing
-    partitions = cells[PARTITION].to_pylist() if PARTITION in cells else nothing
-    headers = cells[HEADERS].to_pylist() if HEADERS in cells else nothing
-    names: list[Any] = cells[TOPIC].to_pylist() if TOPIC in cells else [options.topic] * count
-    stamps = nothing
-    if TIMESTAMP in cells:
-        milliseconds = cells[TIMESTAMP].cast(pa.timestamp("ms", tz="UTC"), safe=False)
-        stamps = milliseconds.cast(pa.int64()).to_pylist()
-        _check_timestamps(stamps)
-    if None in names:
-        raise WriteFailed("a row has no topic: its column topic is null")
-    if HEADERS in cells:
-        _check_headers(cells[HEADERS])
     produce = producer.produce
-    for name, value, key, partition, stamp, pairs in zip(
-        names, values, keys, partitions, stamps, headers, strict=True
-    ):
+    for name, value, key, partition, stamp, pairs in _cells(batch, options, columns):
         more: dict[str, Any] = {}
         if stamp is not None:
             more["timestamp"] = stamp
@@ -235,14 +226,69 @@ def _check_headers(headers: Any) -> None:
         raise WriteFailed("a header of a row has no key: Kafka does not take a null there")
 
 
-def _check_timestamps(stamps: list[int | None]) -> None:
-    """librdkafka would take 0 for the time of sending, and Kafka takes nothing before 1970."""
-    for stamp in stamps:
-        if stamp is not None and stamp <= 0:
-            raise WriteFailed(
-                f"a row's timestamp is {stamp} ms since 1970; it is to be 1 or later, or null for"
-                " the time of sending"
-            )
+def _cells(batch: Any, options: WriteOptions, columns: tuple[str, ...]) -> Iterator[Any]:
+    """Topic, value, key, partition, timestamp and headers of each row."""
+    cells = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
+    count = batch.num_rows
+    nothing: list[Any] = [None] * count
+    names: list[Any] = cells[TOPIC].to_pylist() if TOPIC in cells else [options.topic] * count
+    if None in names:
+        raise WriteFailed("a row has no topic: its column topic is null")
+    if HEADERS in cells:
+        _check_headers(cells[HEADERS])
+    return zip(
+        names,
+        cells[VALUE].to_pylist(),
+        cells[KEY].to_pylist() if KEY in cells else nothing,
+        cells[PARTITION].to_pylist() if PARTITION in cells else nothing,
+        _milliseconds(cells[TIMESTAMP]).to_pylist() if TIMESTAMP in cells else nothing,
+        cells[HEADERS].to_pylist() if HEADERS in cells else nothing,
+        strict=True,
+    )
+
+
+def _milliseconds(timestamps: Any) -> Any:
+    return timestamps.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+
+
+def _runs(batch: Any, columns: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
+    """The rows in runs, and whether those of a run have the timestamp 0. Raises WriteFailed."""
+    if TIMESTAMP not in columns:
+        yield batch, False
+        return
+    stamps = _milliseconds(batch.column(batch.schema.get_field_index(TIMESTAMP)))
+    least = pc.min(stamps).as_py()
+    if least is None or least > 0:
+        yield batch, False
+        return
+    if least < 0:
+        raise WriteFailed(f"a row's timestamp is {least} ms since 1970: Kafka takes none before it")
+    at_epoch = pc.fill_null(pc.equal(stamps, 0), False).to_numpy(zero_copy_only=False)
+    bounds = [0, *(np.flatnonzero(at_epoch[1:] != at_epoch[:-1]) + 1).tolist(), len(at_epoch)]
+    for first, until in pairwise(bounds):
+        yield batch.slice(first, until - first), bool(at_epoch[first])
+
+
+def _send_at_epoch(batch: Any, options: WriteOptions, columns: tuple[str, ...]) -> None:
+    rows = [
+        Row(
+            topic=name,
+            partition=partition,
+            key=_bytes(key),
+            value=_bytes(value),
+            headers=tuple(RecordHeader(pair["key"], pair["value"]) for pair in pairs or ()),
+        )
+        for name, value, key, partition, _, pairs in _cells(batch, options, columns)
+    ]
+    try:
+        with EpochSender(options.bootstrap) as sender:
+            sender.send(rows)
+    except (SendFailed, ClusterFailed) as error:
+        raise WriteFailed(f"rows did not reach their topic: {error}") from error
+
+
+def _bytes(cell: str | bytes | None) -> bytes | None:
+    return cell.encode() if isinstance(cell, str) else cell
 
 
 def _connect(options: WriteOptions, on_delivery: Any = None) -> Producer:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -297,3 +298,37 @@ def test_the_root_cause_is_named(
     assert "\n" not in str(failed.value)
     assert "awaitResult" not in str(failed.value)
     assert "calling o" not in str(failed.value)
+
+
+OLD_RECORDS = """\
+name: old
+trigger: batch
+parameters: {target: }
+sources:
+  records: {topic: old}
+sinks:
+  target: {from: records, topic: "${target}", keep: [timestamp]}
+"""
+
+
+def test_records_that_the_target_will_delete_for_their_age_are_warned_of(
+    pipelines: Pipelines,
+) -> None:
+    create_topic(pipelines.bootstrap, "old")
+    now_ms = int(time.time() * 1000)
+    stamps = [1_700_000_000_000, 1_700_000_000_000, now_ms]
+    produce(pipelines.bootstrap, "old", [b"x"] * 3, timestamp=lambda index: stamps[index])
+    create_topic(pipelines.bootstrap, "short", 1, {"retention.ms": "3600000"})
+    create_topic(pipelines.bootstrap, "compacted", 1, {"cleanup.policy": "compact"})
+    file = pipelines.write("old.yml", OLD_RECORDS)
+    pipelines.run(file, target="short")
+    assert pipelines.display.lines == [
+        (
+            "warning: 2 of 3 records are older than short keeps (retention.ms=3600000; the oldest is of"
+            " 2023-11-14 22:13:20): the broker will delete them. To keep them: zhumq topic alter short"
+            " --set retention.ms=-1"
+        )
+    ]
+    for target in ("compacted", "kept-for-ever"):
+        pipelines.run(file, target=target)
+        assert pipelines.display.lines == []

@@ -192,16 +192,73 @@ def test_a_header_without_a_key_fails_the_task_in_words(
     assert values(running.bootstrap, f"headers-{pair is None}") == []
 
 
-@pytest.mark.parametrize("milliseconds", [0, -1, -5000])
-def test_a_timestamp_that_cannot_be_sent_fails_the_task_in_words(
+def stamped(milliseconds: list[int | None], **more: list[Any]) -> Any:
+    stamps = pa.array(
+        [None if each is None else each * 1000 for each in milliseconds],
+        pa.timestamp("us", tz="UTC"),
+    )
+    values = [b"%d" % number for number in range(len(milliseconds))]
+    return pa.record_batch({"value": values, "timestamp": stamps, **more})
+
+
+def write_stamped(bootstrap: str, topic: str, rows: Any, *columns: str) -> int:
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "includeTimestamp": "true"}
+    return write_rows(iter([rows]), write_options(given), ("value", "timestamp", *columns))
+
+
+@pytest.mark.parametrize("milliseconds", [-1, -5000])
+def test_a_timestamp_before_1970_fails_the_task_in_words(
     running: RunningBroker, milliseconds: int
 ) -> None:
-    stamps = pa.array([milliseconds * 1000], pa.timestamp("us", tz="UTC"))
-    rows = pa.record_batch({"value": [b"x"], "timestamp": stamps})
-    options = {
-        "kafka.bootstrap.servers": running.bootstrap,
-        "topic": "t",
-        "includeTimestamp": "true",
-    }
     with pytest.raises(WriteFailed, match=f"timestamp is {milliseconds} ms since 1970"):
-        write_rows(iter([rows]), write_options(options), ("value", "timestamp"))
+        write_stamped(running.bootstrap, "t", stamped([5, milliseconds]))
+
+
+def test_the_first_moment_of_1970_stays_what_it_is(running: RunningBroker) -> None:
+    create_topic(running.bootstrap, "epoch", 3, {"retention.ms": "-1"})
+    stamps = [0, 0, 7, 0, 8, 9, 0, 0] * 50
+    headers = pa.array([[{"key": "h", "value": b"v"}]] * len(stamps), HEADERS)
+    # Text as well as bytes may be a key; every key has its rows in their order.
+    keys = [f"key {number % 5}" for number in range(len(stamps))]
+    rows = stamped([*stamps], key=keys, headers=headers)
+    assert write_stamped(running.bootstrap, "epoch", rows, "key", "headers") == len(stamps)
+    given = {
+        "kafka.bootstrap.servers": running.bootstrap,
+        "subscribe": "epoch",
+        "includeHeaders": "true",
+    }
+    reader = BatchReader(read_options(given, streaming=False))
+    found = [
+        row
+        for partition in reader.partitions()
+        for each in reader.read(partition)
+        for row in each.to_pylist()
+    ]
+    assert len(found) == len(stamps)
+    by_key: dict[bytes, set[int]] = {}
+    for row in found:
+        number = int(row["value"])
+        assert row["timestamp"].timestamp() * 1000 == stamps[number]
+        assert row["headers"] == [{"key": "h", "value": b"v"}]
+        assert row["key"] == keys[number].encode()
+        by_key.setdefault(row["key"], set()).add(row["partition"])
+    # Both ways of sending choose the same partition for a key, and keep its order.
+    assert [len(places) for places in by_key.values()] == [1] * 5
+    for key in by_key:
+        numbers = [int(row["value"]) for row in found if row["key"] == key]
+        assert numbers == sorted(numbers)
+
+
+def test_a_row_of_1970_that_the_broker_cannot_take_fails_the_task_in_words(
+    running: RunningBroker,
+) -> None:
+    rows = stamped([0], partition=pa.array([9], pa.int32()))
+    with pytest.raises(WriteFailed, match="t: Unknown partition 9"):
+        write_stamped(running.bootstrap, "t", rows, "partition")
+    with pytest.raises(WriteFailed, match="nowhere: there is no such topic"):
+        write_stamped(running.bootstrap, "nowhere", stamped([0]))
+    large = pa.record_batch(
+        {"value": [bytes(3_000_000)], "timestamp": pa.array([0], pa.timestamp("us", tz="UTC"))}
+    )
+    with pytest.raises(WriteFailed, match=r"MESSAGE_TOO_LARGE|RECORD_LIST_TOO_LARGE"):
+        write_stamped(running.bootstrap, "t", large)

@@ -1,0 +1,125 @@
+"""Sends rows whose timestamp is 1970-01-01: librdkafka would take that 0 for the time of sending."""
+
+import random
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from zhumq.records.batch import Record, RecordHeader
+from zhumq.records.builder import build_batch
+from zhumq.spark.cluster_client import ClusterClient, TopicMissing
+
+ACKS_ALL: Final = -1
+PRODUCE_MS_MAX: Final = 30_000
+BATCH_BYTES_MAX: Final = 500_000  # of keys and values; a larger record is sent alone
+_MURMUR_SEED: Final = 0x9747B28C
+_MURMUR_FACTOR: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+class SendFailed(ZhumqError):
+    """Rows that the broker did not take."""
+
+
+class Row(NamedTuple):
+    """A row of the sink."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...]
+
+
+class EpochSender:
+    """Rows at timestamp 0, each request answered before the next: slow, and seldom needed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._client = ClusterClient(bootstrap)
+        self._partition_counts: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def send(self, rows: Sequence[Row]) -> None:
+        """Append the rows, in their order within each partition. Raises SendFailed."""
+        waiting: dict[TopicPartition, list[Record]] = {}
+        sizes: dict[TopicPartition, int] = {}
+        for row in rows:
+            place = self._place(row)
+            size = len(row.key or b"") + len(row.value or b"")
+            if place in waiting and sizes[place] + size > BATCH_BYTES_MAX:
+                self._append(place, waiting.pop(place))
+                sizes[place] = 0
+            record = Record(timestamp=0, key=row.key, value=row.value, headers=row.headers)
+            waiting.setdefault(place, []).append(record)
+            sizes[place] = sizes.get(place, 0) + size
+        for place, records in waiting.items():
+            self._append(place, records)
+
+    def _place(self, row: Row) -> TopicPartition:
+        count = self._partition_counts.get(row.topic)
+        if count is None:
+            found = self._client.partitions([row.topic])
+            if row.topic not in found:
+                raise SendFailed(f"{row.topic}: there is no such topic")
+            count = self._partition_counts[row.topic] = len(found[row.topic])
+        if row.partition is not None:
+            if not 0 <= row.partition < count:
+                raise SendFailed(f"{row.topic}: Unknown partition {row.partition}")
+            return TopicPartition(row.topic, row.partition)
+        if row.key is None:
+            return TopicPartition(row.topic, random.randrange(count))  # noqa: S311 - not for secrets
+        return TopicPartition(row.topic, (murmur2(row.key) & 0x7FFFFFFF) % count)
+
+    def _append(self, place: TopicPartition, records: list[Record]) -> None:
+        data = PartitionProduceData(index=place.partition, records=build_batch(records))
+        request = ProduceRequest(
+            acks=ACKS_ALL,
+            timeout_ms=PRODUCE_MS_MAX,
+            topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
+        )
+        try:
+            leader = self._client.retrying(
+                lambda: self._client.leader(place), f"find the leader of {place}"
+            )
+            # Sent once: whether a request that was lost has been carried out, nobody can tell.
+            response = leader.ask(ApiKey.PRODUCE, request)
+        except (OSError, MalformedFrame, TopicMissing) as error:
+            raise SendFailed(f"{place}: {error or type(error).__name__}") from error
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code != ErrorCode.NONE:
+            known = answer.error_code in set(ErrorCode)
+            name = ErrorCode(answer.error_code).name if known else f"error {answer.error_code}"
+            raise SendFailed(f"{place}: {answer.error_message or name} ({name})")
+
+
+def murmur2(data: bytes) -> int:
+    """The hash by which Kafka's producers choose the partition of a key."""
+    length = len(data)
+    value = (_MURMUR_SEED ^ length) & _MASK
+    whole = length - length % 4
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * _MURMUR_FACTOR & _MASK
+        word = (word ^ word >> 24) * _MURMUR_FACTOR & _MASK
+        value = (value * _MURMUR_FACTOR & _MASK) ^ word
+    if length > whole:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MURMUR_FACTOR & _MASK
+    value = (value ^ value >> 13) * _MURMUR_FACTOR & _MASK
+    return value ^ value >> 15
