@@ -22,6 +22,7 @@ from zhumq.pipelines.log_formats import (
 JSON: Final = "json"
 LOGFMT: Final = "logfmt"
 
+TEMPLATE_LENGTH_MAX: Final = 2000  # of the message; the rest tells no kinds of messages apart
 _TEXT: Final = "_text"
 _OBJECT: Final = "_object"  # a JSON line as a map
 _FOUND: Final = "_found"  # the fields of any line, as texts
@@ -30,6 +31,7 @@ _HELPERS: Final = (_TEXT, _OBJECT, _FOUND)
 _EPOCH: Final = r"^(?:\d{9,19}(?:\.\d+)?|\d\.\d+E\d{1,2})$"
 # Numbers of this size are nanoseconds, microseconds, milliseconds; smaller ones are seconds.
 _EPOCH_UNITS: Final = ((1e17, 1e-3), (1e14, 1.0), (1e11, 1e3))
+_EPOCH_END: Final = 1e19
 _SECOND_MICROS: Final = 1e6
 _PINO_MIN: Final = 10  # Levels of bunyan and pino are tens; below are the severities of syslog.
 
@@ -58,7 +60,8 @@ def parse_lines(rows: DataFrame) -> DataFrame:
             "message": message,
         }
     )
-    return line.withColumn("template", template(F.col("message"))).drop(*_HELPERS)
+    start = F.substring("message", 1, TEMPLATE_LENGTH_MAX)
+    return line.withColumn("template", template(start)).drop(*_HELPERS)
 
 
 def template(message: Column) -> Column:
@@ -116,8 +119,10 @@ def _first_of(formats: Iterable[LineFormat]) -> Column:
 
 def _logfmt(names: str) -> Column:
     """The value of the first of these keys that a line has, quoted or not."""
-    pattern = rf'(?:^|\s)(?:{names})=("(?:[^"\\]|\\.)*"|[^"\s]\S*)'
-    return _given(F.btrim(F.regexp_extract(_TEXT, pattern, 1), F.lit('"')))
+    pattern = rf'(?:^|\s)(?:{names})=("(?s:.*?)(?<!\\)"|[^"\s]\S*)'
+    found = F.regexp_extract(_TEXT, pattern, 1)
+    unquoted = found.substr(F.lit(2), F.length(found) - 2)
+    return _given(F.when(found.startswith('"'), unquoted).otherwise(found))
 
 
 def _given(text: Column) -> Column:
@@ -133,7 +138,7 @@ def _moment(kind: Column, text: Column, received: Column) -> Column:
     for least, factor in _EPOCH_UNITS:
         micros = micros.when(number >= least, number * factor)
     micros = F.round(micros.otherwise(number * _SECOND_MICROS))
-    epoch = F.timestamp_micros(micros.cast("bigint"))
+    epoch = F.when(number < _EPOCH_END, F.timestamp_micros(micros.try_cast("bigint")))
     iso = F.try_to_timestamp(F.translate(text, ",/", ".-"))
     single_spaces = F.regexp_replace(text, " +", " ")
     month = F.lit("yyyy MMM d HH:mm:ss")

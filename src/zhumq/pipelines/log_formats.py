@@ -43,6 +43,7 @@ class LineFormat:
         return SEPARATOR.join(fields)
 
 
+# Java's engine recurses where a group is repeated, so no group is repeated without a small bound.
 # Each pattern is for the whole text; what follows the first line, such as a stack trace, is left.
 _ISO: Final = (
     r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?)"
@@ -69,7 +70,7 @@ DATED: Final = (
     # 2026-01-01T08:00:00.123Z ERROR 4711 --- [shop] [main] shop.Orders : refused
     LineFormat(
         "plain", TimeKind.ISO,
-        rf"^{_ISO}\s+{_LEVEL}\s+\d+ --- (?:\[[^\]\n]*\] ?)+{_SERVICE}\s*: {_REST}",
+        rf"^{_ISO}\s+{_LEVEL}\s+\d+ --- (?:\[[^\]\n]*\] ?){{1,8}}{_SERVICE}\s*: {_REST}",
         "$1", "$2", "$3", "$4",
     ),
     # 2026-01-01 08:00:00.123 [main] ERROR shop.Orders - refused
@@ -129,7 +130,7 @@ DATED: Final = (
     # 2026-01-01 08:00:00 10.0.0.5 GET /items/7 - 443 - 10.0.0.9 curl/8.5 - 503 0 0 91
     LineFormat(
         "access", TimeKind.ISO,
-        rf"^{_ISO} \S+ ({_METHOD} \S+) [^\n]*? (\d{{3}})(?: \d+)+{_REST}",
+        rf"^{_ISO} \S+ ({_METHOD} \S+) [^\n]*? (\d{{3}})(?: \d+){{1,6}}{_REST}",
         "$1", "http $3", "", "$2 $3",
     ),
     # 2026-01-01 08:00:00.123 +00:00 [ERR] refused
@@ -156,7 +157,7 @@ UNDATED: Final = (
     # <34>1 2026-01-01T08:00:00.123Z web1 sshd 4711 ID47 [origin ip="10.0.0.7"] refused
     LineFormat(
         "syslog", TimeKind.ISO,
-        r"^<(\d{1,3})>1 (\S+) \S+ (\S+) \S+ \S+ (?:-|(?:\[(?:[^\]\\]|\\.)*\])+) ?(?:\xEF\xBB\xBF|\uFEFF)?"
+        r"^<(\d{1,3})>1 (\S+) \S+ (\S+) \S+ \S+ (?:-|\[[^\n]*?(?<!\\)\](?=\s|$)) ?(?:\xEF\xBB\xBF|\uFEFF)?"
         + _REST,
         "$2", "<$1", "$3", "$4",
     ),
@@ -170,7 +171,7 @@ UNDATED: Final = (
     LineFormat(
         "plain", TimeKind.MONTH,
         rf"^\[\w{{3}} ({_MONTH} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)? (\d{{4}})\] \[(?:([\w-]*):)?([a-z]+)\d?\] "
-        rf"(?:\[[^\]\n]*\] )*{_REST}",
+        rf"(?:\[[^\]\n]*\] ){{0,8}}{_REST}",
         "$2 $1", "$4", "$3", "$5",
     ),
     # E0101 08:00:00.123456    4711 server.go:123] refused

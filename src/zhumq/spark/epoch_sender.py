@@ -2,8 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import TopicPartition
@@ -42,20 +41,9 @@ class Row(NamedTuple):
 class EpochSender:
     """Rows at timestamp 0, each request answered before the next: slow, and seldom needed."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._client = ClusterClient(bootstrap)
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
         self._partition_counts: dict[str, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._client.close()
 
     def send(self, rows: Sequence[Row]) -> None:
         """Append the rows, in their order within each partition. Raises SendFailed."""

@@ -1,7 +1,7 @@
 """Offset ranges: cut for tasks, cut for a trigger. Pure: facts in, ranges out."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -52,7 +52,13 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     parts = min(parts, whole.size)
     bounds = [whole.first_offset + whole.size * index // parts for index in range(parts + 1)]
     return [
-        replace(whole, first_offset=first, until_offset=until) for first, until in pairwise(bounds)
+        OffsetRange(
+            place=whole.place,
+            first_offset=first,
+            until_offset=until,
+            topic_id=whole.topic_id,
+        )
+        for first, until in pairwise(bounds)
     ]
 
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from zhumq.model.errors import ZhumqError
 from zhumq.records.batch import RecordHeader
-from zhumq.spark.cluster_client import ClusterFailed
+from zhumq.spark.cluster_client import ClusterClient, ClusterFailed
 from zhumq.spark.columns import HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
 from zhumq.spark.epoch_sender import EpochSender, Row, SendFailed
 from zhumq.spark.ledger import LEDGER, Ledger
@@ -281,8 +281,8 @@ def _send_at_epoch(batch: Any, options: WriteOptions, columns: tuple[str, ...]) 
         for name, value, key, partition, _, pairs in _cells(batch, options, columns)
     ]
     try:
-        with EpochSender(options.bootstrap) as sender:
-            sender.send(rows)
+        with ClusterClient(options.bootstrap) as client:
+            EpochSender(client).send(rows)
     except (SendFailed, ClusterFailed) as error:
         raise WriteFailed(f"rows did not reach their topic: {error}") from error
 

@@ -86,3 +86,29 @@ def test_a_key_that_comes_twice_in_a_line_does_not_fail_the_run(spark: SparkSess
         "time=2026-01-01T08:00:00Z level=info msg=a msg=b",
     ]
     assert [row.level for row in parsed(spark, [("shop", line) for line in lines])] == ["INFO"] * 2
+
+
+LONG = 100_000
+
+
+WILD_LINES = (
+    'time=2026-01-01T08:00:00Z level=info msg="' + '\\"' * LONG + '"',
+    'time=2026-01-01T08:00:00Z level=info msg="' + "x" * LONG,
+    '<12>1 2026-01-01T08:00:00Z web1 orders - - [a b="' + "x\\]" * LONG + '"] slow',
+    "2026-01-01T08:00:00Z INFO 7 --- " + "[x] " * LONG + "shop : slow",
+    "2026-01-01 08:00:00 10.0.0.5 GET /items/0 -" + " 404" * LONG,
+    "[2026-01-01 08:00:00] INFO " + "(" * LONG,
+    "[2026-01-01 08:00:00] INFO (" + "x" * LONG,
+    "[Thu Jan 01 08:00:00 2026] [core:info] " + "[x] " * LONG,
+    "Traceback (most recent call last):" + "\n x" * LONG,
+    "10.0.0.7 - - [" + "x " * LONG,
+    '{"time": 1.5E99, "level": "info", "msg": "' + "x" * LONG + '"}',
+    "at " * LONG,
+    "[" * LONG,
+    "-" * LONG,
+)
+
+
+def test_long_and_wild_lines_do_not_fail_the_run(spark: SparkSession) -> None:
+    found = parsed(spark, [("shop", line) for line in WILD_LINES])
+    assert len(found) == len(WILD_LINES)
