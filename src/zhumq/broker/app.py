@@ -154,7 +154,15 @@ class BrokerApp:
                 interval_ms=config.settings.integer("log.scrub.interval.ms"),
             )
             http = await _listen_http(
-                config.http, listener, dispatcher, replicas, delivery, member, disk_room, scrubber
+                config.http,
+                listener,
+                dispatcher,
+                replicas,
+                groups,
+                delivery,
+                member,
+                disk_room,
+                scrubber,
             )
             parts.push_async_callback(http.close)
             kafka_address = Address(*listener.address)
@@ -247,6 +255,7 @@ async def _listen_http(
     listener: Listener,
     dispatcher: Dispatcher,
     replicas: ReplicaManager,
+    groups: GroupCoordinator,
     delivery: DeliveryCoordinator,
     member: ClusterMember | None,
     disk_room: DiskRoom,
@@ -255,6 +264,7 @@ async def _listen_http(
     def metrics() -> list[Metric]:
         return [
             *broker_metrics(listener, dispatcher, replicas, disk_room, scrubber),
+            *groups.lags.metrics(),
             *delivery.metrics(),
             *(() if member is None else member.metrics()),
         ]
@@ -415,7 +425,9 @@ def _handlers(
         settings.integer("max.incremental.fetch.session.cache.slots"),
         lambda: draw.randint(1, FETCH_SESSION_ID_MAX),
     )
-    configs = ConfigsHandler(config.broker_id, store, controller, entries)
+    configs = ConfigsHandler(
+        config.broker_id, store, controller, entries, has_modes=config.zookeeper is not None
+    )
     handlers: dict[ApiKey, Handler] = {}
     families = (
         produce,

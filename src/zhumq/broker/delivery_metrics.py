@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from zhumq.broker.http import Metric
+from zhumq.broker.http import Metric, escape_label
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.delivery_window import WindowDelivery
@@ -110,12 +110,7 @@ def _by_subscription(name: str, kind: str, help_text: str, values: Mapping[_Name
         kind=kind,
         help=help_text,
         samples=[
-            (f'{{group="{_escaped(group)}",topic="{_escaped(topic)}"}}', value)
+            (f'{{group="{escape_label(group)}",topic="{escape_label(topic)}"}}', value)
             for (group, topic), value in values.items()
         ],
     )
-
-
-def _escaped(label: str) -> str:
-    """As the text format wants it: group names are anything that clients send."""
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

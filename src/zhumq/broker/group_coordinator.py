@@ -2,13 +2,16 @@
 
 import asyncio
 import uuid
+from collections.abc import Iterator
 
+from zhumq.broker.group_lag import GroupLags
 from zhumq.broker.handlers.groups import StoreTopics
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
 from zhumq.groups.settings import GroupSettings, MigrationPolicy
 from zhumq.groups.shard import GroupShard
@@ -73,6 +76,7 @@ class GroupCoordinator:
             replicas=replicas,
             runtime=self._runtime,
         )
+        self.lags = GroupLags(self._committed, replicas, store, clock)
         self._topics = frozenset(store.image.topics)
         self._forgetting: set[asyncio.Task[int]] = set()
 
@@ -89,7 +93,13 @@ class GroupCoordinator:
             self._forgetting.add(task)
             task.add_done_callback(self._forgetting.discard)
 
+    def _committed(self) -> Iterator[CommittedOffsets]:
+        for shard in self._runtime.shards:
+            assert isinstance(shard, GroupShard)
+            yield shard.committed
+
     async def close(self) -> None:
+        await self.lags.close()
         await asyncio.gather(*self._forgetting, return_exceptions=True)
         await self.topic.close()
 

@@ -33,8 +33,18 @@ class Metric:
 
     def render(self) -> str:
         lines = [f"# HELP {self.name} {self.help}", f"# TYPE {self.name} {self.kind}"]
-        lines.extend(f"{self.name}{labels} {value:g}" for labels, value in self.samples)
+        lines.extend(f"{self.name}{labels} {_number(value)}" for labels, value in self.samples)
         return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    """In full: an offset of eight digits is not 1.23457e+07."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def escape_label(value: str) -> str:
+    """A label's value as the text format wants it: names of groups are anything that clients send."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class HttpServer:

@@ -1,6 +1,7 @@
 """`zhumq topic`: create, list, describe, alter, release and delete topics."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
 from zhumq.cli.subscription import client_errors
 from zhumq.cli.subscription_info import claim_of
 from zhumq.client.admin import Admin
-from zhumq.model.replication_mode import Mode
+from zhumq.model.replication_mode import MODES_SETTING, Mode, read_modes
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.")
 
@@ -119,19 +120,22 @@ def describe(
     numbers = [entry.id for entry in topic.partitions]
     earliest = resolve_offsets(cluster, name, numbers, Position(edge=EARLIEST))
     latest = resolve_offsets(cluster, name, numbers, Position(edge=LATEST))
+    entries = _settings(cluster, name)
+    modes = _modes(entries, numbers)
     partitions = [
         {
             "partition": entry.id,
             "leader": entry.leader.id if entry.leader is not None else None,
             "replicas": [node.id for node in entry.replicas],
             "in_sync": [node.id for node in entry.isr],
+            **modes[entry.id],
             "earliest": earliest[entry.id],
             "latest": latest[entry.id],
             "messages": latest[entry.id] - earliest[entry.id],
         }
         for entry in sorted(topic.partitions, key=lambda entry: entry.id)
     ]
-    settings = _changed_settings(cluster, name)
+    settings = _changed(entries)
     # Kafka's tools write an id in the alphabet that is safe in addresses and file names.
     topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")
     claim = claim_of(bootstrap, name)
@@ -152,10 +156,14 @@ def describe(
         "leader": "LEADER",
         "replicas": "REPLICAS",
         "in_sync": "IN SYNC",
+        **({"mode": "MODE"} if any(row["mode"] for row in partitions) else {}),
         "earliest": "EARLIEST",
         "latest": "LATEST",
         "messages": "MESSAGES",
     }
+    for row in partitions:
+        if row["mode"] != row["wanted_mode"]:
+            row["mode"] = f"{row['mode']} -> {row['wanted_mode']}"
     print_table(partitions, headings, empty="the topic has no partitions")
 
 
@@ -241,13 +249,23 @@ def delete(
         print_note(f"deleted topic {name}")
 
 
-def _changed_settings(cluster: Cluster, name: str) -> dict[str, str | None]:
+def _changed(entries: Mapping[str, Any]) -> dict[str, str | None]:
     """The settings that were given for this topic, without the defaults."""
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
+
+
+def _modes(entries: Mapping[str, Any], partitions: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The mode that each partition is in, and the one it is to be in; None where there are none."""
+    described = entries.get(MODES_SETTING)
+    if described is None:
+        return {each: {"mode": None, "wanted_mode": None} for each in partitions}
+    modes = read_modes(described.value)
+    wanted = entries["replication.mode"].value
     return {
-        key: entry.value
-        for key, entry in sorted(_settings(cluster, name).items())
-        if entry.source == own
+        # One that was added a moment ago is not described yet.
+        each: {"mode": modes[each] if each < len(modes) else wanted, "wanted_mode": wanted}
+        for each in partitions
     }
 
 

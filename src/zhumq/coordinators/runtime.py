@@ -138,6 +138,11 @@ class CoordinatorRuntime(Generic[Request, Response]):
         """The partitions this broker leads, whether they serve already or not."""
         return sorted({*self._running, *self._not_yet})
 
+    @property
+    def shards(self) -> list[LoadableShard[Request, Response]]:
+        """Those that serve."""
+        return [running.shard for running in self._running.values()]
+
     def expect(self, index: int) -> None:
         """A shard is about to be loaded: its requests are told to come again, not to go elsewhere."""
         self._not_yet[index] = _NotYet()

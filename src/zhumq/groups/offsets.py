@@ -63,6 +63,12 @@ class CommittedOffsets:
         if not topics:
             del self._by_group[key.group_id]
 
+    def __len__(self) -> int:
+        """How many partitions have a committed offset, of all groups."""
+        return sum(
+            len(partitions) for topics in self._by_group.values() for partitions in topics.values()
+        )
+
     def get(self, key: OffsetKey) -> CommittedOffset | None:
         return self._by_group.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 

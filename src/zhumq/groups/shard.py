@@ -112,7 +112,7 @@ class GroupShard:
             settings, topics, draw_member_suffix, self._groups, self._classic
         )
         self._share = ShareGroups(settings, topics, self._groups)
-        self._offsets = CommittedOffsets()
+        self.committed = CommittedOffsets()
         self._recorded_groups: dict[str, bytes] = {}
         self._deadlines: Deadlines[DeadlineKey] = Deadlines()
         self._loading: dict[bytes, bytes] | None = {}
@@ -171,7 +171,7 @@ class GroupShard:
                 deleted = [self._delete_group(each, turn) for each in message.groups_names]
                 turn.answer(token, DeleteGroupsResponse(results=deleted))
             case TopicsDeletedRequest():
-                keys = self._offsets.keys_of_topics(message.names)
+                keys = self.committed.keys_of_topics(message.names)
                 turn.record(offset_record(key, None) for key in keys)
                 turn.answer(token, TopicsDeletedResponse(offsets_deleted=len(keys)))
             case _:
@@ -261,7 +261,7 @@ class GroupShard:
                 state.update((each.key, each.value or b"") for each in records_of(group))
             elif isinstance(group, ShareGroup):
                 state.update((each.key, each.value or b"") for each in share_records_of(group))
-        for key, committed in self._offsets.items():
+        for key, committed in self.committed.items():
             record = offset_record(key, committed)
             assert record.value is not None
             state[record.key] = record.value
@@ -391,7 +391,7 @@ class GroupShard:
             code = group.check_fetch(asked.member_id, asked.member_epoch)
             if code is not ErrorCode.NONE:
                 return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
-        return offsets.fetch(self._offsets, asked)
+        return offsets.fetch(self.committed, asked)
 
     def _delete_offsets(self, message: OffsetDeleteRequest, turn: Turn) -> OffsetDeleteResponse:
         group = self._groups.get(message.group_id)
@@ -402,13 +402,13 @@ class GroupShard:
         else:
             code = group.check_offset_delete()
             if code is ErrorCode.NONE:
-                return offsets.delete(self._offsets, group, message, turn)
+                return offsets.delete(self.committed, group, message, turn)
         return OffsetDeleteResponse(error_code=code)
 
     def _expire_offsets(self, turn: Turn) -> None:
         for group in list(self._groups.values()):
             expired = offsets.expired(
-                self._offsets,
+                self.committed,
                 group,
                 retention_ms=self._settings.offsets_retention_ms,
                 now_ms=turn.now_ms,
@@ -460,7 +460,7 @@ class GroupShard:
         group = self._groups.get(group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
         if group is not None and code is ErrorCode.NONE:
-            turn.record(offset_record(key, None) for key in self._offsets.keys_of_group(group_id))
+            turn.record(offset_record(key, None) for key in self.committed.keys_of_group(group_id))
             turn.record(group.tombstones())
         return DeletableGroupResult(group_id=group_id, error_code=code)
 
@@ -469,9 +469,9 @@ class GroupShard:
     def _replay_offset(self, key: OffsetKey, value: bytes | None, now_ms: int) -> None:
         committed = None if value is None else decode_offset(value)
         if committed is None:
-            self._offsets.remove(key)
+            self.committed.remove(key)
             return
-        self._offsets.put(key, committed)
+        self.committed.put(key, committed)
         if key.group_id not in self._groups:
             group = ClassicGroup(key.group_id, now_ms=now_ms)
             self._add_group(group, Turn(now_ms, self._deadlines))

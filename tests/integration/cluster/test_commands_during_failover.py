@@ -1,5 +1,6 @@
 """Commands and the library's Admin, given in the moment a broker dies: they wait until the cluster has healed."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +13,7 @@ from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.routes import find_push_addresses
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages import configs
-from zhumq.testing.cluster import ClusterProcesses
+from zhumq.testing.cluster import ClusterProcesses, wait_for
 from zhumq.testing.raw_client import RawClient
 
 pytestmark = pytest.mark.slow
@@ -81,6 +82,22 @@ def test_a_change_that_somebody_else_is_in_charge_of_is_sent_again_and_no_other(
     with pytest.raises(KafkaException):
         admin.change(unanswered)
     assert len(answers) == 1, "it may have been done"
+
+
+def test_a_topic_is_described_with_the_mode_that_its_partitions_are_in(
+    cluster: ClusterProcesses,
+) -> None:
+    name, where = "changes-mode", ("--bootstrap", cluster.bootstrap)
+    create_topic(cluster, name, 2, replication_mode="raft")
+
+    def modes() -> set[tuple[str, str]]:
+        described = json.loads(output_of("topic", "describe", name, "--json", *where))
+        return {(each["mode"], each["wanted_mode"]) for each in described["partitions"]}
+
+    assert modes() == {("raft", "raft")}
+    output_of("topic", "alter", name, "--set", "replication.mode=fetch", *where)
+    wait_for(lambda: modes() == {("fetch", "fetch")} or None, "partitions in fetch mode")
+    assert "MODE" in output_of("topic", "describe", name, *where)
 
 
 def test_settings_of_groups_are_listed_by_every_broker(cluster: ClusterProcesses) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 
-from zhumq.broker.config_entries import ConfigEntries, ConfigEntry
+from zhumq.broker.config_entries import ConfigEntries, ConfigEntry, ConfigSource
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.cluster.controller_driver import ControllerDriver
@@ -18,6 +18,8 @@ from zhumq.metadata.controller import (
 from zhumq.metadata.image import ALL_BROKERS, Topic
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest
 from zhumq.model.ids import BrokerId
+from zhumq.model.replication_mode import MODES_SETTING, write_modes
+from zhumq.model.settings import SettingType
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -67,11 +69,15 @@ class ConfigsHandler:
         store: MetadataStore,
         controller: ControllerDriver,
         entries: ConfigEntries,
+        *,
+        has_modes: bool,
     ) -> None:
         self._broker_id = broker_id
         self._store = store
         self._controller = controller
         self._entries = entries
+        # Whether partitions are replicated one way or the other: on a single node they are not.
+        self._has_modes = has_modes
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {
@@ -111,7 +117,10 @@ class ConfigsHandler:
         if resource.resource_type == ResourceType.TOPIC:
             check_topic_name(resource.resource_name)
             topic = existing_topic(self._store.image, resource.resource_name)
-            return self._entries.of_topic(topic, names)
+            entries = self._entries.of_topic(topic, names)
+            if self._has_modes and (names is None or MODES_SETTING in names):
+                entries.append(_modes_of(topic))
+            return entries
         if resource.resource_type == ResourceType.BROKER:
             if resource.resource_name == ALL_BROKERS:
                 return self._entries.of_all_brokers(self._store.image, names)
@@ -256,6 +265,20 @@ def _altered(
             case unknown:
                 raise InvalidRequest(f"there is no operation {unknown} on settings")
     return settings
+
+
+def _modes_of(topic: Topic) -> ConfigEntry:
+    """The modes that the partitions are in, which follow the setting step by step."""
+    value = write_modes([state.mode for state in topic.partitions])
+    return ConfigEntry(
+        name=MODES_SETTING,
+        value=value,
+        source=ConfigSource.DEFAULT,  # Kafka's tools show what was set: this was not.
+        type=SettingType.STRING,
+        documentation="The replication mode that each partition is in now. Cannot be set.",
+        read_only=True,
+        synonyms=(),
+    )
 
 
 def _value_of(entries: Sequence[ConfigEntry]) -> str:
