@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from zhumq.client.push_consumer import PushConsumer
     from zhumq.client.worker import Worker
 
+    __version__: str
+
 __all__ = ["Admin", "Consumer", "Message", "Producer", "PushConsumer", "Worker"]
 
 # Imported on first use: a broker that starts does not wait for a client library, nor a test for both.
@@ -25,10 +27,26 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("zhumq")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'zhumq' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    unavailable = import_module("zhumq.client.errors").PushUnavailable
+    try:
+        return getattr(import_module(home), name)
+    except unavailable as reason:
+        # `from zhumq import *` is for those without the extra, too; who uses it is told what to install.
+        return _missing(name, unavailable, str(reason))
+
+
+def _missing(name: str, error: type[Exception], reason: str) -> type:
+    """A stand-in for a class whose extra is not installed."""
+
+    def refuse(_class: type, *_arguments: Any, **_options: Any) -> None:
+        raise error(reason)
+
+    return type(name, (), {"__new__": refuse, "__doc__": reason, "__module__": __name__})
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,8 @@ from zhumq.replication.replication import Replication
 
 logger = logging.getLogger(__name__)
 
+# What is imported, and the name by which it is installed.
+_PACKAGES = {"grpc": "grpcio", "google": "protobuf"}
 HINT = "push is off because %s is not installed: pip install 'zhumq[push]'"
 
 
@@ -63,9 +65,10 @@ class PushPart:
             from zhumq.push.door import PushDoor  # noqa: PLC0415
             from zhumq.push.server import PushServer  # noqa: PLC0415
         except ModuleNotFoundError as missing:
-            if (missing.name or "").partition(".")[0] not in ("grpc", "google"):
+            package = _PACKAGES.get((missing.name or "").partition(".")[0])
+            if package is None:
                 raise
-            logger.info(HINT, missing.name)
+            logger.info(HINT, package)
             return cls(None, None)
         coordinator = CoordinatorDoor(
             groups.service,

@@ -1,6 +1,11 @@
 """The road from a command to a broker: quiet Kafka clients, and errors that say what to do."""
 
+import contextlib
+import queue
 import socket
+import struct
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,6 +20,14 @@ from zhumq.model.address import parse_addresses
 
 DEFAULT_PORT = 9092
 REACH_TIMEOUT_SECONDS = 3.0  # how long one address may take to accept a connection
+ANSWER_SECONDS_MAX = 4.0  # how long a broker may take to say that it is one
+GRACE_SECONDS = 0.2
+ANSWER_BYTES_MAX = 1 << 20
+# ApiVersions in version 0, which every Kafka broker answers:
+# | size i32 | api key i16 | version i16 | correlation id i32 | client id: length i16, text |
+_CORRELATION_ID = 0x7A68756D
+_API_VERSIONS_REQUEST = struct.pack(">ihhih9s", 19, 18, 0, _CORRELATION_ID, 9, b"zhumq-cli")
+_ANSWER_HEAD = struct.Struct(">ii")  # | size i32 | correlation id i32 |
 
 T = TypeVar("T")
 
@@ -24,21 +37,58 @@ def client_settings(bootstrap: str) -> dict[str, Any]:
     return quiet_settings(bootstrap, **{"client.id": "zhumq-cli"})
 
 
-def check_reachable(bootstrap: str) -> None:
-    """Fail at once, and in words, where librdkafka would go on trying in silence."""
-    reason: OSError | None = None
-    for host, port in addresses(bootstrap):
-        try:
-            socket.create_connection((host, port), timeout=REACH_TIMEOUT_SECONDS).close()
-        except OSError as error:
-            reason = error
-        else:
-            return
-    detail = reason.strerror if reason is not None and reason.strerror else "no answer in time"
+def check_reachable(bootstrap: str, *, seconds: float = ANSWER_SECONDS_MAX) -> None:
+    """Fail soon, and in words, where librdkafka would go on trying in silence.
+
+    All addresses are asked at once, and one broker that answers is enough.
+    """
+    deadline = time.monotonic() + seconds
+    asked = addresses(bootstrap)
+    answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def ask(address: tuple[str, int]) -> None:
+        answers.put(_fault_of(address, deadline))
+
+    for address in asked:
+        # A name server that does not answer must not hold up the end of the command either.
+        threading.Thread(target=ask, args=(address,), daemon=True).start()
+    fault: str | None = "no answer in time"
+    with contextlib.suppress(queue.Empty):
+        for _ in asked:
+            fault = answers.get(timeout=max(deadline - time.monotonic(), 0) + GRACE_SECONDS)
+            if fault is None:
+                return
     raise CommandFailed(
-        f"no broker at {bootstrap} ({detail}): start one with `zhumq start`, "
+        f"no broker at {bootstrap} ({fault}): start one with `zhumq start`, "
         "or name another with --bootstrap HOST:PORT"
     )
+
+
+def _fault_of(address: tuple[str, int], deadline: float) -> str | None:
+    """Why there is no Kafka broker at an address; None: there is one."""
+    try:
+        with _connect(address, deadline) as connection:
+            connection.sendall(_API_VERSIONS_REQUEST)
+            answer = b""
+            while len(answer) < _ANSWER_HEAD.size:
+                connection.settimeout(max(deadline - time.monotonic(), GRACE_SECONDS))
+                chunk = connection.recv(_ANSWER_HEAD.size - len(answer))
+                if not chunk:
+                    return "what listens there closed the connection: it is no Kafka broker"
+                answer += chunk
+    except TimeoutError:
+        return "no answer in time"
+    except OSError as error:
+        return error.strerror or str(error)
+    size, correlation_id = _ANSWER_HEAD.unpack(answer)
+    if correlation_id != _CORRELATION_ID or not 0 < size <= ANSWER_BYTES_MAX:
+        return "what listens there does not speak Kafka's protocol"
+    return None
+
+
+def _connect(address: tuple[str, int], deadline: float) -> socket.socket:
+    patience = min(deadline - time.monotonic(), REACH_TIMEOUT_SECONDS)
+    return socket.create_connection(address, timeout=max(patience, GRACE_SECONDS))
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
+from zhumq.cli import completion
 from zhumq.cli.client import (
     Cluster,
     check_reachable,
@@ -44,7 +45,9 @@ app = typer.Typer()
 
 @app.command()
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=completion.topics)
+    ],
     group: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Share the work with the group and keep its offsets."),

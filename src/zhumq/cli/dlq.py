@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from zhumq.cli import completion
 from zhumq.cli.client import check_reachable
 from zhumq.cli.messages import text_or_base64
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
@@ -22,7 +23,12 @@ PROGRESS_LETTERS_MIN = 100  # fewer are back before a bar could be read
 app = typer.Typer(no_args_is_help=True, help="Messages that could not be delivered.")
 
 TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="The topic, or its dead-letter topic.")
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="The topic, or its dead-letter topic.",
+        autocompletion=completion.topics,
+    ),
 ]
 GroupOption = Annotated[
     str | None, typer.Option("--group", metavar="NAME", help="Only what this group failed on.")
@@ -32,7 +38,12 @@ GroupOption = Annotated[
 @app.command("list")
 def list_letters(
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", help="Only of this topic, with reasons.")
+        str | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="Only of this topic, with reasons.",
+            autocompletion=completion.topics,
+        ),
     ] = None,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,

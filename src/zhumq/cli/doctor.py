@@ -24,7 +24,15 @@ app = typer.Typer()
 PYTHON_MIN: Final = (3, 11)
 OPEN_FILES_MIN: Final = 4096  # three files a segment, and a socket a client
 PORT_SECONDS_MAX: Final = 0.5
-SPARK_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy", "PyYAML", "matplotlib")
+# What each extra brings: who needs it, and its packages.
+EXTRAS: Final = {
+    "push": ("push consumers and the broker's push listener need it", ("grpcio", "protobuf")),
+    "cluster": ("`zhumq start --zookeeper` needs it", ("kazoo",)),
+    "spark": (
+        "the Spark source needs it",
+        ("pyspark", "pyarrow", "pandas", "numpy", "PyYAML", "matplotlib"),
+    ),
+}
 PANDAS_MAJOR_MAX: Final = 2  # PySpark 4.3 does not work with 3
 
 
@@ -78,8 +86,9 @@ def examine() -> Iterator[Finding]:
     yield _port("kafka port", DEFAULT_BOOTSTRAP)
     yield _port("http port", DEFAULT_HTTP)
     yield _java()
-    for name in SPARK_PACKAGES:
-        yield _package(name)
+    for extra, (need, names) in EXTRAS.items():
+        for name in names:
+            yield _package(name, f"{need}: pip install 'zhumq[{extra}]'")
     yield _source()
     yield _program("kcat", "its test is skipped: apt-get install kcat")
 
@@ -148,7 +157,7 @@ def _java() -> Finding:
     )
 
 
-def _package(name: str) -> Finding:
+def _package(name: str, advice: str) -> Finding:
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -156,7 +165,7 @@ def _package(name: str) -> Finding:
             what=name,
             state=State.OPTIONAL,
             found="not installed",
-            advice="the Spark source needs it: pip install 'zhumq[spark]'",
+            advice=advice,
         )
     if name == "pandas" and int(version.partition(".")[0]) > PANDAS_MAJOR_MAX:
         return Finding(

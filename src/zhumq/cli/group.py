@@ -12,6 +12,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, ConsumerGroupListing
 
+from zhumq.cli import completion
 from zhumq.cli.client import Cluster
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -32,7 +33,9 @@ from zhumq.cli.subscription_info import (
 
 app = typer.Typer(help="List, describe, reset and delete groups.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=completion.groups)
+]
 
 
 @app.command("list")
@@ -205,7 +208,10 @@ def reset(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")],
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", help="The groups.", autocompletion=completion.groups),
+    ],
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete groups with their offsets. Their consumers must be stopped."""

@@ -52,7 +52,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="zhumq",
     cls=Commands,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -61,8 +61,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        version = import_module("importlib.metadata").version("zhumq")
-        sys.stdout.write(f"zhumq {version}\n")
+        sys.stdout.write(f"zhumq {import_module('zhumq').__version__}\n")
         raise typer.Exit
 
 

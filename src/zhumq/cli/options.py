@@ -7,6 +7,7 @@ import typer
 
 from zhumq.model.errors import ZhumqError
 
+BOOTSTRAP_VARIABLE = "ZHUMQ_BOOTSTRAP"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:9080"
 DEFAULT_DATA_DIR = "zhumq-data"
@@ -20,7 +21,7 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT",
-        envvar="ZHUMQ_BOOTSTRAP",
+        envvar=BOOTSTRAP_VARIABLE,
         show_envvar=False,
         help="Where a broker listens.",
     ),

@@ -19,6 +19,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from zhumq.cli import completion
 from zhumq.cli.client import check_reachable, client_settings, explain, kafka_errors
 from zhumq.cli.messages import OutgoingMessage, parse_json_line, parse_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
@@ -58,7 +59,10 @@ app = typer.Typer()
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send.")],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="Where to send.", autocompletion=completion.topics),
+    ],
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Lines are JSON: key, value, headers, partition, timestamp."),

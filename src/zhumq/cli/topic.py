@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from zhumq.cli import completion
 from zhumq.cli.client import Cluster, TopicExists, kafka_errors
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -35,7 +36,9 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.")
 
 BROKER_DEFAULT = -1  # the protocol's word for "as the broker is set"
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=completion.topics)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A topic setting, such as retention.ms=60000."),
@@ -234,7 +237,10 @@ def alter(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="The topics.", autocompletion=completion.topics),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:

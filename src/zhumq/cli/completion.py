@@ -1,0 +1,59 @@
+"""Names of topics and groups for a shell that completes a command; none where no broker answers at once."""
+
+import os
+from typing import Any, Final
+
+import typer
+
+from zhumq.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, CommandFailed
+
+SECONDS_MAX: Final = 1.0  # a person has pressed a key and waits
+NAMES_MAX: Final = 1_000
+
+
+def topics(context: typer.Context, incomplete: str) -> list[str]:
+    """The topics whose names begin so; internal ones only once an underscore was typed."""
+    admin = _admin(context)
+    if admin is None:
+        return []
+    names = _names(lambda: admin.list_topics(timeout=SECONDS_MAX).topics, incomplete)
+    return [name for name in names if incomplete or not name.startswith("__")]
+
+
+def groups(context: typer.Context, incomplete: str) -> list[str]:
+    """The groups whose names begin so."""
+    admin = _admin(context)
+    if admin is None:
+        return []
+
+    def listed() -> list[str]:
+        found = admin.list_consumer_groups(request_timeout=SECONDS_MAX).result()
+        return [each.group_id for each in found.valid]
+
+    return _names(listed, incomplete)
+
+
+def _admin(context: typer.Context) -> Any:
+    """A client of the broker that the command line names; None: there is none."""
+    # Imported here: a command that is carried out has no use for this module but its names.
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    from zhumq.cli.client import check_reachable, client_settings  # noqa: PLC0415
+
+    given = context.params.get("bootstrap") or os.environ.get(BOOTSTRAP_VARIABLE)
+    bootstrap = given or DEFAULT_BOOTSTRAP
+    try:
+        check_reachable(bootstrap, seconds=SECONDS_MAX)
+    except CommandFailed:
+        return None
+    return AdminClient(client_settings(bootstrap))
+
+
+def _names(ask: Any, incomplete: str) -> list[str]:
+    from confluent_kafka import KafkaException  # noqa: PLC0415
+
+    try:
+        names = sorted(ask())
+    except KafkaException:
+        return []
+    return [name for name in names if name.startswith(incomplete)][:NAMES_MAX]

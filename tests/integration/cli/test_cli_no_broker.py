@@ -1,0 +1,110 @@
+"""`--bootstrap` at something that is not Kafka: one line, soon, from every command."""
+
+import contextlib
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cli_support import Cli
+
+from zhumq.cli.client import ANSWER_SECONDS_MAX, GRACE_SECONDS, check_reachable
+from zhumq.cli.options import CommandFailed
+from zhumq.host.ports import free_ports
+from zhumq.testing.broker import broker
+
+COMMANDS = [
+    ("topic", "list"),
+    ("topic", "create", "t"),
+    ("topic", "describe", "t"),
+    ("topic", "alter", "t", "--set", "retention.ms=1"),
+    ("topic", "delete", "t", "--yes"),
+    ("produce", "t"),
+    ("consume", "t"),
+    ("consume", "t", "--mode", "ptp", "--group", "g"),
+    ("group", "list"),
+    ("group", "describe", "g"),
+    ("group", "reset", "g", "--topic", "t", "--to", "earliest"),
+    ("group", "delete", "g"),
+    ("session", "list"),
+    ("session", "resume", "s"),
+    ("dlq", "list"),
+    ("dlq", "show", "t"),
+    ("dlq", "replay", "t"),
+    ("cluster", "status"),
+    ("cluster", "rebalance"),
+]
+AT_ONCE = 4
+
+
+@contextlib.contextmanager
+def web_server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.BaseHTTPRequestHandler
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[str]:
+    """The system accepts connections, and nobody ever looks at them."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def closed() -> Iterator[str]:
+    yield f"127.0.0.1:{free_ports(1)[0]}"
+
+
+PLACES = {
+    "web server": (web_server, "no Kafka broker|does not speak Kafka|no answer in time"),
+    "silence": (silence, "no answer in time"),
+    "closed": (closed, "Connection refused"),
+}
+
+
+def test_an_answer_that_is_not_kafkas_is_told_from_silence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(CommandFailed, match="does not speak Kafka's protocol"):
+            check_reachable(f"127.0.0.1:{listener.getsockname()[1]}")
+
+
+def test_the_longest_wait_is_below_five_seconds() -> None:
+    assert ANSWER_SECONDS_MAX + 2 * GRACE_SECONDS < 5
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_no_broker_is_named_in_one_line(place: str) -> None:
+    where, why = PLACES[place]
+    with (
+        where() as address,
+        pytest.raises(CommandFailed, match=f"no broker at {address} .*({why})"),
+    ):
+        check_reachable(address)
+
+
+def test_one_broker_of_several_addresses_is_enough() -> None:
+    with broker() as running, silence() as silent, closed() as nobody:
+        check_reachable(f"{nobody},{silent},{running.bootstrap}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+def test_every_command_fails_in_one_line(place: str) -> None:
+    where, _ = PLACES[place]
+    with where() as address, ThreadPoolExecutor(AT_ONCE) as pool:
+        cli = Cli(address)
+        lines = list(pool.map(lambda words: cli.fails(*words), COMMANDS))
+    assert all(line.startswith(f"zhumq: no broker at {address} (") for line in lines), lines
