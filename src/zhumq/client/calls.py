@@ -10,7 +10,7 @@ try:
     import grpc
 except ImportError as missing:
     raise PushUnavailable(
-        f"this needs grpcio and protobuf, and one is not installed: pip install 'zhumq[push]'"
+        "this needs grpcio and protobuf, and one is not installed: pip install 'zhumq[push]'"
     ) from missing
 
 CALL_SECONDS_MAX: Final = 10.0

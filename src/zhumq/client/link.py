@@ -16,7 +16,7 @@ try:
     from zhumq.protocol.push import push_pb2 as pb
 except ImportError as missing:
     raise PushUnavailable(
-        f"push needs grpcio and protobuf, and one is not installed: pip install 'zhumq[push]'"
+        "push needs grpcio and protobuf, and one is not installed: pip install 'zhumq[push]'"
     ) from missing
 
 STREAM: Final = "/zhumq.push.v1.Push/Stream"
