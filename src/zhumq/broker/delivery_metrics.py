@@ -42,9 +42,21 @@ def delivery_metrics(
         ),
         (
             "acknowledged",
-            "Messages that consumers answered for.",
+            "Messages that consumers have processed.",
             lambda window: window.acknowledged_total,
             closed.acknowledged,
+        ),
+        (
+            "nacked",
+            "Messages that consumers could not process and asked for again.",
+            lambda window: window.nacked_total,
+            closed.nacked,
+        ),
+        (
+            "rejected",
+            "Messages that consumers sent to the dead letters.",
+            lambda window: window.rejected_total,
+            closed.rejected,
         ),
         (
             "redeliveries",

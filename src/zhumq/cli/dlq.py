@@ -48,25 +48,32 @@ def list_letters(
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Dead-letter topics and how full they are; with a topic, its letters by group and reason."""
+    """Dead-letter topics with what is left to replay; with a topic, its letters by group and reason."""
     check_reachable(bootstrap)
     rows: list[dict[str, Any]]
     with client_errors(), Admin(bootstrap) as admin:
         if topic is None:
             rows = [
-                {"topic": name, "letters": count}
-                for name, count in admin.dead_letter_topics().items()
+                {"topic": name, "letters": count.left, "replayed": count.replayed}
+                for name, count in admin.dead_letter_counts().items()
             ]
-            headings = {"topic": "TOPIC", "letters": "LETTERS"}
+            headings = {"topic": "TOPIC", "letters": "LETTERS", "replayed": "REPLAYED"}
         else:
-            counts = Counter(
-                (letter.story.group, letter.story.reason) for letter in admin.dead_letters(topic)
-            )
+            left: Counter[tuple[str, str]] = Counter()
+            replayed: Counter[tuple[str, str]] = Counter()
+            for letter in admin.dead_letters(topic):
+                count = replayed if letter.replayed else left
+                count[letter.story.group, letter.story.reason] += 1
             rows = [
-                {"group": group, "reason": reason, "letters": count}
-                for (group, reason), count in sorted(counts.items())
+                {"group": key[0], "reason": key[1], "letters": left[key], "replayed": replayed[key]}
+                for key in sorted(left.keys() | replayed.keys())
             ]
-            headings = {"group": "GROUP", "letters": "LETTERS", "reason": "REASON"}
+            headings = {
+                "group": "GROUP",
+                "letters": "LETTERS",
+                "replayed": "REPLAYED",
+                "reason": "REASON",
+            }
     if as_json:
         print_json(rows)
     else:
@@ -96,6 +103,7 @@ def show(
         "group": "GROUP",
         "deliveries": "DELIVERIES",
         "time": "TIME",
+        "replayed": "REPLAYED",
         "reason": "REASON",
         "key": "KEY",
         "value": "VALUE",
@@ -164,6 +172,7 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
         "group": story.group,
         "deliveries": story.deliveries,
         "time": datetime.fromtimestamp(story.time_ms / 1000, UTC).isoformat("T", "seconds"),
+        "replayed": letter.replayed,
         "reason": story.reason,
         "key": text_or_base64(letter.key),
         "value": text_or_base64(letter.value),

@@ -14,6 +14,7 @@ from zhumq.client import dead_letters
 from zhumq.client.errors import RequestFailed
 from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.producer import Producer
+from zhumq.client.replayed import Replayed
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
 from zhumq.client.waiting import Waiting
 
@@ -57,6 +58,15 @@ class DeadLetter:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]  # those it had when it was sent
     story: dead_letters.Story
+    replayed: bool  # It was sent back to its topic.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterCount:
+    """How full a dead-letter topic is."""
+
+    left: int  # to replay
+    replayed: int
 
 
 class Admin:
@@ -189,7 +199,11 @@ class Admin:
     # Dead letters
 
     def dead_letter_topics(self) -> dict[str, int]:
-        """Dead-letter topics with how many letters each holds."""
+        """Dead-letter topics with how many letters of each are left to replay."""
+        return {name: count.left for name, count in self.dead_letter_counts().items()}
+
+    def dead_letter_counts(self) -> dict[str, DeadLetterCount]:
+        """Dead-letter topics with how many letters of each are left to replay, and were replayed."""
         names = [name for name in self.topics() if name.endswith(dead_letters.SUFFIX)]
         with _Letters(self._bootstrap) as letters:
             return {name: letters.count(name) for name in sorted(names)}
@@ -201,7 +215,7 @@ class Admin:
         name = _letters_topic(topic)
         with _Letters(self._bootstrap) as letters:
             count = 0
-            for letter in letters.read(name):
+            for letter in letters.read(name, letters.noted(name)):
                 if group is not None and letter.story.group != group:
                     continue
                 if limit is not None and count >= limit:
@@ -220,24 +234,24 @@ class Admin:
     ) -> int:
         """Send dead letters back to the topics they came from. Returns how many were.
 
-        What was replayed is noted, so that a second replay, or one after a crash, begins behind it;
-        `again` begins at the first letter. A crash between sending and noting repeats at most
-        REPLAY_BATCH letters: each carries a header that says which letter it was. A replay of some
-        (`group`, `offsets`) notes nothing.
+        What was replayed is noted, so that a second replay, or one after a crash, leaves it out; `again`
+        and letters named by `offsets` are replayed all the same. A crash between sending and noting
+        repeats at most REPLAY_BATCH letters: each carries a header that says which letter it was.
         """
         name = _letters_topic(topic)
         chosen = group is not None or offsets is not None
         with _Letters(self._bootstrap) as letters, Producer(self._bootstrap) as producer:
-            begin = {} if again or chosen else letters.noted(name)
-            total = letters.count(name, begin)
+            noted = letters.noted(name)
+            leave_out = not again and offsets is None
+            begin = {each: known.position for each, known in noted.items()} if leave_out else {}
+            total = letters.total(name, begin)
             replayed = 0
-            done: dict[int, int] = {}
-            for seen, letter in enumerate(letters.read(name, begin), start=1):
-                done[letter.partition] = letter.offset + 1
+            for seen, letter in enumerate(letters.read(name, noted, begin), start=1):
+                known = noted[letter.partition]
                 wanted = group is None or letter.story.group == group
                 if offsets is not None and letter.offset not in offsets.get(letter.partition, ()):
                     wanted = False
-                if wanted:
+                if wanted and not (leave_out and letter.replayed):
                     mark = f"{letter.topic}-{letter.partition}@{letter.offset}"
                     producer.send(
                         letter.story.topic,
@@ -247,15 +261,17 @@ class Admin:
                         partition=letter.story.partition,
                     )
                     replayed += 1
+                    known.add(letter.offset)
+                if not chosen:
+                    known.advance(letter.offset + 1)
                 if seen % REPLAY_BATCH == 0:
                     producer.flush()
-                    if not chosen:
-                        letters.note(name, done)
+                    letters.note(name, noted)
                 if progress is not None:
                     progress(seen, total)
             producer.flush()
-            if done and not chosen:
-                letters.note(name, done)
+            if replayed:
+                letters.note(name, noted)
         return replayed
 
 
@@ -280,13 +296,25 @@ class _Letters:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def count(self, topic: str, begin: Mapping[int, int] | None = None) -> int:
-        total = 0
+    def count(self, topic: str) -> DeadLetterCount:
+        noted = self.noted(topic)
+        total = replayed = 0
         for partition, (low, high) in self._ends(topic).items():
-            total += high - max(low, (begin or {}).get(partition, low))
-        return total
+            total += high - low
+            replayed += noted[partition].count(low, high)
+        return DeadLetterCount(left=total - replayed, replayed=replayed)
 
-    def read(self, topic: str, begin: Mapping[int, int] | None = None) -> Iterator[DeadLetter]:
+    def total(self, topic: str, begin: Mapping[int, int]) -> int:
+        """How many there are from these offsets on."""
+        ends = self._ends(topic).items()
+        return sum(high - max(low, begin.get(partition, low)) for partition, (low, high) in ends)
+
+    def read(
+        self,
+        topic: str,
+        noted: Mapping[int, Replayed],
+        begin: Mapping[int, int] | None = None,
+    ) -> Iterator[DeadLetter]:
         """Everything that is there now; messages that are no dead letters of ours are left out."""
         ends = self._ends(topic)
         places = []
@@ -326,16 +354,22 @@ class _Letters:
                     value=message.value(),
                     headers=tuple(dead_letters.original_headers(headers)),
                     story=story,
+                    replayed=offset in noted[number],
                 )
 
-    def noted(self, topic: str) -> dict[int, int]:
-        """Up to where letters were replayed before."""
+    def noted(self, topic: str) -> dict[int, Replayed]:
+        """Which letters of each partition were replayed before."""
         places = [TopicPartition(topic, partition) for partition in self._ends(topic)]
         found = self._consumer.committed(places, timeout=REQUEST_SECONDS_MAX)
-        return {place.partition: place.offset for place in found if place.offset >= 0}
+        return {
+            place.partition: Replayed.read(place.offset, place.metadata or "") for place in found
+        }
 
-    def note(self, topic: str, done: Mapping[int, int]) -> None:
-        places = [TopicPartition(topic, partition, offset) for partition, offset in done.items()]
+    def note(self, topic: str, noted: Mapping[int, Replayed]) -> None:
+        places = [
+            TopicPartition(topic, partition, known.position, known.metadata)
+            for partition, known in noted.items()
+        ]
         self._consumer.commit(offsets=places, asynchronous=False)
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int]]:

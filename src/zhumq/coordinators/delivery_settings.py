@@ -47,6 +47,8 @@ class DeliveryCounters:
 
     acquired: dict[tuple[str, str], int] = field(default_factory=dict)
     acknowledged: dict[tuple[str, str], int] = field(default_factory=dict)
+    nacked: dict[tuple[str, str], int] = field(default_factory=dict)
+    rejected: dict[tuple[str, str], int] = field(default_factory=dict)
     redeliveries: dict[tuple[str, str], int] = field(default_factory=dict)
     letters: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -57,6 +59,8 @@ class DeliveryCounters:
         for sums, value in (
             (self.acquired, window.acquired_total),
             (self.acknowledged, window.acknowledged_total),
+            (self.nacked, window.nacked_total),
+            (self.rejected, window.rejected_total),
             (self.redeliveries, window.redeliveries),
             (self.letters, window.letters_total),
         ):

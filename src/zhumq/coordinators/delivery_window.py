@@ -10,7 +10,7 @@ from zhumq.coordinators.dead_letters import DeadLetterWriter, plan_letters
 from zhumq.coordinators.delivery_seam import NO_EPOCH, Delivered, Owner
 from zhumq.coordinators.delivery_state import WindowStore
 from zhumq.coordinators.group_positions import PositionMirror
-from zhumq.delivery.acknowledgement import Acknowledgement
+from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
 from zhumq.delivery.in_flight import Window, WindowLimits
 from zhumq.delivery.persisted import WindowKey
 from zhumq.delivery.subscription import PartitionTaken
@@ -94,6 +94,8 @@ class WindowDelivery:
         self._mirrored_offset = window.start_offset
         self.acquired_total = 0
         self.acknowledged_total = 0
+        self.nacked_total = 0
+        self.rejected_total = 0
         self.letters_total = 0
         self._arrivals = _Arrivals(self._wake_soon, self._partition_retired)
         partition.parked_fetches.add(self._arrivals)
@@ -232,7 +234,6 @@ class WindowDelivery:
         now_ms = self._clock.monotonic_ms()
         results: list[BrokerError | None] = []
         durable: asyncio.Future[None] | None = None
-        held_before = self._window.acquired_count
         for each in acknowledgements:
             try:
                 update = self._window.acknowledge(member, each, now_ms)
@@ -240,13 +241,23 @@ class WindowDelivery:
                 results.append(reason)
                 continue
             results.append(None)
+            self._count(each)
             durable = self._apply(update) or durable
-        self.acknowledged_total += held_before - self._window.acquired_count
         self._arm()
         self._wake_soon()
         if durable is not None:
             await durable
         return results
+
+    def _count(self, answer: Acknowledgement) -> None:
+        messages = answer.last_offset - answer.first_offset + 1
+        match answer.kind:
+            case AckKind.ACCEPT:
+                self.acknowledged_total += messages
+            case AckKind.REJECT:
+                self.rejected_total += messages
+            case AckKind.RELEASE if answer.counts:
+                self.nacked_total += messages
 
     async def release_member(self, member: str, reason: str = "", *, counts: bool = True) -> None:
         self.members.discard(member)

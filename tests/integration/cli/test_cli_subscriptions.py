@@ -86,15 +86,21 @@ def test_dead_letters_are_listed_shown_and_replayed(cli: Cli, topic: str) -> Non
                 message.reject("tastes bad")
                 break
     listed = cli.must("dlq", "list", "--json").document
-    assert {"topic": f"{topic}.dlq", "letters": 1} in listed
+    assert {"topic": f"{topic}.dlq", "letters": 1, "replayed": 0} in listed
     assert cli.must("dlq", "list", topic, "--json").document == [
-        {"group": "g", "reason": "tastes bad", "letters": 1}
+        {"group": "g", "reason": "tastes bad", "letters": 1, "replayed": 0}
     ]
     (letter,) = cli.must("dlq", "show", topic, "--json").document
     assert (letter["value"], letter["from"], letter["deliveries"]) == ("bad", f"{topic}-0@1", 1)
     assert "tastes bad" in cli.must("dlq", "show", topic).out.decode()
     assert cli.must("dlq", "replay", topic).lines == [f"replayed 1 messages of {topic}"]
     assert cli.must("dlq", "replay", topic, "--json").document["replayed"] == 0
+    listed = cli.must("dlq", "list", "--json").document
+    assert {"topic": f"{topic}.dlq", "letters": 0, "replayed": 1} in listed
+    assert cli.must("dlq", "list", topic, "--json").document == [
+        {"group": "g", "reason": "tastes bad", "letters": 0, "replayed": 1}
+    ]
+    assert cli.must("dlq", "show", topic, "--json").document[0]["replayed"] is True
     assert cli.must("dlq", "replay", topic, "--letter", "0@0", "--json").document["replayed"] == 1
     values = cli.must("consume", topic, "--until-end").lines
     assert values == ["good", "bad", "bad", "bad"]

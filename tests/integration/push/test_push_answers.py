@@ -102,6 +102,7 @@ def test_a_rejected_message_is_a_dead_letter_at_once_and_can_be_replayed(
         run(until(lambda: admin.dead_letter_topics().get(f"{topic}.dlq")))
         assert [letter.value for letter in admin.dead_letters(topic)] == [b"1"]
         assert admin.replay(topic) == 1
+        assert admin.dead_letter_topics()[f"{topic}.dlq"] == 0, "nothing is left to replay"
         assert admin.replay(topic) == 0, "what was replayed is not replayed again"
         assert admin.replay(topic, again=True) == 1
 
@@ -200,3 +201,36 @@ def test_a_members_later_stream_begins_where_its_earlier_one_did_not_answer(
                 assert again.ranges[0].first_offset == 0
 
     run(scenario())
+
+
+def test_letters_that_were_replayed_one_by_one_are_left_out_and_not_counted(
+    running: RunningBroker,
+) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(5))
+
+    async def scenario() -> None:
+        async with PushConsumer(topic, group="picky", mode="ptp", push=running.push) as consumer:
+            async for message in consumer:
+                message.reject("no")
+                if message.offset == 4:
+                    break
+
+    run(scenario())
+    name = f"{topic}.dlq"
+    with Admin(running.bootstrap) as admin:
+        run(until(lambda: admin.dead_letter_topics().get(name) == 5))
+        assert admin.replay(topic, offsets={0: {1, 3}}) == 2
+        count = admin.dead_letter_counts()[name]
+        assert (count.left, count.replayed) == (3, 2)
+        assert [letter.replayed for letter in admin.dead_letters(topic)] == [
+            False,
+            True,
+            False,
+            True,
+            False,
+        ]
+        assert admin.replay(topic, group="picky") == 3
+        assert admin.replay(topic, group="picky") == 0
+        assert admin.dead_letter_topics()[name] == 0
+        assert admin.replay(topic, offsets={0: {1}}) == 1, "one that is named is replayed again"

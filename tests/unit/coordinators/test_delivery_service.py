@@ -23,6 +23,7 @@ from zhumq.delivery.subscription import (
 )
 from zhumq.model.errors import (
     FencedLeaderEpoch,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
 )
 from zhumq.records.batch import records
@@ -219,6 +220,29 @@ def test_the_lag_of_a_group_that_nobody_reads_for_is_told_too() -> None:
             labels = '{group="say \\"g\\"",topic="t"}'
             assert f"zhumq_subscription_lag{labels} 12" in told
             assert f"zhumq_subscription_acknowledged_total{labels} 3" in told
+
+    run(scenario)
+
+
+def test_only_acknowledgements_count_as_acknowledged() -> None:
+    async def scenario() -> None:
+        async with broker_without_doors(MemoryDisk()) as world:
+            await world.make_topic()
+            world.fill(10)
+            window = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann"))
+            window.acquire("ann", records_max=10)
+            renew = Acknowledgement(first_offset=0, last_offset=9, kind=AckKind.RENEW)
+            await window.acknowledge("ann", [renew, accept(0, 2), reject(3, 4)])
+            # In order a nack takes back what follows it, which nobody nacked.
+            await window.acknowledge("ann", [release(5, 5)])
+            labels = '{group="g",topic="t"}'
+            for is_open in (True, False):
+                told = "\n".join(metric.render() for metric in world.coordinator.metrics())
+                for name, count in (("acknowledged", 3), ("rejected", 2), ("nacked", 1)):
+                    assert f"zhumq_subscription_{name}_total{labels} {count}\n" in told + "\n"
+                if is_open:
+                    await window.settle()
+                    window.close(NotLeaderOrFollower("the test closes it"))
 
     run(scenario)
 
