@@ -7,7 +7,7 @@ from replication_support import CLUSTER_ID, SECRET, run, until
 
 from zhumq.consensus.contract import LogPosition, Message, Mode, VoteAsked
 from zhumq.model.errors import BrokerError
-from zhumq.net.channel import ChannelLimits
+from zhumq.net.channel import ChannelLimits, PeerUnavailable
 from zhumq.net.listener import Listener
 from zhumq.protocol.messages.replicas import ReplicaMessagesRequest, ReplicaMessagesResponse
 from zhumq.replication.follower_session import PartitionKey
@@ -18,6 +18,7 @@ from zhumq.replication.peers import Peers
 
 KEY = (uuid.UUID(int=1), 0)
 LONG_MS = 700
+SLOW_MACHINE_MS = 60_000
 
 
 def _question(epoch: int) -> VoteAsked:
@@ -41,7 +42,9 @@ class Received(list[VoteAsked]):
 def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> None:
     async def body() -> None:
         address: tuple[str, int] | None = None
-        limits = ChannelLimits(backoff_min_ms=LONG_MS, backoff_max_ms=LONG_MS)
+        limits = ChannelLimits(
+            backoff_min_ms=LONG_MS, backoff_max_ms=LONG_MS, connect_ms=SLOW_MACHINE_MS
+        )
         identity = Identity(cluster_id=CLUSTER_ID, broker_id=2, secret=SECRET)
         channel = Peers(identity, lambda _: address, limits=limits).new_channel(1, "votes")
         outbox = Outbox(channel)
@@ -64,5 +67,41 @@ def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> No
             # Of two questions about one partition only the newer one is asked.
             assert received == [_question(3)]
             await outbox.close()
+
+    run(body())
+
+
+class PausingChannel:
+    """A channel in a pause, on a loop that wakes a sleeper early: uvloop counts whole milliseconds."""
+
+    def __init__(self, *pauses: float) -> None:
+        self._pauses = list(pauses)
+        self.requests: list[ReplicaMessagesRequest] = []
+
+    @property
+    def retry_seconds(self) -> float:
+        return self._pauses.pop(0) if self._pauses else 0.0
+
+    async def request(
+        self, _api: object, message: ReplicaMessagesRequest, *, timeout_ms: int
+    ) -> ReplicaMessagesResponse:
+        assert timeout_ms > 0
+        if self.retry_seconds > 0:
+            raise PeerUnavailable("it is not tried again yet")
+        self.requests.append(message)
+        return ReplicaMessagesResponse()
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def test_a_pause_that_is_woken_from_early_is_slept_to_its_end() -> None:
+    async def body() -> None:
+        channel = PausingChannel(0.01, 0.0004, 0.0001)
+        outbox = Outbox(channel)  # type: ignore[arg-type]
+        outbox.put(KEY, _question(1))
+        await until(lambda: outbox.requests_count, "the question was sent")
+        await outbox.close()
+        assert len(channel.requests) == 1, "it was lost to what was left of the pause"
 
     run(body())

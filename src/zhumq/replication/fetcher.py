@@ -116,7 +116,10 @@ class LeaderFetcher:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            await asyncio.sleep(self._channel.retry_seconds)
+            await asyncio.sleep(0)
+            # A loop that counts whole milliseconds wakes a moment early, and the channel would refuse.
+            while (pause := self._channel.retry_seconds) > 0:  # noqa: ASYNC110 (it is time that passes)
+                await asyncio.sleep(pause)
             try:
                 await self._channel.connect()
             except PeerUnavailable as reason:

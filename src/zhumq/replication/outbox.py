@@ -71,7 +71,10 @@ class Outbox:
     async def _send(self) -> None:
         while self._waiting:
             # What is put meanwhile goes along, in the place of older messages of its kind.
-            await asyncio.sleep(self._channel.retry_seconds)
+            await asyncio.sleep(0)
+            # A loop that counts whole milliseconds wakes a moment early, and the channel would refuse.
+            while (pause := self._channel.retry_seconds) > 0:  # noqa: ASYNC110 (it is time that passes)
+                await asyncio.sleep(pause)
             keys = list(self._waiting)[:MESSAGES_PER_REQUEST_MAX]
             request = ReplicaMessagesRequest()
             for key in keys:
