@@ -14,13 +14,14 @@ BLOWS ?= 50
 MINUTES ?= 3
 FAULTS ?= 50
 KILLS ?= 20
+PLACES ?= 200
 SOURCES := $(wildcard src tests tools benchmarks conformance)
 
 # A broker is started hundreds of times in the tests, and need not compile itself each time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos delivery-chaos push-chaos proto fuzz bench scale spark-chaos spark-volume docs clean
+.PHONY: help run test check static kcat conformance million sim chaos corrupt delivery-chaos push-chaos proto fuzz bench scale spark-chaos spark-volume docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -66,6 +67,9 @@ sim: $(READY)  ## the simulation of consensus (SEEDS=200, or SEED=42 for one of 
 
 chaos: $(READY)  ## break a real cluster while clients use it, then check what they saw (MINUTES=3 SEED=1)
 	$(BIN)/python -m zhumq.testing.chaos --minutes $(MINUTES) --seed $(SEED)
+
+corrupt: $(READY)  ## corrupt files of a real cluster's brokers and read everything back (PLACES=200 SEED=1)
+	$(BIN)/python -m zhumq.testing.corruption --places $(PLACES) --seed $(SEED)
 
 delivery-chaos: $(READY)  ## share groups on a cluster whose brokers are killed and paused (FAULTS=50 SEED=1)
 	ZHUMQ_DELIVERY_FAULTS=$(FAULTS) ZHUMQ_DELIVERY_SEED=$(SEED) $(BIN)/pytest -q -n0 -o timeout=0 tests/integration/delivery/test_share_cluster.py
