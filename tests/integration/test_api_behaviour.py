@@ -196,6 +196,17 @@ def test_a_waiting_fetch_is_answered_by_an_append(client: RawClient, tmp_path: P
     assert client.receive(ApiKey.PRODUCE, 9).responses[0].partition_responses[0].error_code == 0
 
 
+def test_a_fetch_does_not_wait_for_bytes_that_are_in_the_next_segment(tmp_path: Path) -> None:
+    with broker(data_dir=tmp_path) as running, RawClient(running.bootstrap) as client:
+        create(client, "t", segment_bytes="200")
+        for value in (b"a" * 100, b"b" * 100, b"c" * 100):
+            assert send(client, "t", batch_of(value)).error_code == 0
+        with RawClient(running.bootstrap, seconds_max=10) as reader:
+            request = fetch_request("t", 0, min_bytes=1 << 20, max_wait_ms=60_000)
+            (first,) = batches(fetched(reader, request).records)
+    assert first.header.last_offset == 0
+
+
 def test_an_incremental_session_tells_only_news(client: RawClient) -> None:
     create(client, "t")
     opened = client.ask(ApiKey.FETCH, fetch_request("t", 0, session_epoch=0), 12)

@@ -152,6 +152,10 @@ class FetchHandler:
             size = len(records)
             answer.records = records.regions[0] if size else b""
             attempt.bytes_read += size
+            if size and records.next_offset < answer.high_watermark:
+                # A read ends with its segment, or before an emptied batch: what min_bytes waits for
+                # is there already, behind these bytes.
+                attempt.must_answer = True
             bytes_left -= size
         return attempt
 
