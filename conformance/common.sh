@@ -22,3 +22,11 @@ excluded() { sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "$SUITE_DIR/tes
 
 # Compare results.tsv with tests.exclude, print the last line, and end with its exit code.
 verdict() { exec python3 "$REPOSITORY/conformance/verdict.py" "$SUITE" "$RESULTS" "$SUITE_DIR/tests.exclude"; }
+
+# Append the results of a suite's program that reads the compacted topics. conformance/compacted.py makes those; without
+# it there are none to read.
+compacted() {
+    if [ -n "${COMPACTED_TOPICS:-}" ] && [[ compacted =~ $ONLY ]]; then
+        timeout 300 "$@" >> "$RESULTS" 2> "$BUILD/compacted.log" || say "see $BUILD/compacted.log"
+    fi
+}

@@ -14,12 +14,17 @@ from benchmarks.kafka_peer import prepare_kafka
 from benchmarks.server import REPOSITORY, Prepared
 from benchmarks.zhumq_server import prepare_zhumq
 
-SUITES = ("kafka-python", "librdkafka", "franz-go", "java", "kafkajs", "go-queue", "spark-kafka")
+from conformance import compacted
+
+SUITES = (
+    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka",
+)  # fmt: skip
 # What the suites' own projects start their brokers with.
 SETTINGS = {
     "num.partitions": "4",
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
+    **compacted.BROKER_SETTINGS,
 }
 BROKERS: Mapping[str, Callable[..., Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
 
@@ -36,6 +41,7 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
             "BOOTSTRAP": server.bootstrap,
             "DATA_DIR": str(server.data),
             "TRANSACTIONS": "true" if broker == "kafka" else "false",
+            **compacted.make(server.bootstrap, server.data),
         }
         if suite == "librdkafka":
             second = folder / "noautocreate"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,12 @@ func main() {
 		{"kq: a queue with several connections", severalConnections},
 		{"kafka-go: topics are created, described and deleted", topics},
 		{"kafka-go: offsets of a partition", offsets},
+	}
+	left := strings.Split(os.Getenv("COMPACTED_RECORDS"), ";")
+	for place, topic := range strings.Split(os.Getenv("COMPACTED_TOPICS"), ",") {
+		if topic != "" {
+			checks = append(checks, check{"kq: " + topic + " is read to its end", compacted(topic, left[place])})
+		}
 	}
 	failed := false
 	for _, each := range checks {
@@ -437,4 +444,34 @@ func offsets() error {
 		return fmt.Errorf("offsets %d to %d, not 0 to 10", first, last)
 	}
 	return nil
+}
+
+// compacted reads a topic whole segments of which hold no records any more.
+func compacted(topic, expected string) func() error {
+	return func() error {
+		records := strings.Split(expected, ",")
+		handler := &sink{}
+		stop, err := consume(configuration(topic, fresh("group")), handler)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		if err := until(fmt.Sprintf("%d records are read", len(records)), func() bool { return handler.count() >= len(records) }); err != nil {
+			return err
+		}
+		handler.mutex.Lock()
+		defer handler.mutex.Unlock()
+		// Two workers handle them, so the order is not the topic's.
+		found := append([]string(nil), handler.keys...)
+		keys := make([]string, len(records))
+		for i, record := range records {
+			keys[i] = strings.SplitN(record, ":", 2)[1]
+		}
+		slices.Sort(found)
+		slices.Sort(keys)
+		if !slices.Equal(found, keys) {
+			return fmt.Errorf("read %v, not %v", found, keys)
+		}
+		return nil
+	}
 }

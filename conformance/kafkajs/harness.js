@@ -3,7 +3,8 @@
 
 const assert = require('node:assert/strict')
 const { randomUUID } = require('node:crypto')
-const { Kafka, logLevel } = require('kafkajs')
+const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require('kafkajs')
+CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 
 const WAIT_MS = 30000
 const checks = []

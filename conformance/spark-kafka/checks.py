@@ -1,5 +1,6 @@
 """What a Spark application does with `format("kafka")`: batches and streams, in and out."""
 
+import os
 import sys
 
 from harness import (
@@ -304,6 +305,19 @@ def same_offsets(spark: Spark) -> None:
         target = new_topic("offset-json-out")
         finish(spark.copy(rows, target, new_checkpoint(), {"availableNow": True}))
         assert spark.numbers(target) == list(range(4, 10))
+
+
+COMPACTED = os.environ.get("COMPACTED_TOPICS", "").split(",")
+for place, compacted in enumerate(filter(None, COMPACTED)):
+
+    @check(f"batch: {compacted} is read to its end")
+    def read_compacted(spark: Spark, topic: str = compacted, place: int = place) -> None:
+        """Whole segments of the topic hold no records any more."""
+        expected = os.environ["COMPACTED_RECORDS"].split(";")[place]
+        for source in ("kafka", "zhumq"):
+            rows = spark.read(source, subscribe=topic).select("offset", "key").collect()
+            found = [f"{row.offset}:{bytes(row.key).decode()}" for row in rows]
+            assert ",".join(found) == expected, (source, found)
 
 
 if __name__ == "__main__":

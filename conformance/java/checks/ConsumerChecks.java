@@ -48,6 +48,13 @@ final class ConsumerChecks {
         check("consumer: a record larger than max.partition.fetch.bytes is read", ConsumerChecks::largerThanFetch);
         check("consumer: read_committed reads plain records", ConsumerChecks::readCommitted);
         check("consumer: max.poll.records and fetch.min.bytes", ConsumerChecks::smallPolls);
+        String[] topics = System.getenv().getOrDefault("COMPACTED_TOPICS", "").split(",");
+        String[] records = System.getenv().getOrDefault("COMPACTED_RECORDS", "").split(";");
+        for (int i = 0; i < records.length && !topics[i].isEmpty(); i++) {
+            String topic = topics[i];
+            String expected = records[i];
+            check("consumer: " + topic + " is read to its end", () -> compacted(topic, expected));
+        }
         check("group: commit, committed metadata, and resume", ConsumerChecks::commit);
         check("group: auto commit on close", ConsumerChecks::autoCommit);
         for (String assignor : List.of("Range", "RoundRobin", "Sticky", "CooperativeSticky")) {
@@ -64,6 +71,19 @@ final class ConsumerChecks {
             "group.id", group, "session.timeout.ms", "10000", "heartbeat.interval.ms", "500", "metadata.max.age.ms", "1000"));
         settings.putAll(extra);
         return consumer(settings);
+    }
+
+    /** Whole segments of the topic hold no records any more. */
+    private static void compacted(String topic, String expected) throws Exception {
+        TopicPartition partition = new TopicPartition(topic, 0);
+        try (KafkaConsumer<String, String> consumer = consumer(Map.of())) {
+            consumer.assign(List.of(partition));
+            consumer.seekToBeginning(List.of(partition));
+            List<String> found = poll(consumer, expected.split(",").length).stream()
+                .map(record -> record.offset() + ":" + record.key()).toList();
+            equal(expected, String.join(",", found));
+            equal(consumer.endOffsets(List.of(partition)).get(partition), consumer.position(partition));
+        }
     }
 
     private static void positions() throws Exception {
