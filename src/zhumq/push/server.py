@@ -10,12 +10,11 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from zhumq.delivery.subscription import Subscription
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.door import PushDoor
-from zhumq.push.frames import MODE_CODES, MODES, Refusal, code_of, leaders
+from zhumq.push.frames import MODE_CODES, Refusal, code_of, leaders
 from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
 from zhumq.push.wire import WireBroken
@@ -152,7 +151,6 @@ def _handlers(door: PushDoor) -> grpc.GenericRpcHandler:
                 response_serializer=pb.ServerFrame.SerializeToString,
             ),
             "Leaders": _unary(calls.leaders, pb.LeadersRequest),
-            "Claim": _unary(calls.claim, pb.ClaimRequest),
             "ListSessions": _unary(calls.list_sessions, pb.ListSessionsRequest),
             "ResumeSession": _unary(calls.resume_session, pb.ResumeSessionRequest),
             "ListGroups": _unary(calls.list_groups, pb.ListGroupsRequest),
@@ -210,19 +208,6 @@ class _Calls:
                 )
             places += [TopicPartition(name, index) for index in range(len(topic.partitions))]
         return pb.LeadersResponse(leaders=leaders(image, places, self._door.push_addresses()))
-
-    async def claim(self, request: pb.ClaimRequest) -> pb.ClaimResponse:
-        mode = MODES.get(request.mode)
-        if mode is None or not request.topics:
-            return pb.ClaimResponse(code=pb.INVALID, message="a claim has a mode and topics")
-        try:
-            for topic in request.topics:
-                await self._door.deliveries.subscribe(
-                    Subscription(topic=topic, group=request.group, mode=mode)
-                )
-        except BrokerError as error:
-            return pb.ClaimResponse(code=code_of(error), message=str(error))
-        return pb.ClaimResponse()
 
     async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
         response = pb.ListSessionsResponse()

@@ -337,24 +337,6 @@ class LeadersResponse(_message.Message):
     message: str
     def __init__(self, leaders: _Optional[_Iterable[_Union[Leader, _Mapping]]] = ..., code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
-class ClaimRequest(_message.Message):
-    __slots__ = ("topics", "group", "mode")
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    MODE_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedScalarFieldContainer[str]
-    group: str
-    mode: Mode
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ...) -> None: ...
-
-class ClaimResponse(_message.Message):
-    __slots__ = ("code", "message")
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    code: Code
-    message: str
-    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
-
 class ListSessionsRequest(_message.Message):
     __slots__ = ("group",)
     GROUP_FIELD_NUMBER: _ClassVar[int]
