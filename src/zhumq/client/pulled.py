@@ -125,12 +125,13 @@ class PulledSource:
         while True:
             await asyncio.sleep(self._extend_seconds)
             asks = time.monotonic() - self._polled_at < POLL_PAUSE_SECONDS_MAX
-            for batch in tuple(self._consumer.waiting):
-                _answer_whole(batch, AnswerKind.EXTEND if asks else AnswerKind.RELEASE)
             if not asks and not self._is_paused:
                 self._is_paused = True
                 self._consumer.pause()
-                self._consumer.waiting.clear()
+            for batch in tuple(self._consumer.waiting):
+                _answer_whole(batch, AnswerKind.EXTEND if asks else AnswerKind.RELEASE)
+            if not asks:
+                self._consumer.waiting.clear()  # Also what came while the pause was on its way.
 
     async def _close(self) -> None:
         self._keeper.cancel()
