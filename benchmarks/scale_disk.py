@@ -47,7 +47,7 @@ def _promise(folder: Path, count: int) -> float:
 
 
 async def _flush_each(folder: Path, count: int) -> float:
-    """What the leader-change markers of an election cost each replica."""
+    """What a record in each of many logs costs, appended and flushed."""
     loop = asyncio.get_running_loop()
     logs = LogManager.open(str(folder), disk=SystemDisk(), clock=SystemClock(), broker_id=1)
     flusher = Flusher(loop.call_soon_threadsafe)

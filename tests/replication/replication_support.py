@@ -406,13 +406,14 @@ class Nodes:
         """Wait until all logs reach as far and everything is committed everywhere."""
         ids = tuple(nodes or self.up)
 
-        def equal() -> int:
+        def equal() -> tuple[int, ...]:
             each = [self.up[number].partition(topic_partition) for number in ids]
             ends = {one.log_end_offset for one in each} | {one.high_watermark for one in each}
-            return ends.pop() if len(ends) == 1 else 0
+            return tuple(ends) if len(ends) == 1 else ()
 
         try:
-            return int(await until(equal, f"the replicas of {topic_partition} are equal"))
+            found = await until(equal, f"the replicas of {topic_partition} are equal")
+            return int(found[0])
         except AssertionError as error:
             parts = [self.up[number].partition(topic_partition) for number in ids]
             facts = [

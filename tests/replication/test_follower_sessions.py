@@ -80,6 +80,7 @@ class Leader:
             sequence=fetch.sequence,
             high_watermark=self.high_watermark,
             serving=True,
+            epoch_start_offset=0,
         )
 
 
@@ -129,9 +130,16 @@ def _log(index: int) -> PartitionLog:
     )
 
 
-def said(index: int, offset: int = 0, sequence: int = 1) -> ReplicaFetchPartition:
+def said(
+    index: int, offset: int = 0, sequence: int = 1, accepted_epoch: int = -1
+) -> ReplicaFetchPartition:
     return ReplicaFetchPartition(
-        topic_id=TOPIC, partition=index, epoch=1, fetch_offset=offset, sequence=sequence
+        topic_id=TOPIC,
+        partition=index,
+        epoch=1,
+        fetch_offset=offset,
+        sequence=sequence,
+        accepted_epoch=accepted_epoch,
     )
 
 
@@ -210,6 +218,43 @@ def test_news_of_the_high_watermark_leaves_the_fetch_standing() -> None:
         session.mark(host[0])  # type: ignore[arg-type]
         [told] = (await answer).answers
         assert (told.fetch_offset, told.stands) == (1, False)
+
+    run(body())
+
+
+def test_a_follower_that_has_not_accepted_the_epoch_is_told_at_once_where_it_starts() -> None:
+    async def body() -> None:
+        host = Host(2)
+        session = FollowerSession(2, host)
+        answer = session.fetch(fetch(said(0), said(1, accepted_epoch=1)))
+        for index in (0, 1):
+            host[index].high_watermark = -1
+            session.mark(host[index])  # type: ignore[arg-type]
+        [told] = (await answer).answers
+        assert (told.partition, told.epoch_start_offset, told.stands) == (0, 0, True)
+        # It is not told twice, until it says again that it has not.
+        answer = session.fetch(fetch())
+        session.mark(host[0])  # type: ignore[arg-type]
+        session.fetch(fetch())
+        assert not (await answer).answers
+        answer = session.fetch(fetch(said(0, sequence=2)))
+        session.mark(host[0])  # type: ignore[arg-type]
+        assert indexes(await answer) == [0]
+
+    run(body())
+
+
+def test_a_healing_follower_is_told_that_the_leader_serves() -> None:
+    async def body() -> None:
+        host = Host(1)
+        host[0].high_watermark = -1
+        session = FollowerSession(2, host)
+        healing = said(0, accepted_epoch=1)
+        healing.healing = True
+        answer = session.fetch(fetch(healing))
+        session.mark(host[0])  # type: ignore[arg-type]
+        [told] = (await answer).answers
+        assert (told.serving, told.stands) == (True, True)
 
     run(body())
 

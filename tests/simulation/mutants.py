@@ -184,7 +184,7 @@ def an_older_leader_is_believed(patch: Patch) -> None:
 def the_leader_counts_what_it_has_not_flushed(patch: Patch) -> None:
     def committed_offset(self: RaftReplica) -> int:
         others = self.voters.others(self.replica_id)
-        positions = [self._progress.flushed(each) for each in others]
+        positions = [self._progress.flushed_in(self.epoch, each) for each in others]
         return self.voters.reached_by_majority([*positions, self.log.log_end_offset])
 
     patch(RaftReplica, "_committed_offset", committed_offset)
@@ -208,6 +208,8 @@ def a_named_leaders_follower_says_it_flushed_what_it_only_has(patch: Patch) -> N
 
 @planted(RAFT_5)
 def entries_of_older_epochs_are_committed_by_counting(patch: Patch) -> None:
+    patch(ProgressTable, "flushed_in", lambda self, epoch, each: self[each].flushed_offset)
+
     def commit(self: ReplicaCore) -> None:
         self._raise_high_watermark(self._committed_offset())
         if not self.serving and self.high_watermark >= self._epoch_start_offset:
@@ -303,7 +305,7 @@ def a_late_answer_is_taken_for_the_current_one(patch: Patch) -> None:
     original = ReplicaCore._on_leader_answer
 
     def on_leader_answer(self: ReplicaCore, answer: FetchAnswered, now_ms: int) -> None:
-        position = self.position
+        position = self.log_position
         late = replace(
             answer, fetch_offset=position.end_offset, last_fetched_epoch=position.last_epoch
         )

@@ -7,8 +7,7 @@ from mutants import FETCH_3, FETCH_5, SWITCH_3, SWITCH_5, Patch, planted
 
 from zhumq.consensus import handover
 from zhumq.consensus.assigned import AssignedReplica
-from zhumq.consensus.contract import AppendMarker, Role
-from zhumq.consensus.replica import ReplicaCore
+from zhumq.consensus.contract import Role
 from zhumq.metadata import leadership, modes, replica_wishes
 from zhumq.metadata.leadership import UNKNOWN_LOG_END
 from zhumq.testing import replica_bench, simulated_broker, simulated_coordinator
@@ -56,8 +55,7 @@ def a_growth_counts_only_once_it_is_heard_of(patch: Patch) -> None:
 @planted(FETCH_3)
 def committed_with_too_few_in_sync(patch: Patch) -> None:
     def committed_offset(self: AssignedReplica) -> int:
-        others = self._counted - {self.replica_id}
-        return min([self.log.flushed_offset, *(self._progress.flushed(each) for each in others)])
+        return min(map(self._flushed_of, self._counted | {self.replica_id}))
 
     patch(AssignedReplica, "_committed_offset", committed_offset)
 
@@ -138,23 +136,6 @@ def votes_of_before_stay_unknown_in_raft(patch: Patch) -> None:
 
     patch(simulated_broker, "state_for_raft", state_for_raft)
     patch(replica_bench, "state_for_raft", state_for_raft)
-
-
-@planted(SWITCH_3, SWITCH_5)
-def a_named_leader_writes_no_marker(patch: Patch) -> None:
-    original = AssignedReplica._lead_all
-
-    def lead_all(self: AssignedReplica, now_ms: int) -> None:
-        original(self, now_ms)
-        self._append = [each for each in self._append if not isinstance(each, AppendMarker)]
-
-    def commit(self: ReplicaCore) -> None:
-        self._raise_high_watermark(self._committed_offset())
-        if not self.serving and self.high_watermark >= self._epoch_start_offset:
-            self.serving = self._role_changed = True
-
-    patch(AssignedReplica, "_lead_all", lead_all)
-    patch(AssignedReplica, "_commit", commit)
 
 
 @planted(SWITCH_3, SWITCH_5)

@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 import pytest
 from schedules import SCHEDULES
+from schedules_of_acceptance import ACCEPTANCE_SCHEDULES
+
+ALL = (*SCHEDULES, *ACCEPTANCE_SCHEDULES)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("schedule", ALL, ids=lambda each: each.__name__)
 def test_the_schedule_breaks_no_promise(schedule: Callable[[], None]) -> None:
     schedule()

@@ -249,7 +249,7 @@ class AssignedReplica(ReplicaCore):
         question = VoteAsked(
             candidate_id=self.replica_id,
             epoch=self.epoch,
-            position=self.position,
+            position=self.vote_position,
             pre_vote=False,
             mode=Mode.FETCH,
             voters=self.voters.ids,
@@ -271,7 +271,7 @@ class AssignedReplica(ReplicaCore):
             and not question.pre_vote
             and question.epoch == self.epoch
             and question.voters == self.voters.ids
-            and is_log_acceptable(question.position, self.position)
+            and is_log_acceptable(question.position, self.vote_position)
             and self._may_vote_for(question.candidate_id)
         )
         if granted:
@@ -285,7 +285,7 @@ class AssignedReplica(ReplicaCore):
                 leader_id=self.leader_id,
                 granted=granted,
                 pre_vote=question.pre_vote,
-                position=self.position,
+                position=self.vote_position,
             ),
         )
 
@@ -338,9 +338,7 @@ class AssignedReplica(ReplicaCore):
         """
         if self._handover or len(self.in_sync) < self.settings.min_in_sync_replicas:
             return -1
-        others = self._counted - {self.replica_id}
-        positions = [self._progress.flushed(each) for each in others]
-        return min([self.log.flushed_offset, *positions])
+        return min(map(self._flushed_of, self._counted | {self.replica_id}))
 
     def _on_follower_fetch(self, fetch: FetchArrived, now_ms: int) -> None:
         if fetch.epoch > self.epoch and self.role is Role.LEADER:
@@ -369,7 +367,7 @@ class AssignedReplica(ReplicaCore):
 
     def _check_followers(self, now_ms: int, *, shrink: bool) -> None:
         """Propose the in-sync set as it ought to be. The coordinator decides."""
-        if self._handover and self.log.flushed_offset <= self._epoch_start_offset:
+        if self._handover and self.log.flushed_offset < self._epoch_start_offset:
             # Raft committed on the disks of a majority, which need not have been this one; to be
             # in sync is to have everything committed on the own disk.
             return
@@ -409,7 +407,7 @@ class AssignedReplica(ReplicaCore):
             self._on_leader_answer(answer, now_ms)
 
     def _may_cut_committed(self) -> bool:
-        return self._state.healing or self.position.last_epoch < self._unclean_epoch
+        return self._state.healing or self.log_position.last_epoch < self._unclean_epoch
 
     # Time and damage
 

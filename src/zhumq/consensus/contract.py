@@ -41,7 +41,11 @@ TRANSITIONS: Final[dict[Role, frozenset[Role]]] = {
 
 
 class LogPosition(NamedTuple):
-    """How far a log reaches. Compared as a pair: a long tail of an old epoch is worth nothing."""
+    """How far a log reaches. Compared as a pair: a long tail of an old epoch is worth nothing.
+
+    Log matching uses the epoch of the last record. A vote uses the newest epoch that the replica is
+    known to hold, which has no record yet where its leader has written nothing.
+    """
 
     last_epoch: int
     end_offset: int
@@ -107,6 +111,11 @@ class QuorumState:
     healing: bool = False
     # The disk was replaced, and with it went what this replica has voted for.
     votes_unknown: bool = False
+    # The newest epoch whose leader's log this replica has on its disk up to where the epoch starts,
+    # and that offset. It stands for the no-op entry of Raft 8, without an entry in the log.
+    # Invariant: never goes down while the disk is the same.
+    accepted_epoch: int = NO_EPOCH
+    accepted_offset: int = 0
 
 
 # Inputs. A message carries the name of what its receiver sees.
@@ -127,6 +136,8 @@ class FetchArrived:
     healing: bool
     # Grows with every fetch of a replica, also across restarts: an older one says nothing new.
     sequence: int
+    # See QuorumState. A leader counts only followers that have accepted its epoch.
+    accepted_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +153,10 @@ class FetchAnswered:
     last_fetched_epoch: int
     sequence: int
     high_watermark: int
-    # The leader has committed something of its own epoch, so its high watermark is up to date.
+    # The high watermark has reached the start of the leader's epoch, so it is up to date.
     serving: bool
+    # Where the leader's epoch starts in its log.
+    epoch_start_offset: int
     # KIP-595: the follower's log is not a prefix of the leader's; truncate by this.
     diverging: EpochEnd | None = None
     # The leader no longer holds what follows the follower's log: empty it and go on here.
@@ -249,13 +262,6 @@ Input: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendMarker:
-    """Append a control batch of this epoch: until it is committed, nothing older counts as such."""
-
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppendFetched:
     """Append the batches of a fetch answer as they are."""
 
@@ -311,16 +317,18 @@ class RoleChange:
 class Ready:
     """What to do now, from top to bottom. A crash between any two duties is harmless."""
 
-    # 1. On the disk before anything below happens: it holds the vote and the epoch just promised.
+    # 1. On the disk before anything below happens: it holds the vote, the epoch just promised and the
+    #    epoch just accepted, which the leader counts as soon as the next fetch says so.
     persist_quorum_state: QuorumState | None = None
     # 2. The log was written over elsewhere: cut it here. What was flushed above no longer counts.
     truncate_to: int | None = None
     #    Or drop all of it, and let the next record have this offset.
     start_over_at: int | None = None
     # 3. Append in order, then step Appended; flush what was appended, then step Flushed.
-    append: tuple[AppendMarker | AppendFetched, ...] = ()
+    append: tuple[AppendFetched, ...] = ()
     # 4. Messages to other replicas, fetches among them. A FetchAnswered without error, divergence
     #    or start_over_at gets the records now; it may be held back while there is nothing to tell.
+    #    One that asks the follower to accept the epoch tells something.
     send: tuple[Outgoing, ...] = ()
     # 5. To the coordinator, which decides.
     propose: Proposal | None = None
@@ -368,3 +376,8 @@ class Replica(Protocol):
 
     def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
         """The answer to a fetch as of now; asked again for one that was held back."""
+
+
+def asks_to_accept(fetch: FetchArrived, answer: FetchAnswered) -> bool:
+    """Whether a follower learns from a plain answer where the epoch starts that it must accept."""
+    return fetch.accepted_epoch != answer.epoch

@@ -12,8 +12,8 @@ an in-sync set of a majority (which clears `handover`); if it dies before, anoth
 and has to win as well.
 
 fetch -> raft. Allowed only while all replicas are in sync, in the same versioned write: then every
-majority of votes meets a replica that has all that was committed. The own-epoch marker of each named
-leader makes (last epoch, end offset) tell whose log that is. Whoever is in sync has been in fetch mode in
+majority of votes meets a replica that has all that was committed. The epoch of each named leader that
+its followers have accepted makes (epoch, end offset) tell whose log that is. Whoever is in sync has been in fetch mode in
 the epoch of a named leader: so nobody is left who stood for election in a later epoch, and a replica
 that does not know its votes because its disk was replaced has none that could still count.
 """

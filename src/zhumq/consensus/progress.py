@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zhumq.consensus.contract import FetchArrived, Heard, Mode
+from zhumq.consensus.contract import NO_EPOCH, FetchArrived, Heard, Mode
 
 NEVER_MS = -(2**62)
 NOT_COUNTED = -1
@@ -21,6 +21,7 @@ class Progress:
     caught_up_ms: int = NEVER_MS
     mode: Mode = Mode.RAFT
     healing: bool = False
+    accepted_epoch: int = NO_EPOCH
     sequence: int = -1
     log_end_at_last_fetch: int = 0
     last_fetch_ms: int = NEVER_MS
@@ -52,8 +53,10 @@ class ProgressTable:
     def __getitem__(self, replica_id: int) -> Progress:
         return self._of[replica_id]
 
-    def flushed(self, replica_id: int) -> int:
-        return self._of[replica_id].flushed_offset
+    def flushed_in(self, epoch: int, replica_id: int) -> int:
+        """What counts of a follower that must have accepted the epoch first."""
+        one = self._of[replica_id]
+        return one.flushed_offset if one.accepted_epoch == epoch else NOT_COUNTED
 
     def silent(self) -> tuple[int, ...]:
         """Those who have not fetched in this epoch yet."""
@@ -88,6 +91,7 @@ class ProgressTable:
         one.sequence = fetch.sequence
         one.mode = fetch.mode
         one.healing = fetch.healing
+        one.accepted_epoch = fetch.accepted_epoch
         one.fetch_offset = fetch.fetch_offset
         # What it had on its disk before it was damaged counts for nothing any more.
         one.flushed_offset = (

@@ -229,7 +229,7 @@ class RaftReplica(ReplicaCore):
         question = VoteAsked(
             candidate_id=self.replica_id,
             epoch=self.epoch,
-            position=self.position,
+            position=self.vote_position,
             pre_vote=pre_vote,
             mode=Mode.RAFT,
             voters=self.voters.ids,
@@ -249,7 +249,11 @@ class RaftReplica(ReplicaCore):
         if question.epoch > self.epoch:
             self._adopt(question.epoch, None, now_ms)
         granted = self._would_vote(question, now_ms)
-        if not granted and question.position < self.position and not self._hears_leader(now_ms):
+        if (
+            not granted
+            and question.position < self.vote_position
+            and not self._hears_leader(now_ms)
+        ):
             # The leader is missed by others as well, and of those who ask this one has more.
             jitter_ms = self.settings.campaign_jitter_ms
             soon_ms = now_ms + self._draw(0, jitter_ms)
@@ -272,7 +276,7 @@ class RaftReplica(ReplicaCore):
                 leader_id=self.leader_id,
                 granted=granted,
                 pre_vote=question.pre_vote,
-                position=self.position,
+                position=self.vote_position,
             ),
         )
 
@@ -281,7 +285,7 @@ class RaftReplica(ReplicaCore):
         order, goes first."""
         if self.role is Role.PROSPECTIVE:
             rank = self.voters.rank(question.candidate_id, None)
-            goes_first = question.position != self.position or (
+            goes_first = question.position != self.vote_position or (
                 rank < self.voters.rank(self.replica_id, None)
             )
             if not goes_first:
@@ -300,7 +304,7 @@ class RaftReplica(ReplicaCore):
         if question.voters != self.voters.ids or question.candidate_id not in self.voters:
             # One of the two has not heard of a move.
             return False
-        if not is_log_acceptable(question.position, self.position) or self._state.healing:
+        if not is_log_acceptable(question.position, self.vote_position) or self._state.healing:
             return False
         if question.pre_vote:
             return not self._hears_leader(now_ms)
@@ -362,10 +366,7 @@ class RaftReplica(ReplicaCore):
 
     def _committed_offset(self) -> int:
         """The point that a majority of the voters has on its disks; the own log is one of them."""
-        others = self.voters.others(self.replica_id)
-        positions = [self._progress.flushed(each) for each in others]
-        positions.append(self.log.flushed_offset)
-        return self.voters.reached_by_majority(positions)
+        return self.voters.reached_by_majority(map(self._flushed_of, self.voters.ids))
 
     def _resign_due_ms(self) -> int:
         """When a majority will have been silent for too long."""

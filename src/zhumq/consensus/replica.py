@@ -10,7 +10,6 @@ from zhumq.consensus.contract import (
     NOTHING,
     TRANSITIONS,
     AppendFetched,
-    AppendMarker,
     ConsensusBroken,
     Draw,
     EpochEnd,
@@ -28,7 +27,7 @@ from zhumq.consensus.contract import (
     Role,
     RoleChange,
 )
-from zhumq.consensus.progress import NEVER_MS, ProgressTable
+from zhumq.consensus.progress import NEVER_MS, NOT_COUNTED, ProgressTable
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
 
@@ -78,6 +77,8 @@ class ReplicaCore(ABC):
         self._following_since = 0
         self._fetch_due_ms: int | None = None
         self._told: tuple[LogPosition, int] | None = None
+        # Where the leader's epoch starts, once this log was found to be a prefix of the leader's.
+        self._leader_epoch_start: int | None = None
         # Healing: the log is whole below this offset only; what follows is kept until a leader
         # has sent it again.
         self._damaged_from: int | None = None
@@ -89,7 +90,7 @@ class ReplicaCore(ABC):
         self._persist = False
         self._truncate_to: int | None = None
         self._start_over_at: int | None = None
-        self._append: list[AppendMarker | AppendFetched] = []
+        self._append: list[AppendFetched] = []
         self._send: list[Outgoing] = []
         self._propose: Proposal | None = None
         self._raised = False
@@ -110,11 +111,25 @@ class ReplicaCore(ABC):
         return self._state.leader_id if known else None
 
     @property
-    def position(self) -> LogPosition:
-        """How far this log reaches, as far as it is whole."""
+    def log_position(self) -> LogPosition:
+        """How far this log reaches, as far as it is whole, with the epoch of its last record."""
         end = self.log.log_end_offset if self._damaged_from is None else self._damaged_from
         epoch = self.log.epoch_of(end - 1) if end > self.log.log_start_offset else NO_EPOCH
         return LogPosition(epoch, end)
+
+    @property
+    def vote_position(self) -> LogPosition:
+        """How far this replica is in an election: an accepted epoch counts as a record of it."""
+        position = self.log_position
+        state = self._state
+        if state.accepted_epoch <= position.last_epoch:
+            return position
+        end_offset = position.end_offset
+        if position.last_epoch != NO_EPOCH:
+            # Records beyond the start of the accepted epoch are of that epoch. Older ones are a tail
+            # whose truncation a crash has undone.
+            end_offset = min(end_offset, state.accepted_offset)
+        return LogPosition(state.accepted_epoch, end_offset)
 
     @abstractmethod
     def campaign_soon(self, now_ms: int) -> None:
@@ -169,6 +184,7 @@ class ReplicaCore(ABC):
         self.serving = False
         self._fetch_due_ms = None
         self._told = None
+        self._leader_epoch_start = None
         self._leader_high_watermark = 0
         self._role_changed = True
 
@@ -183,12 +199,12 @@ class ReplicaCore(ABC):
     # Leading
 
     def _lead(self, follower_ids: Iterable[int], now_ms: int) -> None:
-        """Start to lead the epoch, with an entry of it: older ones count only below that."""
+        """Start to lead the epoch, which starts at the end of the log."""
         self._remember(replace(self._state, leader_id=self.replica_id))
         self._become(Role.LEADER)
         self._progress = ProgressTable(follower_ids, now_ms)
         self._epoch_start_offset = self.log.log_end_offset
-        self._append.append(AppendMarker(epoch=self.epoch))
+        self._on_log_moved(now_ms)
 
     @abstractmethod
     def _committed_offset(self) -> int:
@@ -197,9 +213,9 @@ class ReplicaCore(ABC):
     def _commit(self) -> None:
         """Raise the high watermark as far as the followers' flushed logs and the own one allow."""
         offset = self._committed_offset()
-        # Raft 5.4.2, figure 8: entries of older epochs are committed only along with one of the
-        # own epoch; counting replicas alone could commit what a later leader overwrites.
-        if offset <= self._epoch_start_offset:
+        # Raft 5.4.2, figure 8: entries of older epochs are committed only along with the start of
+        # the own epoch; counting replicas alone could commit what a later leader overwrites.
+        if offset < self._epoch_start_offset:
             return
         self._raise_high_watermark(offset)
         if not self.serving:
@@ -244,16 +260,20 @@ class ReplicaCore(ABC):
             sequence=fetch.sequence,
             high_watermark=self.high_watermark,
             serving=self.serving,
+            epoch_start_offset=self._epoch_start_offset,
             diverging=diverging,
             start_over_at=start_over_at,
         )
 
     def _is_prefix(self, fetch: FetchArrived) -> bool:
-        """Log matching: equal epochs at one offset mean equal logs up to it."""
+        """Log matching: equal epochs of records at one offset mean equal logs up to it."""
         log = self.log
+        if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
+            return False
+        if fetch.last_fetched_epoch == NO_EPOCH:
+            # Its log is empty: what lay below was committed and deleted, and nothing contradicts.
+            return True
         if fetch.fetch_offset == log.log_start_offset:
-            return fetch.last_fetched_epoch == NO_EPOCH
-        if not log.log_start_offset < fetch.fetch_offset <= log.log_end_offset:
             return False
         return log.epoch_of(fetch.fetch_offset - 1) == fetch.last_fetched_epoch
 
@@ -265,7 +285,7 @@ class ReplicaCore(ABC):
         epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
         if epoch == NO_EPOCH:
             # The follower's last epoch is above all of ours: it ends at our end at the latest.
-            epoch, end_offset = self.position
+            epoch, end_offset = self.log_position
         if end_offset <= log.log_start_offset:
             return None, log.log_start_offset
         return EpochEnd(epoch, end_offset), None
@@ -305,7 +325,7 @@ class ReplicaCore(ABC):
 
     def _ask(self, replica_id: int) -> tuple[LogPosition, int]:
         """Send a fetch; what it tells of the own log is returned."""
-        position = self.position
+        position = self.log_position
         flushed_offset = min(self.log.flushed_offset, position.end_offset)
         self._sequence += 1
         self._tell(
@@ -319,6 +339,7 @@ class ReplicaCore(ABC):
                 mode=self._state.mode,
                 healing=self._state.healing,
                 sequence=self._sequence,
+                accepted_epoch=self._state.accepted_epoch,
             ),
         )
         return position, flushed_offset
@@ -329,7 +350,7 @@ class ReplicaCore(ABC):
         if self._append or self._truncate_to is not None or self._start_over_at is not None:
             # The log is about to move; what comes now answers a position it has left.
             return
-        if (answer.last_fetched_epoch, answer.fetch_offset) != self.position:
+        if (answer.last_fetched_epoch, answer.fetch_offset) != self.log_position:
             # It answers a position this log has left since; the fetch for the new one is under way.
             return
         if answer.start_over_at is not None:
@@ -346,11 +367,13 @@ class ReplicaCore(ABC):
             self._cut(self._damaged_from)
         if answer.records is not None:
             self._append.append(AppendFetched(records=answer.records))
+        self._leader_epoch_start = answer.epoch_start_offset
         self._leader_high_watermark = max(self._leader_high_watermark, answer.high_watermark)
         if self._state.healing and answer.serving and answer.sequence > self._healing_since:
             # The leader knew that this replica heals, so nothing it lost is counted above this.
             self._healed_at_offset = answer.high_watermark
         if not (self._append or self._truncate_to is not None):
+            self._maybe_accept()
             self._learn_high_watermark()
             self._maybe_heal()
             self._fetch_from(answer.responder_id, now_ms)
@@ -360,7 +383,7 @@ class ReplicaCore(ABC):
         epoch, end_offset = self.log.end_offset_for_epoch(diverging.epoch)
         if epoch == NO_EPOCH:
             return diverging.end_offset
-        return min(end_offset, diverging.end_offset, self.position.end_offset)
+        return min(end_offset, diverging.end_offset, self.log_position.end_offset)
 
     def _cut(self, offset: int) -> None:
         if offset < self.high_watermark and not self._may_cut_committed():
@@ -384,13 +407,35 @@ class ReplicaCore(ABC):
     def _on_log_moved(self, now_ms: int) -> None:
         """The log's end or its flushed part moved: the leader has to hear of it."""
         if self.role is Role.LEADER:
+            self._maybe_accept()
             self._commit()
         elif self.role is Role.FOLLOWER and self._state.leader_id is not None:
+            self._maybe_accept()
             self._learn_high_watermark()
             self._maybe_heal()
-            position = self.position
+            position = self.log_position
             if self._told != (position, min(self.log.flushed_offset, position.end_offset)):
                 self._fetch_from(self._state.leader_id, now_ms)
+
+    def _maybe_accept(self) -> None:
+        """Raft 5.4.2 and 8 want an entry of the leader's epoch on a majority of disks. What stands for
+        it here is written down by each replica instead, so that no topic holds the leaders' records.
+
+        Only what is flushed counts: a crash must not leave an epoch whose log before it is lost.
+        """
+        start = self._epoch_start_offset if self.role is Role.LEADER else self._leader_epoch_start
+        if start is None or self._state.accepted_epoch == self.epoch:
+            return
+        if self._damaged_from is None and self.log.flushed_offset >= start:
+            self._remember(replace(self._state, accepted_epoch=self.epoch, accepted_offset=start))
+            self._told = None
+
+    def _flushed_of(self, replica_id: int) -> int:
+        """What counts of a replica in the epoch that this one leads."""
+        if replica_id != self.replica_id:
+            return self._progress.flushed_in(self.epoch, replica_id)
+        accepted = self._state.accepted_epoch == self.epoch
+        return self.log.flushed_offset if accepted else NOT_COUNTED
 
     # Healing
 

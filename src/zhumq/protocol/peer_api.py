@@ -13,7 +13,7 @@ from zhumq.protocol.primitives import INT32
 from zhumq.protocol.schema import Message
 
 # What the messages of this release look like. Both sides of a connection have to speak the same.
-PEER_PROTOCOL_VERSION = 0
+PEER_PROTOCOL_VERSION = 1
 # Above all of Kafka's, so that a frame that went to the wrong door is recognised as such.
 PEER_KEY_MIN = 1_000
 REFUSAL_BYTES_MAX = 1_000

@@ -370,7 +370,7 @@ class ClusterReplicas:
         core = partition.driver.core
         if core.quorum_state.healing:
             return None
-        last_epoch, end_offset = core.position
+        last_epoch, end_offset = core.vote_position
         return LogEnd(LeaderEpoch(last_epoch), Offset(end_offset))
 
 

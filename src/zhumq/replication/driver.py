@@ -11,7 +11,6 @@ from zhumq.consensus.contract import (
     NOTHING,
     Appended,
     AppendFetched,
-    AppendMarker,
     ConsensusBroken,
     DeadlinePassed,
     FetchAnswered,
@@ -33,7 +32,6 @@ from zhumq.consensus.progress import NEVER_MS
 from zhumq.consensus.raft import RaftReplica
 from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, StorageFailed
 from zhumq.model.ids import TopicPartition
-from zhumq.records.leader_change import build_leader_change
 from zhumq.replication.driver_seam import (
     ConsensusStopped,
     DriverCounters,
@@ -47,7 +45,6 @@ from zhumq.replication.driver_seam import (
     refusal_of,
 )
 from zhumq.storage.partition_log import PartitionLog
-from zhumq.storage.validator import AppendOrigin
 
 if TYPE_CHECKING:
     from zhumq.replication.follower_session import FollowerSession
@@ -57,7 +54,6 @@ logger = logging.getLogger(__name__)
 # Events that wait while a promise is being written down. Messages beyond it are lost, as on a bad
 # network: whoever sent one sends it again.
 WAITING_EVENTS_MAX: Final = 256
-MARKER_RETRY_MS: Final = 500
 # What is read again when a follower says that it was sent something damaged.
 DAMAGE_LOOK_BYTES: Final = 2 * 1024 * 1024
 
@@ -83,8 +79,6 @@ class ReplicaDriver:
         self._face = face
         self._work = DriverWork()
         self._flush_requested = False
-        self._missing_marker: AppendMarker | None = None
-        self._marker_due_ms = 0
         # By broker: at most one session each.
         self.standings: dict[int, Standing] = {}
         self.counters = DriverCounters()
@@ -179,8 +173,6 @@ class ReplicaDriver:
         if due_ms is not None and due_ms <= now_ms:
             # It is the one who called that notes the next deadline.
             self.look_at_ms = now_ms
-            if self._missing_marker is not None and now_ms >= self._marker_due_ms:
-                self._append_missing_marker()
             self.step(DeadlinePassed())
             self.look_at_ms = None
             due_ms = self._due_ms()
@@ -243,11 +235,6 @@ class ReplicaDriver:
             return False
         self._carry_out()
         return True
-
-    def append_marker(self) -> None:
-        """Write a control batch of the leader's epoch. Raises BrokerError."""
-        self._append_marker(AppendMarker(epoch=self.core.epoch))
-        self.appended()
 
     def look_for_damage(self, offset: int) -> None:
         """A follower could not use what it was sent: is it the log, or was it the line?"""
@@ -395,24 +382,18 @@ class ReplicaDriver:
             log.clear_suspect()
         return is_cut
 
-    def _append(self, wish: AppendMarker | AppendFetched) -> bool:
+    def _append(self, wish: AppendFetched) -> bool:
         """Whether the log has grown. Where it has not, the follower's fetch is sent again later."""
         try:
-            if isinstance(wish, AppendMarker):
-                self._append_marker(wish)
-            else:
-                assert isinstance(wish.records, FetchedRecords)
-                self.log.append_fetched(
-                    wish.records.data,
-                    epoch_max=self.core.epoch,
-                    gaps_allowed=wish.records.gaps_allowed,
-                )
+            assert isinstance(wish.records, FetchedRecords)
+            self.log.append_fetched(
+                wish.records.data,
+                epoch_max=self.core.epoch,
+                gaps_allowed=wish.records.gaps_allowed,
+            )
         except DiskFull as reason:
             self.counters.disk_full += 1
             logger.warning("%s: %s", self.topic_partition, reason)
-            if isinstance(wish, AppendMarker):
-                self._missing_marker = wish
-                self._marker_due_ms = self._host.clock.monotonic_ms() + MARKER_RETRY_MS
             return False
         except CorruptMessage as reason:
             self.counters.fetched_corrupt += 1
@@ -421,29 +402,6 @@ class ReplicaDriver:
             return False
         self.saw_corrupt = False
         return True
-
-    def _append_marker(self, marker: AppendMarker) -> None:
-        self._missing_marker = None
-        now_ms = self._host.clock.now_ms()
-        self.log.append(
-            build_leader_change(self.core.replica_id, timestamp=now_ms),
-            leader_epoch=marker.epoch,
-            now_ms=now_ms,
-            origin=AppendOrigin.COORDINATOR,
-        )
-
-    def _append_missing_marker(self) -> None:
-        """The disk was full when this replica was elected: it leads once there is room."""
-        marker = self._missing_marker
-        if marker is None or marker.epoch != self.core.epoch:
-            self._missing_marker = None
-            return
-        try:
-            if self._append(marker):
-                self._request_flush()
-                self.news()
-        except StorageFailed as reason:
-            self.fail(reason)
 
     def _send(self, outgoing: Outgoing) -> None:
         message = outgoing.message
@@ -457,13 +415,12 @@ class ReplicaDriver:
         if standing.fetch.sequence == message.sequence and (
             not is_plain(message)
             or standing.fetch.fetch_offset < self.log.log_end_offset
-            or message.high_watermark > standing.told_high_watermark
+            or standing.is_news(standing.fetch, message)
         ):
             standing.session.mark(self)
 
     def _take_role(self, change: RoleChange) -> None:
         if change.role is not Role.LEADER:
-            self._missing_marker = None
             self._host.follow(self, change.leader_id)
         else:
             self._host.follow(self, None)
@@ -494,7 +451,4 @@ class ReplicaDriver:
     def _due_ms(self) -> int | None:
         if self.is_out:
             return None
-        due_ms = self.core.next_deadline_ms
-        if self._missing_marker is not None:
-            due_ms = min(due_ms or self._marker_due_ms, self._marker_due_ms)
-        return due_ms
+        return self.core.next_deadline_ms

@@ -12,6 +12,7 @@ from zhumq.consensus.contract import (
     Outgoing,
     QuorumState,
     RoleChange,
+    asks_to_accept,
 )
 from zhumq.host.clock import Clock
 from zhumq.model.errors import BrokerError, ErrorCode, StorageFailed
@@ -74,6 +75,18 @@ class Standing:
     fetch: FetchArrived | None
     # What the follower knows of the high watermark; it says so with every fetch.
     told_high_watermark: int = -1
+    # Whether the last answer was that of a leader that serves, which ends the healing of a follower.
+    told_serving: bool = False
+    # Whether this fetch was answered with the start of the epoch, which the follower has to accept.
+    told_epoch_start: bool = False
+
+    def is_news(self, fetch: FetchArrived, answer: FetchAnswered) -> bool:
+        """Whether a follower that has all records learns something from a plain answer."""
+        return (
+            answer.high_watermark > self.told_high_watermark
+            or (asks_to_accept(fetch, answer) and not self.told_epoch_start)
+            or (fetch.healing and answer.serving and not self.told_serving)
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -241,6 +241,7 @@ class LeaderFetcher:
             sequence=encoded.incarnation * FETCHES_PER_INCARNATION_MAX + encoded.sequence,
             high_watermark=encoded.high_watermark,
             serving=encoded.serving,
+            epoch_start_offset=encoded.epoch_start_offset,
             diverging=diverging,
             start_over_at=None if encoded.start_over_at < 0 else encoded.start_over_at,
             records=(
@@ -260,6 +261,7 @@ def _says_the_same(said: FetchArrived, fetch: FetchArrived) -> bool:
         and said.flushed_offset == fetch.flushed_offset
         and said.mode is fetch.mode
         and said.healing == fetch.healing
+        and said.accepted_epoch == fetch.accepted_epoch
     )
 
 
@@ -276,4 +278,5 @@ def _encode(key: PartitionKey, fetch: FetchArrived) -> ReplicaFetchPartition:
         healing=fetch.healing,
         incarnation=incarnation,
         sequence=sequence,
+        accepted_epoch=fetch.accepted_epoch,
     )

@@ -133,6 +133,7 @@ class FollowerSession:
             self._standings[key] = found
             self._key_of[driver] = key
         found[1].told_high_watermark = said.high_watermark
+        found[1].told_epoch_start = False
         fetch = FetchArrived(
             # Who asks is known from the greeting, and nobody can ask in another's name.
             replica_id=self.broker_id,
@@ -143,6 +144,7 @@ class FollowerSession:
             mode=Mode.RAFT if said.is_raft else Mode.FETCH,
             healing=said.healing,
             sequence=said.incarnation * FETCHES_PER_INCARNATION_MAX + said.sequence,
+            accepted_epoch=said.accepted_epoch,
         )
         if said.was_corrupt and driver.core.role is Role.LEADER:
             driver.look_for_damage(said.fetch_offset)
@@ -238,11 +240,13 @@ class FollowerSession:
             ):
                 return None
             standing.fetch = None
-        elif answer.high_watermark <= standing.told_high_watermark:
+        elif not standing.is_news(fetch, answer):
             return None
         else:
             encoded.stands = True
         standing.told_high_watermark = answer.high_watermark
+        standing.told_serving = answer.serving
+        standing.told_epoch_start = True
         return encoded
 
     def _is_held_back(self, driver: ReplicaDriver) -> bool:
@@ -311,6 +315,7 @@ def _encode(
         sequence=sequence,
         high_watermark=answer.high_watermark,
         serving=answer.serving,
+        epoch_start_offset=answer.epoch_start_offset,
     )
     if answer.diverging is not None:
         encoded.diverging_epoch, encoded.diverging_end_offset = answer.diverging

@@ -39,8 +39,8 @@ LeadershipCallback = Callable[[TopicPartition, bool, int], None]
 class ReplicatedPartition(Partition):
     """A partition whose replicas agree on what is committed.
 
-    Only a serving leader lets anybody in: one that has committed an entry of its own epoch, and so
-    knows everything that was committed before it. Consumers see what is committed, whatever acks
+    Only a serving leader lets anybody in: one whose high watermark has reached the start of its epoch,
+    and so covers everything that was committed before it. Consumers see what is committed, whatever acks
     the producer asked for.
     """
 
@@ -248,9 +248,6 @@ class ReplicatedPartition(Partition):
 
     def delete_records_before(self, offset: int) -> int:
         self.check_leads()
-        if offset >= self.log_end_offset:
-            # The last batch tells how far this log is, which decides elections.
-            self.driver.append_marker()
         start_offset = super().delete_records_before(offset)
         self.driver.news()
         return start_offset

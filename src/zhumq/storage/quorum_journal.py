@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from zhumq.consensus.contract import Mode, QuorumState
+from zhumq.consensus.contract import NO_EPOCH, Mode, QuorumState
 from zhumq.host.disk import Disk, DiskFile
 from zhumq.model.errors import DiskFull, StorageFailed
 from zhumq.records.codecs import crc32c
@@ -14,8 +14,13 @@ from zhumq.records.codecs import crc32c
 logger = logging.getLogger(__name__)
 
 QUORUM_FILE: Final = "quorum-journal"
+# The file: | magic 8s | entries |. An entry:
 # | crc u32 | topic id 16s | partition i32 | epoch i64 | voted for i32 | leader id i32 | flags u8 |
-_ENTRY = struct.Struct(">I16siqiiB")
+# | accepted epoch i64 | accepted offset i64 |
+_MAGIC: Final = b"zhumqQJ2"
+_ENTRY = struct.Struct(">I16siqiiBqq")
+# Without magic: of a release whose leaders wrote a control batch in place of being accepted.
+_ENTRY_BEFORE = struct.Struct(">I16siqiiB")
 _CRC_BYTES: Final = 4
 _NOBODY: Final = -1
 _FETCH_FLAG: Final = 1
@@ -46,9 +51,10 @@ class QuorumJournal:
         # belongs to it, does not know.
         self.is_whole = data is not None
         self._entries_count = 0
-        end = self._load(data or b"")
-        # None: it was not there, and has not begun.
-        self._file = None if data is None else self._open_at(end)
+        is_current = data is not None and data.startswith(_MAGIC)
+        end = self._load(data or b"", _ENTRY if is_current else _ENTRY_BEFORE)
+        # None: the first promise writes the file, or writes it anew in the current form.
+        self._file = self._open_at(end) if is_current else None
 
     @property
     def states(self) -> Mapping[ReplicaKey, QuorumState]:
@@ -106,7 +112,8 @@ class QuorumJournal:
             logger.warning("the journal of promises stays as long as it is: %s", error)
 
     def _replace_file(self) -> None:
-        data = b"".join(_encode(key, state) for key, state in self._states.items())
+        entries = (_encode(key, state) for key, state in self._states.items())
+        data = b"".join((_MAGIC, *entries))
         try:
             self._disk.write_file(self._path, data, sync=True)
         except StorageFailed as error:
@@ -116,18 +123,18 @@ class QuorumJournal:
         self._file = self._disk.open_file(self._path)
         self._entries_count = len(self._states)
 
-    def _load(self, data: bytes) -> int:
+    def _load(self, data: bytes, form: struct.Struct) -> int:
         """Where the last good entry ends."""
-        end = 0
-        for position in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):
-            if not self._take(memoryview(data)[position : position + _ENTRY.size]):
+        end = len(_MAGIC) if form is _ENTRY else 0
+        for position in range(end, len(data) - form.size + 1, form.size):
+            if not self._take(memoryview(data)[position : position + form.size], form):
                 continue
             if position != end:
                 logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
                 self.is_whole = False
-            end = position + _ENTRY.size
+            end = position + form.size
             self._entries_count += 1
-        tail = data[end : end + (len(data) - end) // _ENTRY.size * _ENTRY.size]
+        tail = data[end : end + (len(data) - end) // form.size * form.size]
         if tail.strip(b"\0"):
             # Torn ends are short, or zeros where the data did not arrive. This was whole once.
             logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
@@ -136,8 +143,8 @@ class QuorumJournal:
             logger.warning("%s had a torn end of %d bytes", self._path, len(data) - end)
         return end
 
-    def _take(self, entry: memoryview) -> bool:
-        crc, topic_id, partition, epoch, voted_for, leader_id, flags = _ENTRY.unpack(entry)
+    def _take(self, entry: memoryview, form: struct.Struct) -> bool:
+        crc, topic_id, partition, epoch, voted_for, leader_id, flags, *accepted = form.unpack(entry)
         if crc32c(entry[_CRC_BYTES:]) != crc:
             return False
         key = (uuid.UUID(bytes=topic_id), partition)
@@ -151,6 +158,8 @@ class QuorumJournal:
             mode=Mode.FETCH if flags & _FETCH_FLAG else Mode.RAFT,
             healing=bool(flags & _HEALING_FLAG),
             votes_unknown=bool(flags & _VOTES_UNKNOWN_FLAG),
+            accepted_epoch=accepted[0] if accepted else NO_EPOCH,
+            accepted_offset=accepted[1] if accepted else 0,
         )
         return True
 
@@ -166,7 +175,9 @@ class QuorumJournal:
 def _encode(key: ReplicaKey, state: QuorumState | None) -> bytes:
     flags = _FORGOTTEN_FLAG
     epoch, voted_for, leader_id = 0, None, None
+    accepted = (NO_EPOCH, 0)
     if state is not None:
+        accepted = (state.accepted_epoch, state.accepted_offset)
         epoch, voted_for, leader_id = state.epoch, state.voted_for, state.leader_id
         flags = (
             (_FETCH_FLAG if state.mode is Mode.FETCH else 0)
@@ -182,6 +193,7 @@ def _encode(key: ReplicaKey, state: QuorumState | None) -> bytes:
             _NOBODY if voted_for is None else voted_for,
             _NOBODY if leader_id is None else leader_id,
             flags,
+            *accepted,
         )
     )
     entry[:_CRC_BYTES] = crc32c(memoryview(entry)[_CRC_BYTES:]).to_bytes(_CRC_BYTES, "big")

@@ -5,12 +5,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zhumq.consensus.contract import Message, Mode, QuorumState, Role, RoleChange, VoteAnswered
+from zhumq.consensus.contract import (
+    NO_EPOCH,
+    FetchArrived,
+    Message,
+    Mode,
+    QuorumState,
+    Role,
+    RoleChange,
+    VoteAnswered,
+)
 from zhumq.testing.simulated_log import Entry, SimulatedLog
 
 MONOTONIC_EPOCH: Final = "an epoch never goes back, also across restarts"
 ONE_LEADER: Final = "one leader per epoch"
 ONE_VOTE: Final = "one vote per epoch, also across restarts"
+ACCEPTED_DURABLE: Final = "an epoch is accepted on disk before the leader hears of it, and for good"
 ACK_DURABLE: Final = "an acknowledgement implies durable on enough disks at that moment"
 MONOTONIC_HIGH_WATERMARK: Final = "the high watermark never goes back"
 VISIBLE_IS_DURABLE: Final = "nothing is visible before enough disks have it"
@@ -55,6 +65,7 @@ class Checkers:
         # In which epoch it was committed; never goes down from one offset to the next.
         self._committed_in: list[int] = []
         self._epochs: dict[int, int] = {}
+        self._accepted: dict[int, int] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._kept: dict[tuple[int, int], int] = {}
@@ -68,10 +79,12 @@ class Checkers:
         """A fault took everything a replica had written down; its votes are still its votes."""
         self.excused.add(node)
         self._epochs[node] = 0
+        self._accepted[node] = NO_EPOCH
 
     def forgot(self, node: int) -> None:
         """A replica was moved away with all it had; its votes are still its votes."""
         self._epochs[node] = 0
+        self._accepted[node] = NO_EPOCH
         self.excused.discard(node)
 
     def persisted(self, node: int, state: QuorumState) -> None:
@@ -80,6 +93,13 @@ class Checkers:
             state.epoch >= before, MONOTONIC_EPOCH, f"{node} goes from {before} to {state.epoch}"
         )
         self._epochs[node] = state.epoch
+        accepted = self._accepted.get(node, NO_EPOCH)
+        self._expect(
+            state.accepted_epoch >= accepted,
+            ACCEPTED_DURABLE,
+            f"{node} goes from {accepted} to {state.accepted_epoch}",
+        )
+        self._accepted[node] = state.accepted_epoch
         if state.voted_for is not None:
             self._kept[(node, state.epoch)] = state.voted_for
             self._vote(node, state.epoch, state.voted_for)
@@ -90,6 +110,12 @@ class Checkers:
             MONOTONIC_EPOCH,
             f"{node} speaks of epoch {message.epoch} and has not written it down",
         )
+        if isinstance(message, FetchArrived):
+            self._expect(
+                message.accepted_epoch <= self._accepted.get(node, NO_EPOCH),
+                ACCEPTED_DURABLE,
+                f"{node} tells of {message.accepted_epoch} and has not written it down",
+            )
         if isinstance(message, VoteAnswered) and message.granted and not message.pre_vote:
             self._vote(node, message.asked_epoch, to)
             self._expect(

@@ -6,7 +6,6 @@ from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import (
     NOTHING,
     Appended,
-    AppendMarker,
     ConsensusBroken,
     DeadlinePassed,
     FetchAnswered,
@@ -23,6 +22,7 @@ from zhumq.consensus.contract import (
     Ready,
     ReplicaSettings,
     Role,
+    asks_to_accept,
 )
 from zhumq.consensus.handover import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
@@ -66,7 +66,7 @@ class ReplicaBench:
         self._incarnations = dict.fromkeys(range(nodes), 0)
         self._parked: dict[tuple[int, int], FetchArrived] = {}
         # What each follower was last answered about, so that nothing is told twice.
-        self._told: dict[tuple[int, int], tuple[int, int, int, bool]] = {}
+        self._told: dict[tuple[int, int], tuple[int, int, int, bool, bool]] = {}
         self._sequence = 0
         for each in range(nodes):
             self.start(each)
@@ -102,13 +102,13 @@ class ReplicaBench:
         self.high_watermarks[node] = self.replicas[node].high_watermark
         self._carry_out(node)
 
-    def crash(self, node: int) -> None:
-        """The process dies and loses what was not flushed."""
+    def crash(self, node: int, *, undo_cut: bool = False) -> None:
+        """The process dies and loses what was not flushed, perhaps the last truncation with it."""
         log = self.logs[node]
         offset = min(self.high_watermarks[node], log.flushed_offset)
         self.high_watermarks[node] = offset
         del self.replicas[node]
-        log.crash(log.flushed_offset)
+        log.crash(log.flushed_offset, undo_cut=undo_cut)
         self._parked = {key: each for key, each in self._parked.items() if key[0] != node}
 
     def wipe(self, node: int) -> None:
@@ -269,12 +269,9 @@ class ReplicaBench:
             log.start_over_at(ready.start_over_at)
             self.high_watermarks[node] = ready.start_over_at
         for wish in ready.append:
-            if isinstance(wish, AppendMarker):
-                self._append(node, Entry(wish.epoch, -1, -1))
-            else:
-                assert isinstance(wish.records, tuple)
-                for entry in wish.records:
-                    self._append(node, entry)
+            assert isinstance(wish.records, tuple)
+            for entry in wish.records:
+                self._append(node, entry)
         for outgoing in ready.send:
             self._send(node, outgoing)
         if ready.propose is not None:
@@ -328,7 +325,9 @@ class ReplicaBench:
         if plain and answer.start_over_at is None:
             end = min(self.logs[node].log_end_offset, fetch.fetch_offset + self.fetch_entries_max)
             records = self.logs[node].read(fetch.fetch_offset, end)
-            told = (fetch.fetch_offset, fetch.flushed_offset, answer.high_watermark, fetch.healing)
+            asked = asks_to_accept(fetch, answer)
+            known = (fetch.fetch_offset, fetch.flushed_offset, answer.high_watermark)
+            told = (*known, fetch.healing and answer.serving, asked)
             if not records and self._told.get((node, follower)) == told:
                 return
             self._told[(node, follower)] = told

@@ -186,7 +186,7 @@ class SimulatedCoordinator:
                 and not self._world.is_lost()
                 and not replica.quorum_state.healing
             ):
-                last_epoch, end_offset = replica.position
+                last_epoch, end_offset = replica.vote_position
                 ends[broker_id] = LogEnd(LeaderEpoch(last_epoch), Offset(end_offset))
         return {T0: ends} if ends else {}
 

@@ -6,7 +6,7 @@ from zhumq.storage.leader_epochs import LeaderEpochs
 
 
 class Entry(NamedTuple):
-    """One record. Producer -1 is nobody's: a leader's marker, or a send without sequence."""
+    """One record. Producer -1 is a send without sequence."""
 
     epoch: int
     producer: int

@@ -8,7 +8,6 @@ from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import (
     NOTHING,
     Appended,
-    AppendMarker,
     ConsensusBroken,
     DeadlinePassed,
     FetchAnswered,
@@ -22,6 +21,7 @@ from zhumq.consensus.contract import (
     Ready,
     Role,
     RoleChange,
+    asks_to_accept,
 )
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
@@ -71,7 +71,9 @@ class SimulatedReplica:
         self._high_watermark = 0
         self._asked: dict[int, FetchArrived] = {}
         self._parked: dict[int, FetchArrived] = {}
-        self._told_high_watermark: dict[int, int] = {}
+        self._told: dict[int, tuple[int, bool]] = {}
+        # By follower the fetch that was answered with the start of the epoch to be accepted.
+        self._told_start: dict[int, tuple[int, int, int]] = {}
         self._waiting: list[_Waiting] = []
         self._flushing = False
         self._timer_ms: int | None = None
@@ -96,7 +98,8 @@ class SimulatedReplica:
         self.world.checkers.started(self.broker_id, self._high_watermark)
         self._asked.clear()
         self._parked.clear()
-        self._told_high_watermark.clear()
+        self._told.clear()
+        self._told_start.clear()
         self._fail_waiting()
         self._timer_ms = None
         self._flushing = False
@@ -167,12 +170,9 @@ class SimulatedReplica:
         moved = self._cut(ready)
         for wish in ready.append:
             moved = True
-            if isinstance(wish, AppendMarker):
-                self._append(Entry(wish.epoch, -1, -1))
-            else:
-                assert isinstance(wish.records, tuple)
-                for entry in wish.records:
-                    self._append(entry)
+            assert isinstance(wish.records, tuple)
+            for entry in wish.records:
+                self._append(entry)
         if moved:
             self._begin_flush()
             self.world.maybe_crash(self)
@@ -186,7 +186,7 @@ class SimulatedReplica:
             self._raised(ready.high_watermark)
         if ready.role is not None:
             self._role_taken(ready.role)
-        if moved or ready.high_watermark is not None:
+        if moved or ready.high_watermark is not None or ready.role is not None:
             self._wake_fetches()
         return moved
 
@@ -289,9 +289,15 @@ class SimulatedReplica:
         end = min(self.log.log_end_offset, limit)
         records = self.log.read(fetch.fetch_offset, end)
         key = (fetch.replica_id, fetch.sequence)
-        news = answer.high_watermark > self._told_high_watermark.get(fetch.replica_id, -1)
+        known, serving = self._told.get(fetch.replica_id, (-1, False))
+        news = answer.high_watermark > known or (fetch.healing and answer.serving and not serving)
+        start = (answer.epoch, fetch.fetch_offset, fetch.flushed_offset)
+        if asks_to_accept(fetch, answer) and self._told_start.get(fetch.replica_id) != start:
+            # Once: copies of messages would ask for copies of answers until it has flushed.
+            self._told_start[fetch.replica_id] = start
+            news = True
         if records or news:
-            self._told_high_watermark[fetch.replica_id] = answer.high_watermark
+            self._told[fetch.replica_id] = (answer.high_watermark, answer.serving)
             self.world.send(
                 self.broker_id, fetch.replica_id, replace(answer, records=records or None)
             )

@@ -205,6 +205,6 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | 
 
 
 def _positions(consumer: Consumer, topic: str, left: dict[int, int]) -> list[tuple[int, int]]:
-    """Where the consumer is: beyond the last message there may be a marker of a leader's epoch."""
+    """Where the consumer is, which may be beyond a control record."""
     places = consumer.position([TopicPartition(topic, index) for index in left])
     return [(place.partition, place.offset) for place in places]

@@ -25,6 +25,7 @@ def fetch(sequence: int, offset: int, flushed: int, *, healing: bool = False) ->
         mode=Mode.RAFT,
         healing=healing,
         sequence=sequence,
+        accepted_epoch=-1,
     )
 
 
@@ -98,23 +99,23 @@ def test_a_ballot_is_lost_once_too_few_are_left() -> None:
 
 def test_only_what_is_flushed_counts_of_a_follower() -> None:
     table = ProgressTable([1], 0)
-    assert table.flushed(1) == NOT_COUNTED
+    assert table[1].flushed_offset == NOT_COUNTED
     assert table.matched(fetch(1, 10, 7), 12, 5)
-    assert table.flushed(1) == 7
+    assert table[1].flushed_offset == 7
 
 
 def test_an_older_fetch_changes_nothing() -> None:
     table = ProgressTable([1], 0)
     table.matched(fetch(2, 5, 5, healing=True), 12, 5)
     assert not table.matched(fetch(1, 10, 10), 12, 6)
-    assert table.flushed(1) == NOT_COUNTED
+    assert table[1].flushed_offset == NOT_COUNTED
 
 
 def test_a_fetch_from_elsewhere_takes_back_what_was_counted() -> None:
     table = ProgressTable([1], 0)
     table.matched(fetch(1, 10, 10), 12, 5)
     table.unmatched(fetch(2, 99, 99))
-    assert table.flushed(1) == NOT_COUNTED
+    assert table[1].flushed_offset == NOT_COUNTED
 
 
 def test_caught_up_is_who_has_what_there_was_at_its_last_fetch() -> None:

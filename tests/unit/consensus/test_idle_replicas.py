@@ -148,6 +148,7 @@ def test_an_unattached_replica_that_is_answered_by_a_leader_follows_it() -> None
         sequence=1,
         high_watermark=0,
         serving=False,
+        epoch_start_offset=0,
     )
     bench.step(0, answer)
     assert bench.replicas[0].leader_id == 2

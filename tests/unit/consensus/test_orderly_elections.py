@@ -61,7 +61,7 @@ def test_one_that_would_help_another_gives_it_time() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.step(2, BrokerLost(broker_id=0))
-    position = bench.replicas[1].position
+    position = bench.replicas[1].vote_position
     bench.step(2, question(1, bench.replicas[2].epoch, position))
     assert due_in_ms(bench, 2) >= 4 * JITTER_MS
 
@@ -141,7 +141,7 @@ def test_who_hears_the_beat_of_an_idle_leader_helps_nobody_else() -> None:
     follower._heard_ms = lambda _: later_ms - 100
     bench.messages.clear()
     bench.now_ms = later_ms
-    bench.step(1, question(2, follower.epoch, follower.position))
+    bench.step(1, question(2, follower.epoch, follower.vote_position))
     [(_, outgoing)] = bench.messages
     assert isinstance(outgoing.message, VoteAnswered)
     assert not outgoing.message.granted

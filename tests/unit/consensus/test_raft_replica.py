@@ -70,7 +70,7 @@ def test_a_leader_is_elected_and_commits_on_a_majority() -> None:
     assert bench.replicas[0].serving
     bench.write(0, 3)
     bench.settle()
-    assert bench.high_watermarks == {0: 4, 1: 4, 2: 4}
+    assert bench.high_watermarks == {0: 3, 1: 3, 2: 3}
     assert {each.leader_id for each in bench.replicas.values()} == {0}
 
 
@@ -86,7 +86,7 @@ def test_a_single_replica_leads_itself_at_once() -> None:
     bench.let_deadline_pass(0)
     assert bench.now_ms == 0
     bench.write(0, 2)
-    assert bench.high_watermarks[0] == 3
+    assert bench.high_watermarks[0] == 2
     assert bench.replicas[0].next_deadline_ms is None
 
 
@@ -157,10 +157,10 @@ def test_a_leader_counts_its_own_log_only_up_to_what_is_flushed() -> None:
     bench.slow_disks = {0}
     bench.write(0, 1)
     bench.settle()
-    assert bench.logs[1].flushed_offset == 2
-    assert bench.high_watermarks[0] == 1
+    assert bench.logs[1].flushed_offset == 1
+    assert bench.high_watermarks[0] == 0
     bench.flush(0)
-    assert bench.high_watermarks[0] == 2
+    assert bench.high_watermarks[0] == 1
 
 
 def test_a_follower_counts_only_up_to_what_it_has_flushed() -> None:
@@ -170,11 +170,11 @@ def test_a_follower_counts_only_up_to_what_it_has_flushed() -> None:
     bench.slow_disks = {1}
     bench.write(0, 1)
     bench.settle()
-    assert bench.logs[1].log_end_offset == 2
-    assert bench.high_watermarks[0] == 1
+    assert bench.logs[1].log_end_offset == 1
+    assert bench.high_watermarks[0] == 0
     bench.flush(1)
     bench.settle()
-    assert bench.high_watermarks[0] == 2
+    assert bench.high_watermarks[0] == 1
 
 
 def test_two_flushed_followers_commit_what_the_leader_has_not_flushed() -> None:
@@ -183,7 +183,7 @@ def test_two_flushed_followers_commit_what_the_leader_has_not_flushed() -> None:
     bench.slow_disks = {0}
     bench.write(0, 1)
     bench.settle()
-    assert bench.high_watermarks[0] == 2
+    assert bench.high_watermarks[0] == 1
 
 
 def test_elected_is_not_ready() -> None:
@@ -254,6 +254,7 @@ def test_an_answer_from_before_the_election_does_not_end_it() -> None:
         sequence=0,
         high_watermark=0,
         serving=False,
+        epoch_start_offset=0,
     )
     bench.step(1, refusal)
     assert bench.replicas[1].leader_id == 0
@@ -282,14 +283,14 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     assert bench.states[2].healing
     bench.write(0, 1)
     bench.settle()
-    assert bench.high_watermarks[0] == 4
+    assert bench.high_watermarks[0] == 3
     bench.start(1)
     for _ in range(4):
         bench.let_deadline_pass(2)
         bench.settle()
     assert not bench.states[2].votes_unknown
     assert not bench.states[2].healing
-    assert bench.high_watermarks[0] == 5
+    assert bench.high_watermarks[0] == 4
 
 
 def test_a_wiped_replica_is_whole_when_the_last_voter_was_heard_though_nothing_is_written() -> None:
@@ -333,6 +334,7 @@ def test_an_answer_to_an_earlier_position_is_ignored() -> None:
         sequence=1,
         high_watermark=3,
         serving=True,
+        epoch_start_offset=0,
         records=(Entry(1, -1, 77),),
     )
     bench.step(1, late)
@@ -355,6 +357,7 @@ def test_truncation_below_the_high_watermark_stops_the_replica() -> None:
         sequence=1,
         high_watermark=0,
         serving=True,
+        epoch_start_offset=0,
         diverging=EpochEnd(1, 2),
     )
     with pytest.raises(ConsensusBroken, match="below its high watermark 4"):
@@ -377,7 +380,7 @@ def test_a_damaged_leader_resigns_and_heals_from_the_next_one() -> None:
     assert bench.replicas[0].role is not Role.LEADER
     assert bench.states[0].healing
     # What cannot be read is kept until somebody has sent it again.
-    assert bench.logs[0].log_end_offset == 5
+    assert bench.logs[0].log_end_offset == 4
     bench.elect(1)
     bench.let_deadline_pass(0)
     bench.settle()

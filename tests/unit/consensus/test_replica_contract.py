@@ -4,7 +4,6 @@ import pytest
 
 from zhumq.consensus.contract import (
     NOTHING,
-    AppendMarker,
     BrokerLost,
     DeadlinePassed,
     FetchAnswered,
@@ -78,16 +77,23 @@ def test_the_epoch_is_written_down_in_the_ready_that_speaks_of_it(mode: Mode) ->
     assert ready.persist_quorum_state is not None
     assert ready.persist_quorum_state.epoch == 1
     assert ready.persist_quorum_state.leader_id == 0
-    assert ready.append == (AppendMarker(epoch=1),)
+    assert ready.append == ()
+    # Alone it is enough, with what is on its disk.
     assert ready.role is not None
-    assert not ready.role.serving
+    assert ready.role.serving
 
 
 @both_modes
-def test_a_leader_serves_once_its_own_marker_is_committed(mode: Mode) -> None:
+def test_a_leader_serves_without_a_record_of_its_own(mode: Mode) -> None:
     bench = led_by_0(mode)
     assert bench.replicas[0].serving
-    assert bench.high_watermarks[0] == 1
+    assert {each.log_end_offset for each in bench.logs.values()} == {0}
+    bench.write(0, 2)
+    bench.settle()
+    change_leader(bench, mode, 1)
+    assert bench.replicas[1].serving
+    assert {each.log_end_offset for each in bench.logs.values()} == {2}
+    assert bench.high_watermarks[1] == 2
 
 
 @both_modes
@@ -95,7 +101,7 @@ def test_followers_learn_the_high_watermark_from_answers(mode: Mode) -> None:
     bench = led_by_0(mode)
     bench.write(0, 5)
     bench.settle()
-    assert bench.high_watermarks == {0: 6, 1: 6, 2: 6}
+    assert bench.high_watermarks == {0: 5, 1: 5, 2: 5}
 
 
 @both_modes
@@ -104,7 +110,7 @@ def test_nothing_flushed_on_the_others_nothing_committed(mode: Mode) -> None:
     bench.slow_disks = {1, 2}
     bench.write(0, 5)
     bench.settle()
-    assert bench.high_watermarks[0] == 1
+    assert bench.high_watermarks[0] == 0
 
 
 @both_modes
@@ -127,7 +133,7 @@ def test_a_power_loss_of_all_loses_nothing_committed(mode: Mode) -> None:
     bench.slow_disks = {0, 1, 2}
     bench.write(0, 3)
     bench.settle()
-    assert bench.logs[1].log_end_offset == 7
+    assert bench.logs[1].log_end_offset == 6
     for node in (0, 1, 2):
         bench.crash(node)
     bench.slow_disks = set()
@@ -135,7 +141,7 @@ def test_a_power_loss_of_all_loses_nothing_committed(mode: Mode) -> None:
     for node in (0, 1, 2):
         bench.start(node)
     change_leader(bench, mode, 1)
-    assert bench.high_watermarks[1] == 5
+    assert bench.high_watermarks[1] == 3
     assert bench.logs[0].read_all(0, 99) == bench.logs[1].read_all(0, 99)
 
 
@@ -211,6 +217,7 @@ def test_every_input_is_taken_by_every_role(mode: Mode, node: int) -> None:
             sequence=0,
             high_watermark=0,
             serving=False,
+            epoch_start_offset=0,
         ),
     )
     before = bench.replicas[node].role
@@ -220,4 +227,4 @@ def test_every_input_is_taken_by_every_role(mode: Mode, node: int) -> None:
     assert bench.replicas[node].role is before
     bench.write(0, 1)
     bench.settle()
-    assert bench.high_watermarks[0] == 2
+    assert bench.high_watermarks[0] == 1

@@ -1,5 +1,7 @@
 """A follower's log: a leader's batches as they are, or nothing."""
 
+import struct
+
 import pytest
 from storage_support import (
     LOG_FILE,
@@ -12,8 +14,8 @@ from storage_support import (
 )
 
 from zhumq.model.errors import CorruptMessage, StorageFailed
-from zhumq.records.batch import HEADER, BatchHeader
-from zhumq.records.leader_change import build_leader_change
+from zhumq.records.batch import HEADER, BatchHeader, Record
+from zhumq.records.builder import build_batch
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.validator import AppendOrigin
 from zhumq.testing.disk import MemoryDisk
@@ -177,15 +179,26 @@ def test_what_is_suspect_is_remembered_until_it_is_said_to_be_gone() -> None:
     assert open_log(disk).suspect_offset is None
 
 
-def test_a_leader_change_is_a_control_batch_that_no_producer_wrote() -> None:
-    log = open_log(MemoryDisk())
-    marker = build_leader_change(3, timestamp=NOW_MS)
-    log.append(marker, leader_epoch=4, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    [batch] = read_batches(log)
-    assert batch.header.is_control
-    assert batch.header.partition_leader_epoch == 4
-    assert batch.header.producer_id == -1
+def test_the_leader_change_batches_of_an_earlier_release_stay_readable() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    # Kafka's control record of type 2, with which each leader began its epoch until decision 0023.
+    change = Record(
+        timestamp=NOW_MS,
+        key=struct.pack(">hh", 0, 2),
+        value=struct.pack(">hiBBB", 0, 3, 1, 1, 0),
+    )
+    old = build_batch([change], is_control=True)
+    log.append(old, leader_epoch=4, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    append(log, b"a message", leader_epoch=4)
+    log.close()
+    log = open_log(disk)
+    marker, message = read_batches(log)
+    assert (marker.header.is_control, message.header.is_control) == (True, False)
+    assert log.epoch_of(0) == 4
     assert log.producer_state.producers == {}
+    follower = open_log(MemoryDisk())
+    assert _fetch(follower, _bytes(log)) == 2
 
 
 def test_retention_leaves_a_follower_what_its_leader_keeps() -> None:

@@ -1,11 +1,13 @@
 """Promises survive crashes; where some may be missing, that is known."""
 
+import struct
 import uuid
 
 import pytest
 
 from zhumq.consensus.contract import Mode, QuorumState
 from zhumq.model.errors import DiskFull, StorageFailed
+from zhumq.records.codecs import crc32c
 from zhumq.storage import quorum_journal
 from zhumq.storage.quorum_journal import QuorumJournal
 from zhumq.testing.disk import MemoryDisk
@@ -15,7 +17,7 @@ TOPIC = uuid.UUID(int=7)
 KEY = (TOPIC, 0)
 OTHER = (TOPIC, 1)
 STATE = QuorumState(epoch=3, voted_for=2)
-ENTRY_BYTES = 41
+ENTRY_BYTES = 57
 
 
 def _disk() -> MemoryDisk:
@@ -37,6 +39,53 @@ def test_the_newest_promise_of_each_replica_is_found_after_a_crash() -> None:
     assert again.find(KEY) == newest
     assert again.find(OTHER) == QuorumState(mode=Mode.FETCH, leader_id=1, epoch=8)
     assert again.find((TOPIC, 2)) is None
+
+
+def test_an_accepted_epoch_is_found_after_a_crash() -> None:
+    disk = _disk()
+    accepted = QuorumState(epoch=5, leader_id=2, accepted_epoch=5, accepted_offset=1_024)
+    QuorumJournal(disk, PATH).write([(KEY, accepted)])
+    disk.crash()
+    assert QuorumJournal(disk, PATH).find(KEY) == accepted
+
+
+def _entry_of_a_release_before_acceptance(epoch: int) -> bytes:
+    body = struct.pack(">16siqiiB", TOPIC.bytes, 0, epoch, 2, -1, 0)
+    return struct.pack(">I", crc32c(body)) + body
+
+
+def test_a_journal_from_before_epochs_were_accepted_is_read_and_written_anew() -> None:
+    disk = _disk()
+    data = _entry_of_a_release_before_acceptance(2) + _entry_of_a_release_before_acceptance(3)
+    disk.write_file(PATH, data + b"torn", sync=True)
+    journal = QuorumJournal(disk, PATH)
+    assert journal.is_whole
+    assert journal.find(KEY) == STATE
+    journal.write([(OTHER, STATE)])
+    disk.crash()
+    again = QuorumJournal(disk, PATH)
+    assert again.is_whole
+    assert dict(again.states) == {KEY: STATE, OTHER: STATE}
+    again.write([(KEY, QuorumState(epoch=9))])
+    assert QuorumJournal(disk, PATH).find(KEY) == QuorumState(epoch=9)
+
+
+def test_a_journal_whose_first_bytes_are_damaged_is_not_taken_for_an_empty_one() -> None:
+    disk = _disk()
+    QuorumJournal(disk, PATH).write([(KEY, STATE), (OTHER, STATE)])
+    data = bytearray(disk.read_file(PATH) or b"")
+    data[3] ^= 1
+    disk.write_file(PATH, data, sync=True)
+    assert not QuorumJournal(disk, PATH).is_whole
+
+
+def test_an_empty_journal_of_an_earlier_release_is_whole() -> None:
+    disk = _disk()
+    disk.write_file(PATH, b"", sync=True)
+    journal = QuorumJournal(disk, PATH)
+    assert journal.is_whole
+    journal.write([(KEY, STATE)])
+    assert QuorumJournal(disk, PATH).find(KEY) == STATE
 
 
 def test_what_was_forgotten_stays_forgotten() -> None:

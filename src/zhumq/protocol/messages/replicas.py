@@ -50,6 +50,8 @@ class ReplicaFetchPartition(Message):
     # Together they grow with every fetch of a replica: the start of its broker, and a count in it.
     incarnation: int64 = 0
     sequence: int64 = 0
+    # The newest epoch whose leader's log it has on its disk up to where the epoch starts.
+    accepted_epoch: int32 = -1
 
 
 class ForgottenReplica(Message):
@@ -80,6 +82,8 @@ class ReplicaFetchAnswer(Message):
     high_watermark: int64 = 0
     log_start_offset: int64 = 0
     serving: bool = False
+    # Where the epoch starts in the leader's log.
+    epoch_start_offset: int64 = 0
     # The leader's log may have been compacted: offsets may be missing.
     gaps_allowed: bool = False
     # The fetch stays in the session: there was news, but no records.
