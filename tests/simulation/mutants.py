@@ -213,8 +213,7 @@ def entries_of_older_epochs_are_committed_by_counting(patch: Patch) -> None:
     def commit(self: ReplicaCore) -> None:
         self._raise_high_watermark(self._committed_offset())
         if not self.serving and self.high_watermark >= self._epoch_start_offset:
-            self.serving = True
-            self._role_changed = True
+            self.serving = self.admits_clients = self._role_changed = True
 
     patch(ReplicaCore, "_commit", commit)
 
@@ -238,7 +237,7 @@ def elected_is_ready(patch: Patch) -> None:
 
     def lead(self: ReplicaCore, follower_ids: Any, now_ms: int) -> None:
         original(self, follower_ids, now_ms)
-        self.serving = True
+        self.serving = self.admits_clients = True
 
     patch(ReplicaCore, "_lead", lead)
 
@@ -255,7 +254,7 @@ def the_high_watermark_goes_back_after_a_restart(patch: Patch) -> None:
         offset = self._committed_offset()
         if offset > self.log.log_start_offset:
             self._raise_high_watermark(min(offset, self.high_watermark + 1))
-            self.serving = self._role_changed = True
+            self.serving = self.admits_clients = self._role_changed = True
 
     patch(ReplicaCore, "_lead", lead)
     patch(ReplicaCore, "_commit", commit)
@@ -402,7 +401,7 @@ def acknowledged_when_appended(patch: Patch) -> None:
 @planted(RAFT_3)
 def consumers_read_to_the_end_of_the_log(patch: Patch) -> None:
     def read(self: SimulatedBroker, offset: int) -> Any:
-        if self.replica is None or not self.replica.serving:
+        if self.replica is None or not self.replica.admits_clients:
             return None
         return self.log.read(offset, self.log.log_end_offset)
 

@@ -1,18 +1,21 @@
 """Every planted bug is found: by a directed schedule, or by one of the first random seeds."""
 
 import mutants_of_acceptance
+import mutants_of_availability
 import mutants_of_moves
 import mutants_of_named_leaders
 import pytest
 from mutants import MUTANTS, Mutant
 from schedules import SCHEDULES
 from schedules_of_acceptance import ACCEPTANCE_SCHEDULES
+from schedules_of_availability import AVAILABILITY_SCHEDULES
 
 from zhumq.testing.simulation_options import Options
 from zhumq.testing.simulator import run_seed
 
 # Planted by being imported.
 assert mutants_of_acceptance
+assert mutants_of_availability
 assert mutants_of_moves
 assert mutants_of_named_leaders
 
@@ -31,7 +34,7 @@ def test_there_are_enough_mutants() -> None:
 
 
 def _is_found(mutant: Mutant) -> bool:
-    for schedule in (*SCHEDULES, *ACCEPTANCE_SCHEDULES):
+    for schedule in (*SCHEDULES, *ACCEPTANCE_SCHEDULES, *AVAILABILITY_SCHEDULES):
         try:
             schedule()
         except AssertionError:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 from schedules import SCHEDULES
 from schedules_of_acceptance import ACCEPTANCE_SCHEDULES
+from schedules_of_availability import AVAILABILITY_SCHEDULES
 
-ALL = (*SCHEDULES, *ACCEPTANCE_SCHEDULES)
+ALL = (*SCHEDULES, *ACCEPTANCE_SCHEDULES, *AVAILABILITY_SCHEDULES)
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=lambda each: each.__name__)

@@ -172,6 +172,7 @@ class AssignedReplica(ReplicaCore):
             for known in sorted(self._strangers.keys() & set(self.voters.ids)):
                 self._on_fetch_arrived(self._strangers.pop(known), now_ms)
             self._commit()
+            self._admit_clients_below_minimum()
             self._check_followers(now_ms, shrink=False)
 
     def _change_replicas(self, replicas: tuple[int, ...], now_ms: int) -> None:
@@ -224,7 +225,16 @@ class AssignedReplica(ReplicaCore):
         self._led_epoch = self.epoch
         self._strangers.clear()
         self._lead(self.voters.others(self.replica_id), now_ms)
+        self._admit_clients_below_minimum()
         self._set_lag_deadline(now_ms)
+
+    def _admit_clients_below_minimum(self) -> None:
+        """KIP-966: with too few in sync the high watermark stands still, perhaps below what others
+        have shown. What lies below it is committed all the same, and producers that chose acks=0 or
+        1 have chosen to go on. Nothing else may rely on this leader before it serves."""
+        enough = len(self.in_sync) >= self.settings.min_in_sync_replicas
+        if self.role is Role.LEADER and not self._handover and not enough:
+            self.admits_clients = True
 
     def _want_leader(self, now_ms: int) -> None:
         wanted = LeaderWanted(

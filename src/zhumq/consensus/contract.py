@@ -361,6 +361,11 @@ class Replica(Protocol):
     def serving(self) -> bool: ...
 
     @property
+    def admits_clients(self) -> bool:
+        """Whether clients may read what is committed and write with acks=0 or 1: a leader that
+        serves, or (KIP-966) a named one with fewer than min.insync.replicas in sync."""
+
+    @property
     def accepts_all_acks(self) -> bool:
         """Whether acks=-1 may be accepted: a leader with enough replicas in sync."""
 

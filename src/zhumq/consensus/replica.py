@@ -64,6 +64,7 @@ class ReplicaCore(ABC):
         # Invariant: everything below it is committed; it never goes back while the log is whole.
         self.high_watermark = min(high_watermark, log.flushed_offset)
         self.serving = False
+        self.admits_clients = False
         self._state = state
         self._draw = draw
         self._heard_ms = heard_ms or _never
@@ -181,7 +182,7 @@ class ReplicaCore(ABC):
     def _become(self, role: Role) -> None:
         assert role is self.role or role in TRANSITIONS[self.role]
         self.role = role
-        self.serving = False
+        self.serving = self.admits_clients = False
         self._fetch_due_ms = None
         self._told = None
         self._leader_epoch_start = None
@@ -219,7 +220,7 @@ class ReplicaCore(ABC):
             return
         self._raise_high_watermark(offset)
         if not self.serving:
-            self.serving = True
+            self.serving = self.admits_clients = True
             self._role_changed = True
 
     def _on_fetch_arrived(self, fetch: FetchArrived, now_ms: int) -> None:

@@ -79,7 +79,12 @@ class Partition:
 
     @property
     def leads(self) -> bool:
-        """Whether this broker serves the partition."""
+        """Whether this broker serves the partition to clients."""
+        return True
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it knows all that was ever committed: what state machines need to run."""
         return True
 
     @property

@@ -93,7 +93,7 @@ class ReplicaManager:
         to, and the leader's epoch. Called for those that it serves already as well."""
         self._watchers.append(callback)
         for partition in self:
-            if partition.leads:
+            if partition.is_current:
                 callback(partition.topic_partition, True, partition.leader_epoch)
 
     def apply(self, image: ClusterImage) -> None:

@@ -39,8 +39,9 @@ LeadershipCallback = Callable[[TopicPartition, bool, int], None]
 class ReplicatedPartition(Partition):
     """A partition whose replicas agree on what is committed.
 
-    Only a serving leader lets anybody in: one whose high watermark has reached the start of its epoch,
-    and so covers everything that was committed before it. Consumers see what is committed, whatever acks
+    A leader serves once its high watermark has reached the start of its epoch, and so covers everything
+    that was committed before it. Where replicas are named, one with too few others in sync lets clients
+    in all the same (KIP-966): its high watermark stands still. Consumers see what is committed, whatever acks
     the producer asked for.
     """
 
@@ -103,7 +104,11 @@ class ReplicatedPartition(Partition):
     @property
     def leads(self) -> bool:
         driver = self.driver
-        return driver.core.serving and not driver.is_out and not self._is_aside
+        return driver.core.admits_clients and not driver.is_out and not self._is_aside
+
+    @property
+    def is_current(self) -> bool:
+        return self.driver.core.serving and self.leads
 
     @property
     def is_whole(self) -> bool:
@@ -137,7 +142,7 @@ class ReplicatedPartition(Partition):
         self._is_aside = is_aside
         if is_aside:
             self._lose()
-        elif self.leads:
+        elif self.is_current:
             self._tell_leadership(leads=True)
 
     @property
@@ -235,6 +240,11 @@ class ReplicatedPartition(Partition):
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
     ) -> LogSlice:
         self.check_leads()
+        if self.high_watermark < offset <= self.log_end_offset:
+            # An earlier leader has shown more than this one knows to be committed: nothing new yet.
+            return self.log.read(
+                offset, max_bytes=max_bytes, up_to_offset=offset, at_least_one=False
+            )
         try:
             return super().read(
                 offset, max_bytes, at_least_one=at_least_one, for_consumer=for_consumer

@@ -85,7 +85,6 @@ class Checkers:
         """A replica was moved away with all it had; its votes are still its votes."""
         self._epochs[node] = 0
         self._accepted[node] = NO_EPOCH
-        self.excused.discard(node)
 
     def persisted(self, node: int, state: QuorumState) -> None:
         before = self._epochs.get(node, 0)

@@ -355,7 +355,7 @@ class SimulatedReplica:
         replica = self.replica
         assert replica is not None
         # Elected is not ready: whether a sequence repeats is known once the old log is committed.
-        return replica.serving and (produce.acks != -1 or replica.accepts_all_acks)
+        return replica.admits_clients and (produce.acks != -1 or replica.accepts_all_acks)
 
     def _wait(self, produce: Produce, offset: int) -> None:
         if offset < self._high_watermark:
@@ -376,7 +376,7 @@ class SimulatedReplica:
 
     def read(self, offset: int) -> tuple[Entry, ...] | None:
         """What a consumer may see from this offset on; None if this broker does not serve."""
-        if self.replica is None or not self.replica.serving:
+        if self.replica is None or not self.replica.admits_clients:
             return None
         return self.log.read(offset, self._high_watermark)
 

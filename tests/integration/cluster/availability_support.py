@@ -1,0 +1,82 @@
+"""Topics of three replicas of which some go, and what one message or one reader meets then."""
+
+import json
+import time
+import uuid
+from typing import Final
+
+from cluster_support import create_topic, output_of
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from zhumq.testing.cluster import ClusterProcesses, wait_for
+
+WAIT_SECONDS: Final = 60.0
+# How long a client tries what cannot succeed.
+GIVE_UP_MS: Final = 4_000
+COMMITTED: Final = 20  # messages that are acknowledged with acks=-1 before anything happens
+
+
+def create_committed(cluster: ClusterProcesses, topic: str, mode: str) -> None:
+    """A topic with COMMITTED messages on all three replicas."""
+    create_topic(cluster, topic, replication_mode=mode, min_insync_replicas="2")
+    wait_until_in_sync(cluster, topic)
+    for number in range(COMMITTED):
+        assert send(cluster, topic, -1, str(number)) == (None, number)
+
+
+def wait_until_in_sync(cluster: ClusterProcesses, topic: str) -> None:
+    def in_sync() -> bool | None:
+        out = output_of("topic", "describe", topic, "--json", "--bootstrap", cluster.bootstrap)
+        return len(json.loads(out)["partitions"][0]["in_sync"]) == 3 or None
+
+    wait_for(in_sync, f"all replicas of {topic} in sync", WAIT_SECONDS)
+
+
+def send(
+    cluster: ClusterProcesses, topic: str, acks: int, value: str, patience_ms: int = 30_000
+) -> tuple[int | None, int | None]:
+    """The error of one message, or none, and its offset."""
+    answers: list[tuple[int | None, int | None]] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        answers.append((None if error is None else error.code(), message.offset()))
+
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "acks": acks,
+            "retries": 0 if patience_ms == GIVE_UP_MS else 1_000,
+            "delivery.timeout.ms": patience_ms,
+            "request.timeout.ms": min(patience_ms, 5_000),
+            "log_level": 0,
+        }
+    )
+    producer.produce(topic, value.encode(), on_delivery=delivered)
+    assert producer.flush(WAIT_SECONDS) == 0
+    return answers[0]
+
+
+def read(cluster: ClusterProcesses, topic: str, count: int, seconds: float) -> list[str]:
+    """What a new consumer finds from the beginning on, up to so many messages or seconds."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[str] = []
+    deadline = time.monotonic() + seconds
+    try:
+        while len(values) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                value = message.value()
+                assert value is not None
+                values.append(value.decode())
+    finally:
+        consumer.close()
+    return values
