@@ -114,26 +114,3 @@ def test_counts_and_lag_are_those_of_messages_after_any_change_of_leader(
     wait_for(lambda: lags(cluster, group) == [0] * PARTITIONS or None, f"no lag of {group}")
     assert send(cluster, topic, 1) == [[15]] * PARTITIONS
     assert lags(cluster, group) == [1] * PARTITIONS
-
-
-@pytest.mark.parametrize("mode", ["raft", "fetch"])
-def test_a_topic_that_was_emptied_goes_on_where_it_ended_under_the_next_leader(
-    cluster: ClusterProcesses, mode: str
-) -> None:
-    topic = f"emptied-{mode}"
-    create_topic(cluster, topic, PARTITIONS, replication_mode=mode)
-    send(cluster, topic, 5)
-    places = [TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)]
-    admin = cluster.admin()
-    for deleted in admin.delete_records(places).values():
-        assert deleted.result(WAIT_SECONDS).low_watermark == 5
-    assert described(cluster, topic) == [(5, 5, 0)] * PARTITIONS
-    cluster.kill(*cluster.brokers)
-    cluster.restart(*cluster.brokers)
-    cluster.wait_for_brokers(cluster.brokers)
-    wait_for_leaders(cluster, topic)
-    leader = cluster.wait_for_leader(topic)
-    cluster.kill(leader)
-    cluster.wait_for_leader(topic, other_than=leader)
-    assert send(cluster, topic, 2) == [[5, 6]] * PARTITIONS
-    assert described(cluster, topic) == [(5, 7, 2)] * PARTITIONS
