@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zhumq.broker.long_requests import LongRequests, is_long
 from zhumq.model.errors import BrokerError, ErrorCode, MalformedFrame
 from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import (
@@ -57,6 +58,7 @@ class Dispatcher:
         self._handlers = handlers
         # The short road of the hot path: answers from the bare frames, or None for the long one.
         self._answer_produces = answer_produces
+        self._long_requests = LongRequests()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._lost_watchers: list[Callable[[int], None]] = []
         self.requests_handled = 0
@@ -65,6 +67,8 @@ class Dispatcher:
         run = self.handle_run((frame,), connection)
         if run is not None:
             return run[1]
+        if is_long(frame):
+            return self._keep(self._answer_long(frame, connection))
         try:
             request = decode_request(frame)
         except UnsupportedApiVersion as unsupported:
@@ -106,15 +110,37 @@ class Dispatcher:
         """Be told the id of each connection that ends."""
         self._lost_watchers.append(watcher)
 
+    async def _answer_long(self, frame: bytes, connection: ConnectionInfo) -> list[Part] | None:
+        header: RequestHeader | None = None
+
+        def handle(of_frame: RequestHeader, body: Any) -> Any:
+            nonlocal header
+            if header is None:
+                header = of_frame
+                self.requests_handled += 1
+            return self._handlers[header.api_key](RequestContext(header, connection), body)
+
+        try:
+            return await self._long_requests.answer(frame, handle)
+        except UnsupportedApiVersion as unsupported:
+            raise MalformedFrame(str(unsupported)) from unsupported
+        except Exception as failure:
+            if header is None:
+                raise  # it could not be decoded
+            return _encode_failure(header, failure)
+
+    def _keep(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     def _answer_later(
         self, header: RequestHeader, result: Awaitable[Any]
     ) -> asyncio.Future[list[Part] | None]:
         loop = asyncio.get_running_loop()
         if isinstance(result, Coroutine):
-            task = loop.create_task(result)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            work: asyncio.Future[Any] = task
+            work: asyncio.Future[Any] = self._keep(result)
         else:
             assert isinstance(result, asyncio.Future)
             work = result

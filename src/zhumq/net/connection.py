@@ -8,8 +8,10 @@ from itertools import islice
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.net.answers import AnswerWriter
+from zhumq.net.expiry import Standing, deadline_of
 from zhumq.net.owner import Owner
 from zhumq.net.service import Answer, ConnectionInfo
+from zhumq.net.slow_lane import NEW, QUICK, SLOW, clock_of, next_pace
 from zhumq.protocol.api import Part
 from zhumq.protocol.connection import ConnectionCodec
 
@@ -45,6 +47,7 @@ class Connection(asyncio.Protocol):
         "_limits",
         "_memory",
         "_owner",
+        "_pace",
         "_reading",
         "_requests_in_flight",
         "_reserved_bytes",
@@ -82,6 +85,7 @@ class Connection(asyncio.Protocol):
         self._reserved_bytes = 0
         self._whole_bytes = 0  # of frames in `_backlog` and `_slots`
         self._has_asked = False
+        self._pace = NEW
         self._reading = True
         self._serving_scheduled = False
         self._draining = False
@@ -136,6 +140,7 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._answers.close()
         self._wheel.discard(self)
+        self._owner.lane.leave(self)
         self._counters.requests_in_flight -= len(self._backlog) + self._requests_in_flight
         self._backlog.clear()
         for _, _, answer in self._slots:
@@ -200,51 +205,34 @@ class Connection(asyncio.Protocol):
         if self._closing:
             self.abort()
             return 0
-        wheel = self._wheel
-        limits = self._limits
-        is_half = self._reading and self._half_bytes > 0
-        waits_for_memory = not self._reading and self._memory.waits(self)
-        if (
-            not self._answers.is_stuck
-            and not is_half
-            and not waits_for_memory
-            and (self._slots or not self._reading)
-        ):
-            # It waits for us, not we for it; a parked request has its deadline in the service.
+        found = deadline_of(self._standing(), self._limits, self._wheel.ticks)
+        if found is None:
             return tick + self._look_ticks()
-        deadline = self._active_tick + wheel.ticks(limits.idle_ms)
-        reason = ""
-        if waits_for_memory:
-            deadline = self._active_tick + wheel.ticks(limits.memory_wait_ms)
-            reason = "found no memory for its request"
-        elif self._reading and not self._has_asked:
-            deadline = self._accepted_tick + wheel.ticks(limits.first_frame_ms)
-            reason = "sent no whole request" if self._half_bytes else ""
-        elif is_half:
-            deadline = min(self._active_tick + wheel.ticks(limits.half_frame_ms), self._frame_end())
-            reason = "stopped inside a request, or sent it too slowly"
+        deadline, reason = found
         if tick < deadline:
             return min(deadline, tick + self._look_ticks())
         self._counters.connections_expired += 1
         if reason:
             self._complain_of_closing(reason)
         self._close_after_answers()
-        return tick + wheel.ticks(limits.close_ms)
+        return tick + self._wheel.ticks(self._limits.close_ms)
 
-    def _frame_end(self) -> int:
-        """The tick by which the frame that has begun must be whole."""
-        frame_bytes = self._half_bytes + self._codec.missing_bytes
-        seconds = frame_bytes / self._limits.frame_bytes_per_second_min
-        return self._frame_tick + self._wheel.ticks(
-            self._limits.half_frame_ms + int(seconds * 1000)
+    def _standing(self) -> Standing:
+        return Standing(
+            accepted_tick=self._accepted_tick,
+            active_tick=self._active_tick,
+            frame_tick=self._frame_tick,
+            frame_bytes=self._half_bytes + self._codec.missing_bytes,
+            has_asked=self._has_asked,
+            is_reading=self._reading,
+            is_parked=bool(self._slots),
+            is_stuck=self._answers.is_stuck,
+            waits_for_memory=not self._reading and self._memory.waits(self),
         )
 
     def _look_ticks(self) -> int:
         # A frame may begin and stop at any time, so the shortest deadline sets the pace.
-        limits = self._limits
-        return self._wheel.ticks(
-            min(limits.idle_ms, limits.first_frame_ms, limits.half_frame_ms, limits.memory_wait_ms)
-        )
+        return self._wheel.ticks(self._limits.shortest_wait_ms)
 
     # Requests.
 
@@ -257,15 +245,26 @@ class Connection(asyncio.Protocol):
             or self._answers.bytes_queued
             or self._answers.is_paused
             or self._draining
+            or (self._pace != QUICK and self._waits_in_lane)
         )
+
+    @property
+    def _waits_in_lane(self) -> bool:
+        return self._pace == SLOW or (self._pace == NEW and self._owner.lane.is_busy)
+
+    def serve_one(self) -> None:
+        self._serve(1, from_lane=True)
 
     def _serve_alone(self, frame: bytes) -> None:
         """The short road: one request, nothing before it, and mostly an answer at once."""
+        clock = clock_of(self._pace)
+        begun = clock()
         try:
             answer = self._owner.service.handle(frame, self.info)
         except Exception as error:
             self._fail(error)
             return
+        self._pace = next_pace(self._pace, clock() - begun)
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], bytes):
             self._answers.write(answer[0])
             if self._answers.is_paused:
@@ -291,16 +290,21 @@ class Connection(asyncio.Protocol):
 
     def _release_memory(self) -> None:
         self._owner.unread.discard(self)
+        # Now, and not when the collector of cycles finds this connection.
+        self._codec.close()
         self._memory.forget(self, held_bytes=self.held_bytes)
         self._half_bytes = self._reserved_bytes = self._whole_bytes = 0
 
-    def _serve(self) -> None:
+    def _serve(self, turn: int = REQUESTS_PER_TURN_MAX, *, from_lane: bool = False) -> None:
         """Hands frames to the service until there are none or a limit is met."""
         backlog = self._backlog
         owner = self._owner
-        turn = REQUESTS_PER_TURN_MAX
         while backlog and turn and self._may_serve:
+            if self._pace != QUICK and not from_lane and self._waits_in_lane:
+                break
             count = 1
+            clock = clock_of(self._pace)
+            begun = clock()
             try:
                 run = (
                     owner.handle_run(self._next_run(turn), self.info) if owner.handle_run else None
@@ -318,12 +322,16 @@ class Connection(asyncio.Protocol):
             for _ in range(count):
                 size += len(backlog.popleft()) + FRAME_SIZE_BYTES
             turn -= count
+            self._pace = next_pace(self._pace, (clock() - begun) / count)
             self._take_answer(count, size, answer)
         self._answers.flush()
         # Where it may not be served yet, whatever holds it back calls `_pump` when it lets go.
         if backlog and self._may_serve and not self._serving_scheduled:
-            self._serving_scheduled = True
-            self._owner.loop.call_soon(self._serve_next_turn)
+            if self._waits_in_lane:
+                owner.lane.enter(self, is_new=self._pace == NEW)
+            else:
+                self._serving_scheduled = True
+                owner.loop.call_soon(self._serve_next_turn)
         self._regulate_reading()
 
     def _next_run(self, count_max: int) -> Sequence[bytes]:
@@ -456,12 +464,7 @@ class Connection(asyncio.Protocol):
         # Part of an answer is out and the rest cannot follow, so the stream is of no more use.
         if not isinstance(error, ConnectionError):
             self._counters.connections_failed += 1
-            self._owner.complain(
-                "cut off %s:%d: an answer could not be read: %s",
-                self.info.client_host,
-                self.info.client_port,
-                error,
-            )
+            self._complain_of_closing(f"an answer could not be read: {error}")
         self.abort()
 
     def _fail(self, error: BaseException) -> None:
@@ -475,12 +478,7 @@ class Connection(asyncio.Protocol):
 
     def _reject(self, error: MalformedFrame) -> None:
         self._counters.connections_malformed += 1
-        self._owner.complain(
-            "closed %s:%d: not the Kafka protocol: %s",
-            self.info.client_host,
-            self.info.client_port,
-            error,
-        )
+        self._complain_of_closing(f"not the Kafka protocol: {error}")
         self._close_after_answers()
 
     def _complain_of_closing(self, reason: str) -> None:

@@ -35,6 +35,10 @@ class Limits:
     # From deciding to close to cutting off a peer that does not read its last answers.
     close_ms: int = 5_000
 
+    @property
+    def shortest_wait_ms(self) -> int:
+        return min(self.idle_ms, self.first_frame_ms, self.half_frame_ms, self.memory_wait_ms)
+
 
 @dataclass(slots=True)
 class Counters:

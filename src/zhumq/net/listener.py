@@ -11,6 +11,7 @@ from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.limits import Admission, Counters, Limits
 from zhumq.net.request_memory import RequestMemory
 from zhumq.net.service import ConnectionInfo, HandleRun, Service
+from zhumq.net.slow_lane import SlowLane
 from zhumq.net.unread import UnreadAnswers
 
 logger = logging.getLogger(__name__)
@@ -109,14 +110,9 @@ class _Hub(asyncio.Protocol):
         self.counters = Counters()
         self._connections: dict[int, Connection] = {}
         self.memory = RequestMemory(limits.request_bytes_total_max, self._connections.values)
+        self.lane = SlowLane(loop)
         self.unread = UnreadAnswers(limits.unread_bytes_total_max)
-        shortest_ms = min(
-            limits.idle_ms,
-            limits.first_frame_ms,
-            limits.half_frame_ms,
-            limits.memory_wait_ms,
-            limits.close_ms,
-        )
+        shortest_ms = min(limits.shortest_wait_ms, limits.close_ms)
         self.wheel = DeadlineWheel(
             loop, tick_ms=max(1, min(TICK_MS_MAX, shortest_ms // TICKS_PER_DEADLINE))
         )
@@ -197,3 +193,4 @@ class _Hub(asyncio.Protocol):
         if self._connections:
             await self._all_gone.wait()  # an aborted transport is lost in the next turn
         self.wheel.close()
+        self.lane.close()

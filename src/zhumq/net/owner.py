@@ -7,6 +7,7 @@ from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.limits import Counters, Limits
 from zhumq.net.request_memory import RequestMemory
 from zhumq.net.service import ConnectionInfo, HandleRun, Service
+from zhumq.net.slow_lane import SlowLane
 from zhumq.net.unread import UnreadAnswers
 
 
@@ -25,6 +26,8 @@ class Owner(Protocol):
     def counters(self) -> Counters: ...
     @property
     def memory(self) -> RequestMemory: ...
+    @property
+    def lane(self) -> SlowLane: ...
     @property
     def unread(self) -> UnreadAnswers: ...
     @property

@@ -64,6 +64,11 @@ class ConnectionCodec:
                 return frames
             frames.append(data[body:position])
 
+    def close(self) -> None:
+        """Forgets what it holds: nothing more is received."""
+        self._held.clear()
+        self._held_bytes = self.missing_bytes = 0
+
     def _hold(self, piece: bytes) -> None:
         held = self._held
         self._held_bytes += len(piece)

@@ -1,7 +1,7 @@
 """FindCoordinator and every request about groups and their offsets."""
 
 import uuid
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -113,9 +113,9 @@ class GroupsHandler:
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
         if context.version >= _FIRST_VERSION_WITH_KEYS:
-            found = [await self._find(request.key_type, key) for key in request.coordinator_keys]
-            return FindCoordinatorResponse(coordinators=found)
-        coordinator = await self._find(request.key_type, request.key)
+            keys = request.coordinator_keys
+            return FindCoordinatorResponse(coordinators=await self._find(request.key_type, keys))
+        (coordinator,) = await self._find(request.key_type, [request.key])
         if (
             request.key_type == CoordinatorKind.TRANSACTION
             and context.version in _VERSIONS_OF_LIBRDKAFKA
@@ -129,24 +129,33 @@ class GroupsHandler:
             port=coordinator.port,
         )
 
-    async def _find(self, kind: int, key: str) -> Coordinator:
+    async def _find(self, kind: int, keys: Sequence[str]) -> list[Coordinator]:
+        reason: BrokerError | None = None
         try:
             if kind != CoordinatorKind.GROUP:
                 raise _no_coordinator(kind)
             await self._internal_topic.ensure()
+        except BrokerError as failure:
+            reason = failure
+        return [self._coordinator_of(key, reason) for key in keys]
+
+    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Coordinator:
+        try:
+            if reason is not None:
+                raise reason
             image = self._store.image
             index = self._service.partition_for(key)
             state = image.partition(TopicPartition(CONSUMER_OFFSETS_TOPIC, index))
             broker = image.brokers.get(image.leader_of(state)) if state else None
             if broker is None:
                 raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
-        except BrokerError as reason:
+        except BrokerError as failure:
             return Coordinator(
                 key=key,
                 node_id=_NOBODY,
                 port=_NOBODY,
-                error_code=reason.code,
-                error_message=str(reason),
+                error_code=failure.code,
+                error_message=str(failure),
             )
         return Coordinator(
             key=key,

@@ -1,9 +1,12 @@
 """ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions: who is where."""
 
+import asyncio
+import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.long_requests import PIECE_ELEMENTS
 from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.store import MetadataStore
 from zhumq.metadata.controller import TopicWish, check_topic_name
@@ -102,7 +105,9 @@ class MetadataHandler:
         ]
         if missing and may_create:
             return self._create_and_answer(context, request, missing)
-        return self._respond(context, request, self._describe_wanted(image, request))
+        # A topic named twice is described once, however often a client repeats it.
+        asked = dict.fromkeys((each.name, each.topic_id) for each in wanted)
+        return self._respond(context, request, self._describe_wanted(image, asked))
 
     async def _create_and_answer(
         self, context: RequestContext, request: MetadataRequest, missing: list[str]
@@ -114,7 +119,13 @@ class MetadataHandler:
             for name, result in zip(names, results, strict=True)
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists)
         }
-        described = self._describe_wanted(self._store.image, request)
+        described: list[MetadataResponseTopic] = []
+        wanted = list(dict.fromkeys((each.name, each.topic_id) for each in request.topics or ()))
+        for start in range(0, len(wanted), PIECE_ELEMENTS):
+            described += self._describe_wanted(
+                self._store.image, wanted[start : start + PIECE_ELEMENTS]
+            )
+            await asyncio.sleep(0)  # the others have their turn
         asked_for = set(missing)
         for topic in described:
             reason = refused.get(topic.name or "")
@@ -128,11 +139,10 @@ class MetadataHandler:
         return self._respond(context, request, described)
 
     def _describe_wanted(
-        self, image: ClusterImage, request: MetadataRequest
+        self, image: ClusterImage, wanted: Iterable[tuple[str | None, uuid.UUID]]
     ) -> list[MetadataResponseTopic]:
         described: list[MetadataResponseTopic] = []
-        # A topic named twice is described once, however often a client repeats it.
-        for name, topic_id in dict.fromkeys((t.name, t.topic_id) for t in request.topics or ()):
+        for name, topic_id in wanted:
             if topic_id != ZERO_UUID:
                 topic = image.topics_by_id.get(topic_id)
                 if topic is None:

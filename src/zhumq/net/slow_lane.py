@@ -1,0 +1,98 @@
+"""Connections whose requests take long: served one request at a time, and the others in between."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+# A request that holds the event loop for longer than this puts its connection here.
+SLOW_SECONDS: Final = 0.003
+# After one that took longer than this, the others have the loop for as long as it took.
+LONG_SECONDS: Final = 0.02
+# A lane that was in use this long ago is in use.
+BUSY_SECONDS: Final = 0.1
+# What is known of how long the requests of a connection take.
+QUICK, NEW, SUSPECT, SLOW = range(4)
+
+
+def clock_of(pace: int) -> Callable[[], float]:
+    """The clock by which to measure the next request.
+
+    One that counts the time of this thread alone is right on a busy machine, and costs more.
+    """
+    return time.monotonic if pace == QUICK else time.thread_time
+
+
+def next_pace(pace: int, seconds: float) -> int:
+    """What is known after a request that took so long by the clock for this pace."""
+    if seconds <= SLOW_SECONDS:
+        return QUICK
+    return SUSPECT if pace == QUICK else SLOW
+
+
+class SlowConnection(Protocol):
+    """A connection with a request to be served."""
+
+    def serve_one(self) -> None:
+        """Serves its next request; enters the lane again if there are more."""
+
+
+class SlowLane:
+    """Serves one slow request in a turn of the event loop; long ones have half of its time at most.
+
+    Connections that have not been served yet come first, the newest before the others: they may be slow
+    too, but a new client need not wait for those that are, nor for a crowd that came before it.
+    """
+
+    __slots__ = ("_free_at", "_is_serving", "_known", "_loop", "_new", "_served_at", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._new: dict[SlowConnection, None] = {}
+        self._known: dict[SlowConnection, None] = {}
+        self._timer: asyncio.Handle | None = None
+        self._free_at = self._served_at = 0.0
+        self._is_serving = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self._timer is not None or time.monotonic() - self._served_at < BUSY_SECONDS
+
+    def enter(self, connection: SlowConnection, *, is_new: bool) -> None:
+        (self._new if is_new else self._known)[connection] = None
+        if not self._is_serving:
+            self._schedule()
+
+    def leave(self, connection: SlowConnection) -> None:
+        self._new.pop(connection, None)
+        self._known.pop(connection, None)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _schedule(self) -> None:
+        if self._timer is None and (self._new or self._known):
+            delay = self._free_at - time.monotonic()
+            if delay > 0:
+                self._timer = self._loop.call_later(delay, self._serve_next)
+            else:
+                self._timer = self._loop.call_soon(self._serve_next)
+
+    def _serve_next(self) -> None:
+        self._timer = None
+        waiting = self._new or self._known
+        if not waiting:
+            return  # it has left
+        begun = time.monotonic()
+        connection = next(reversed(waiting) if waiting is self._new else iter(waiting))
+        del waiting[connection]
+        self._is_serving = True
+        try:
+            connection.serve_one()
+        finally:
+            self._is_serving = False
+            self._served_at = ended = time.monotonic()
+            if ended - begun > LONG_SECONDS:
+                self._free_at = ended + ended - begun
+            self._schedule()
