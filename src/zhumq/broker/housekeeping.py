@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from zhumq.host.clock import Clock
+from zhumq.host.memory import SpareMemory
 from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import LOOK_MS, DiskRoom
@@ -15,6 +16,8 @@ from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.scrub import TURN_MS, Scrubber
 
 logger = logging.getLogger(__name__)
+
+SPARE_MEMORY_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,13 @@ def broker_chores(
             if not logs.finish_compaction(work):
                 failed.append(work.log)
 
+    spare_memory = SpareMemory()
+
+    async def give_back_memory() -> None:
+        await asyncio.to_thread(spare_memory.look)
+
     chores = [
+        Chore(name="spare memory", interval_ms=SPARE_MEMORY_MS, work=give_back_memory),
         Chore(
             name="checkpoint",
             interval_ms=settings.integer("log.flush.offset.checkpoint.interval.ms"),

@@ -1,6 +1,7 @@
 """What every stream shares: the delivery service, the groups, the cluster's picture, the sessions."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
@@ -13,6 +14,7 @@ from zhumq.model.ids import BrokerId, TopicPartition
 from zhumq.push.membership import GroupDoor
 from zhumq.push.sessions import Sessions
 from zhumq.push.settings import PushSettings
+from zhumq.push.unread import UnreadFrames
 
 ENDING_SECONDS_MAX: Final = 5.0
 
@@ -40,6 +42,7 @@ class PushDoor:
         self.sessions = Sessions(deliveries, clock, settings.session)
         self.topic_ids = _StoreTopicIds(store)
         self.endings = Endings()
+        self.unread = UnreadFrames(time.monotonic)
         self.closing = False
         self._store = store
 

@@ -23,15 +23,20 @@ logger = logging.getLogger(__name__)
 
 SERVICE: Final = "zhumq.push.v1.Push"
 FRAME_BYTES_MAX: Final = 1 << 20  # of what a client sends: answers are small
+STREAMS_PER_CONNECTION_MAX: Final = 100
 STOP_SECONDS: Final = 1.0
+STOP_SECONDS_MAX: Final = 10.0
 CANCEL_LOOKS: Final = 5
 CANCEL_LOOK_SECONDS: Final = 0.01
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", -1),  # a record batch is as large as its topic allows
     ("grpc.so_reuseport", 0),  # a port that is in use is an error
-    ("grpc.keepalive_time_ms", 30_000),
+    # A connection whose client reads nothing is closed after these two together, streams or none.
+    ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.max_metadata_size", 16 * 1024),
 )
@@ -79,7 +84,13 @@ class PushServer:
         self._restore.cancel()
         for stream in tuple(self._door.sessions.streams):
             stream.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
-        await self._server.stop(STOP_SECONDS)
+        self._door.unread.end_unread(0.0)
+        # Connections whose clients read nothing would hold it up until their keepalive ends.
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._server.stop(STOP_SECONDS)
+        except TimeoutError:
+            logger.warning("some push connections were left open at the stop")
         await self._door.endings.finish()
         await self._door.sessions.close()
 
@@ -129,7 +140,9 @@ class _CallWire:
 
     async def write(self, frame: pb.ServerFrame) -> None:
         try:
-            await self._context.write(frame)
+            data = frame.SerializeToString()
+            del frame
+            await self._context.write(data)
         except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError) as error:
             raise WireBroken from error
 
@@ -148,7 +161,7 @@ def _handlers(door: PushDoor) -> grpc.GenericRpcHandler:
             "Stream": grpc.stream_stream_rpc_method_handler(
                 calls.stream,
                 request_deserializer=_parse_frame,
-                response_serializer=pb.ServerFrame.SerializeToString,
+                response_serializer=None,  # the wire does it, and then lets go of the frame
             ),
             "Leaders": _unary(calls.leaders, pb.LeadersRequest),
             "ListSessions": _unary(calls.list_sessions, pb.ListSessionsRequest),

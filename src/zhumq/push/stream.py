@@ -72,6 +72,10 @@ class Stream:
     # What sessions ask of a stream
 
     @property
+    def peer(self) -> str:
+        return self._wire.peer
+
+    @property
     def session(self) -> PushSession:
         return self._patience.session
 
@@ -194,12 +198,17 @@ class Stream:
             if reader.done():
                 return
             room = self._room()
+            if room > 0 and not self._door.unread.has_room:
+                await self._door.unread.wait_for_room()
+                continue
             taken = self._shelf.take(room) if room > 0 else None
             if isinstance(taken, WindowClosed):
                 self._spawn(self._reopen(taken))
                 self._shelf.windows.remove(taken.window.place)
             elif taken is not None:
-                await self._wire.write(taken)
+                async with self._door.unread.writing(self, taken.ByteSize()):
+                    await self._wire.write(taken)
+                del taken  # it can be large, and the next one may be long in coming
             else:
                 self._wake.clear()
                 if not self._control and self._ending is None and not reader.done():
