@@ -15,13 +15,14 @@ MINUTES ?= 3
 FAULTS ?= 50
 KILLS ?= 20
 PLACES ?= 200
+SECONDS ?= 10
 SOURCES := $(wildcard src tests tools benchmarks conformance)
 
 # A broker is started hundreds of times in the tests, and need not compile itself each time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos corrupt delivery-chaos push-chaos proto fuzz bench scale spark-chaos spark-volume docs clean
+.PHONY: help run test check static kcat conformance million sim chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-volume docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -82,6 +83,9 @@ proto: $(READY)  ## make push_pb2.py again from push.proto
 
 fuzz: $(READY)  ## broken frames against a live broker (FRAMES=1000000 SEED=1)
 	$(BIN)/python -m tests.fuzz.long --frames $(FRAMES) --seed $(SEED)
+
+attack: $(READY)  ## attacks on a broker beside an honest client: its p99, the broker's memory, recovery (SECONDS=10 ATTACKS="name ...")
+	$(BIN)/python -m tests.attack --seconds $(SECONDS) $(ATTACKS)
 
 bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look; BEFORE=FOLDER: beside another checkout)
 	$(BIN)/python -m benchmarks.run $(if $(BEFORE),--before $(BEFORE))

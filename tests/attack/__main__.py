@@ -1,0 +1,187 @@
+"""`make attack`: each attack on a real broker beside an honest client; what the client and the broker noticed.
+
+Prints a table and ends with 1 if an honest client waited or failed, memory grew too far, or the broker did not
+recover or stop.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from zhumq.testing.process import BrokerProcess, broker_process
+
+from .attacker import ATTACKS, BEGUN
+from .honest import HonestClient, Samples
+from .target import Target, memory_bytes, prepare, reset_peak
+
+P99_SECONDS_MAX = 0.25
+MEMORY_BYTES_MAX = 512 * 1024 * 1024
+BEGIN_SECONDS_MAX = 60.0
+RECOVERY_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 15.0
+AFTER_SECONDS = 12.0  # from the end of an attack to the look at what memory is left
+ERRORS_SHARE_MAX = 0.01
+KILLED = -9
+MB = 1_000_000
+ROW = "{:<36} {:>6} {:>7} {:>7} {:>8} {:>4} {:>7} {:>7} {:>7} {:>8} {:>6}  {}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an attack did."""
+
+    name: str
+    samples: Samples
+    before_bytes: int
+    peak_bytes: int
+    after_bytes: int
+    recovery_seconds: float | None
+    stop_seconds: float
+    exit_code: int
+
+    @property
+    def findings(self) -> list[str]:
+        found = []
+        samples = self.samples
+        if samples.percentile(0.99) >= P99_SECONDS_MAX:
+            found.append("p99")
+        if len(samples.errors) > len(samples.seconds) * ERRORS_SHARE_MAX:
+            found.append(f"errors ({samples.errors[0]})")
+        if self.peak_bytes >= MEMORY_BYTES_MAX:
+            found.append("memory")
+        if self.recovery_seconds is None:
+            found.append("no recovery")
+        if self.exit_code or self.stop_seconds > STOP_SECONDS_MAX:
+            found.append("stop")
+        return found
+
+    def row(self) -> str:
+        samples = self.samples
+        recovery = "never" if self.recovery_seconds is None else f"{self.recovery_seconds:.1f} s"
+        return ROW.format(
+            self.name,
+            len(samples.seconds),
+            *(f"{samples.percentile(share) * 1000:.1f}" for share in (0.5, 0.99, 1.0)),
+            len(samples.errors),
+            *(
+                f"{size / MB:.0f}"
+                for size in (self.before_bytes, self.peak_bytes, self.after_bytes)
+            ),
+            recovery,
+            f"{self.stop_seconds:.1f}",
+            ", ".join(self.findings) or "ok",
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="ATTACK", help="all of them by default")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each one lasts")
+    parser.add_argument("--list", action="store_true", help="say what there is and end")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for name, attack in ATTACKS.items():
+            sys.stdout.write(f"{name:<36} {attack.__doc__}\n")
+        return 0
+    unknown = set(arguments.names) - ATTACKS.keys()
+    if unknown:
+        parser.error(f"there is no attack {', '.join(sorted(unknown))}; --list shows what there is")
+    load = Path("/proc/loadavg").read_text().split()[0]
+    print(f"{os.cpu_count()} cores, load {load}; ms of an honest client, MB of the broker")
+    header = ("ops", "p50", "p99", "max", "errs", "before", "peak", "after", "recovery", "stop")
+    print(ROW.format("attack", *header, "verdict"), flush=True)
+    results = run_all(arguments.names or ATTACKS, arguments.seconds)
+    return 1 if any(result.findings for result in results) else 0
+
+
+def run_all(names: Iterable[str], seconds: float) -> list[Result]:
+    results = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="zhumq-attack-") as folder:
+            result = run_one(name, seconds, Path(folder))
+        print(result.row(), flush=True)
+        results.append(result)
+    return results
+
+
+def run_one(name: str, seconds: float, folder: Path) -> Result:
+    with broker_process(folder / "data") as broker:
+        target = Target(kafka=broker.bootstrap, push=broker.push, http=broker.http)
+        prepare(target)
+        honest = HonestClient(target)
+        honest.start()
+        honest.wait_calm(RECOVERY_SECONDS_MAX)
+        before_bytes = memory_bytes(broker.pid, "VmRSS")
+        honest.samples = Samples()
+        reset_peak(broker.pid)
+        _attack(name, target, seconds)
+        peak_bytes = memory_bytes(broker.pid, "VmHWM")
+        ended = time.monotonic()
+        recovery_seconds = honest.wait_calm(RECOVERY_SECONDS_MAX)
+        time.sleep(max(0.0, AFTER_SECONDS - (time.monotonic() - ended)))
+        after_bytes = memory_bytes(broker.pid, "VmRSS")
+        samples = honest.stop()
+        stop_seconds, exit_code = _stop_under_attack(name, target, broker)
+    return Result(
+        name=name,
+        samples=samples,
+        before_bytes=before_bytes,
+        peak_bytes=peak_bytes,
+        after_bytes=after_bytes,
+        recovery_seconds=recovery_seconds,
+        stop_seconds=stop_seconds,
+        exit_code=exit_code,
+    )
+
+
+def _attack(name: str, target: Target, seconds: float) -> None:
+    attacker = _start(name, target)
+    try:
+        time.sleep(seconds)
+    finally:
+        _end(attacker)
+
+
+def _stop_under_attack(name: str, target: Target, broker: BrokerProcess) -> tuple[float, int]:
+    """SIGTERM in the middle of the same attack: how long it took, and the exit code."""
+    attacker = _start(name, target)
+    try:
+        begun = time.monotonic()
+        try:
+            exit_code = broker.stop()
+        except subprocess.TimeoutExpired:
+            exit_code = KILLED
+        return time.monotonic() - begun, exit_code
+    finally:
+        _end(attacker)
+
+
+def _start(name: str, target: Target) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.attack.attacker", name, *target.to_arguments()]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    deadline = time.monotonic() + BEGIN_SECONDS_MAX
+    os.set_blocking(output.fileno(), False)
+    while time.monotonic() < deadline and process.poll() is None:
+        if BEGUN in (output.readline() or ""):
+            return process
+        time.sleep(0.01)
+    _end(process)
+    raise RuntimeError(f"the attack {name} did not begin")
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""One attack in a process of its own: `python -m tests.attack.attacker NAME --kafka=... --push=... --http=...`."""
+
+import argparse
+import asyncio
+import os
+import resource
+import sys
+
+import uvloop
+
+from .http_attacks import HTTP_ATTACKS
+from .kafka_attacks import KAFKA_ATTACKS
+from .push_attacks import PUSH_ATTACKS
+from .target import Target
+
+ATTACKS = KAFKA_ATTACKS | HTTP_ATTACKS | PUSH_ATTACKS
+BEGUN = "begun"
+NICENESS = 5  # an attacker has its own machine in real life: here it yields to broker and client
+
+
+async def attack(name: str, target: Target) -> None:
+    """Goes on until stdin is closed."""
+    await ATTACKS[name](target)
+    sys.stdout.write(f"{BEGUN}\n")
+    sys.stdout.flush()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=sorted(ATTACKS))
+    for part in ("kafka", "push", "http"):
+        parser.add_argument(f"--{part}", required=True)
+    arguments = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    os.nice(NICENESS)
+    target = Target(kafka=arguments.kafka, push=arguments.push, http=arguments.http)
+    uvloop.install()
+    asyncio.run(attack(arguments.name, target))
+    os._exit(0)  # thousands of tasks need not be cancelled one by one
+
+
+if __name__ == "__main__":
+    main()

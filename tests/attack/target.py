@@ -1,0 +1,122 @@
+"""A broker under attack: its addresses, its process, and the topics that attacks use."""
+
+import struct
+import urllib.request
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from zhumq.protocol.api import ApiKey, RequestHeader, encode_request
+from zhumq.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from zhumq.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from zhumq.protocol.schema import Message
+from zhumq.records.batch import Record
+from zhumq.records.builder import build_batch
+from zhumq.testing.raw_client import RawClient
+
+HONEST = "honest"
+LARGE = "large"
+COMPACTED = "compacted"
+MANY = "many"
+LARGE_BATCHES = 64
+LARGE_BATCH_RECORDS = 10
+LARGE_RECORD_BYTES = 99_000
+MANY_PARTITIONS = 1_000
+PRODUCE_VERSION = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a broker is attacked."""
+
+    kafka: str
+    push: str
+    http: str
+
+    def to_arguments(self) -> list[str]:
+        return [f"--{name}={value}" for name, value in asdict(self).items()]
+
+
+def address(bootstrap: str) -> tuple[str, int]:
+    host, _, port = bootstrap.rpartition(":")
+    return host, int(port)
+
+
+def request(key: ApiKey, version: int, body: Message, client_id: str = "attack") -> bytes:
+    """A request with its size in front."""
+    header = RequestHeader(api_key=key, api_version=version, correlation_id=1, client_id=client_id)
+    return encode_request(header, body)
+
+
+def batch_of(value: bytes, count: int = 1) -> bytes:
+    records = [
+        Record(offset=number, timestamp=1, key=b"k", value=value, headers=())
+        for number in range(count)
+    ]
+    return build_batch(records)
+
+
+def produce_request(topic: str, batch: bytes, *, acks: int = 1) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=batch)
+    data = TopicProduceData(name=topic, partition_data=[partition])
+    return ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[data])
+
+
+def produce(client: RawClient, topic: str, batch: bytes, *, acks: int = 1) -> int:
+    """The offset of the batch. Raises ConnectionError where the broker refuses it."""
+    response: ProduceResponse = client.ask(
+        ApiKey.PRODUCE, produce_request(topic, batch, acks=acks), PRODUCE_VERSION
+    )
+    answer = response.responses[0].partition_responses[0]
+    if answer.error_code:
+        raise ConnectionError(f"produce was answered with error {answer.error_code}")
+    return answer.base_offset
+
+
+def prepare(target: Target) -> None:
+    """The topics that attacks and honest clients use."""
+    compacted = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
+    topics = [
+        CreatableTopic(name=HONEST, num_partitions=1, replication_factor=1),
+        CreatableTopic(name=LARGE, num_partitions=1, replication_factor=1),
+        CreatableTopic(name=COMPACTED, num_partitions=1, replication_factor=1, configs=compacted),
+        CreatableTopic(name=MANY, num_partitions=MANY_PARTITIONS, replication_factor=1),
+    ]
+    with RawClient(target.kafka) as client:
+        created = client.ask(
+            ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5
+        )
+        assert not any(each.error_code for each in created.topics), created
+        batch = batch_of(b"x" * LARGE_RECORD_BYTES, LARGE_BATCH_RECORDS)
+        for _ in range(LARGE_BATCHES):
+            produce(client, LARGE, batch)
+
+
+def healthz(target: Target, seconds_max: float) -> bool:
+    with urllib.request.urlopen(f"http://{target.http}/healthz", timeout=seconds_max) as answer:
+        return bool(answer.status == 200)
+
+
+def memory_bytes(pid: int, name: str) -> int:
+    """VmRSS (now) or VmHWM (the most since `reset_peak`) of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise ValueError(name)
+
+
+def reset_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def half_of(frame_bytes: int, sent_bytes: int) -> bytes:
+    """The beginning of a frame of zeros."""
+    return struct.pack(">i", frame_bytes) + bytes(sent_bytes)

@@ -1,0 +1,63 @@
+"""Each attack of `make attack` in small: the broker's own counters say that its bounds held."""
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zhumq.testing.process import BrokerProcess, broker_process
+
+from . import crowd
+from .attacker import ATTACKS
+from .crowd import tasks
+from .honest import HonestClient
+from .target import Target, prepare
+
+SETTINGS = {"queued.max.request.bytes": str(16 << 20), "offsets.topic.num.partitions": "4"}
+REQUEST_BYTES_MAX = (16 << 20) * 5 // 4 + (1 << 20)
+# What needs hundreds of megabytes, or minutes of a processor, is for `make attack`.
+LARGE = {"six-large-frames", "slow-readers", "push-unread", "bombs", "waiting-joins"}
+SMALL_CROWD = 30
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder: Path = tmp_path_factory.mktemp("attacked")
+    with broker_process(folder / "data", settings=SETTINGS) as process:
+        prepare(Target(kafka=process.bootstrap, push=process.push, http=process.http))
+        yield process
+
+
+def metric(process: BrokerProcess, name: str) -> float:
+    with urllib.request.urlopen(f"http://{process.http}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^{name} (.+)$", text, re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS.keys() - LARGE))
+def test_an_honest_client_is_served_beside_the_attack(
+    running: BrokerProcess, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target(kafka=running.bootstrap, push=running.push, http=running.http)
+    monkeypatch.setattr(crowd, "CROWD_MAX", SMALL_CROWD)
+
+    async def scenario() -> None:
+        await ATTACKS[name](target)
+        client = HonestClient(target)
+        await asyncio.to_thread(client.rounds, 12)
+        used = await asyncio.to_thread(metric, running, "zhumq_request_memory_bytes")
+        assert used <= REQUEST_BYTES_MAX
+        assert not client.samples.errors
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks.clear()
+
+    asyncio.run(scenario())
+    assert running.running
+    assert "Traceback" not in running.log
