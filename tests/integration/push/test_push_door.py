@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from zhumq import PushConsumer
 from zhumq.client.errors import PushUnavailable, SubscriptionRefused
 from zhumq.push.server import PushServer
 from zhumq.push.settings import PushSettings
+from zhumq.push.unread import UnreadFrames
 from zhumq.testing.broker import RunningBroker
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -129,6 +131,7 @@ class _EmptyCluster:
         self.sessions = self
         self.endings = self
         self.streams: set[object] = set()
+        self.unread = UnreadFrames(time.monotonic)
         self.closing = False
 
     async def restore(self) -> None: ...
