@@ -129,12 +129,10 @@ class CorruptionRun:
         self._cluster = cluster
         self._draw = random.Random(seed)  # noqa: S311 (repeatable, not secret)
         self._tell = tell
+        # Kept: a client that is forgotten answers nothing that it was asked.
+        self._admin: AdminClient = cluster.admin()
         self._sent: dict[Place, dict[int, tuple[bytes, bytes]]] = {}
         self.report = Report()
-
-    @property
-    def _admin(self) -> AdminClient:
-        return self._cluster.admin()
 
     def prepare(self) -> None:
         """Topics of all kinds, their messages, and a group's offsets."""
