@@ -92,7 +92,8 @@ def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of()
     with cluster_processes(nodes=3) as cluster:
         topics = {f"on-{broker_id}": broker_id for broker_id in cluster.brokers}
         wishes = [NewTopic(name, 1, replica_assignment=[[at]]) for name, at in topics.items()]
-        for future in cluster.admin().create_topics(wishes).values():
+        admin = cluster.admin()
+        for future in admin.create_topics(wishes).values():
             future.result(SECONDS_MAX)
         for topic in topics:
             produce(cluster.bootstrap, topic, 0, 5)
