@@ -169,7 +169,11 @@ class CorruptionRun:
                 f"{self.report.places:4d} broker {broker_id} {'up' if is_up else 'down'}:"
                 f" {each.path.relative_to(broker.data_dir)}: {each.note}"
             )
-        if not is_up:
+        if is_up:
+            # What was verified before is found by the scrub, and promised from then on only.
+            passes = self._scrub_passes(broker_id) + 2
+            self._wait(lambda: self._scrub_passes(broker_id) >= passes, "a whole pass of the scrub")
+        else:
             self._start(broker_id, done)
         self._judge(f"after {len(done)} corruptions of broker {broker_id}")
 
@@ -274,13 +278,24 @@ class CorruptionRun:
 
     def _is_whole(self) -> bool:
         """Whether no broker has damage that it knows of, or is fetching something again."""
-        for broker in self._cluster.brokers.values():
-            with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
+        for broker_id in self._cluster.brokers:
+            text = self._metrics(broker_id)
             healing = re.search(r"^zhumq_partitions_healing (\d+)", text, re.MULTILINE)
             if healing is None or healing[1] != "0" or "\nzhumq_log_corrupt_ranges{" in text:
                 return False
         return True
+
+    def _scrub_passes(self, broker_id: int) -> int:
+        found = re.search(
+            r"^zhumq_scrub_passes_total (\d+)", self._metrics(broker_id), re.MULTILINE
+        )
+        assert found is not None
+        return int(found[1])
+
+    def _metrics(self, broker_id: int) -> str:
+        address = self._cluster.brokers[broker_id].http
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
 
     def _wait(self, look: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
