@@ -29,7 +29,7 @@ from zhumq.protocol.messages.groups import (
 _FIRST_VERSION_WITH_KEYS: Final = 4
 _NOBODY: Final = -1
 # librdkafka asks in these, and asks again for ever at every error but a failed authorization (seen with
-# 2.6 to 2.12). It shows the broker's sentence beside the code, so the user reads what is meant.
+# 2.16). It shows the broker's sentence beside the code, so the user reads what is meant.
 _VERSIONS_OF_LIBRDKAFKA: Final = (2, 3)
 
 
