@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import shutil
 import stat
@@ -17,6 +18,7 @@ Buffer = bytes | bytearray | memoryview
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750
 TEMPORARY_SUFFIX = ".tmp"
+_temporary_numbers = itertools.count()
 VECTOR_PARTS_MAX = 1024  # IOV_MAX on Linux: the most parts one writev takes
 
 # The errors that mean "no room", on the disk or in the table of open files: the same works again
@@ -252,7 +254,8 @@ class SystemDisk:
             raise storage_error(error, "read", path) from error
 
     def write_file(self, path: str, data: Buffer, *, sync: bool) -> None:
-        temporary = path + TEMPORARY_SUFFIX
+        # Of its own: two threads may write the same file at once, and each must find its own again.
+        temporary = f"{path}.{next(_temporary_numbers)}{TEMPORARY_SUFFIX}"
         try:
             with open(temporary, "wb", buffering=0) as file:
                 rest = memoryview(data)

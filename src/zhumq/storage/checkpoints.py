@@ -72,11 +72,6 @@ def decode_offsets(data: bytes | None) -> dict[TopicPartition, int]:
         raise CheckpointCorrupt(str(error)) from None
 
 
-def write_leader_epochs(disk: Disk, path: str, epochs: LeaderEpochs, *, sync: bool) -> None:
-    """Write the epochs of one log."""
-    disk.write_file(path, encode_leader_epochs(epochs), sync=sync)
-
-
 def encode_leader_epochs(epochs: LeaderEpochs) -> bytes:
     """The content of a leader epoch file."""
     return encode_lines(f"{epoch} {start_offset}" for epoch, start_offset in epochs.entries)

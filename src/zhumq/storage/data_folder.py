@@ -3,7 +3,7 @@
 import base64
 import uuid
 
-from zhumq.host.disk import Disk
+from zhumq.host.disk import TEMPORARY_SUFFIX, Disk
 from zhumq.model.errors import DataDirUnusable, StorageFailed
 from zhumq.model.ids import TopicPartition
 from zhumq.storage.checkpoints import META_FILE, MetaProperties, read_meta, write_meta
@@ -22,7 +22,8 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 def settle_meta(
     data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk
 ) -> MetaProperties:
-    """Whose folder this is: as it says, or ours if it is nobody's."""
+    """Whose folder this is: as it says, or ours if it is nobody's. What a crash left half written in
+    it goes."""
     path = f"{data_dir}/{META_FILE}"
     try:
         meta = read_meta(disk, path)
@@ -38,4 +39,12 @@ def settle_meta(
         )
     if cluster_id is not None and meta.cluster_id != cluster_id:
         raise DataDirUnusable(f"{data_dir} belongs to cluster {meta.cluster_id}, not {cluster_id}")
+    _remove_leftovers(data_dir, disk)
     return meta
+
+
+def _remove_leftovers(data_dir: str, disk: Disk) -> None:
+    """Remove files of the folder itself that a crash left half written."""
+    for entry in disk.list_directory(data_dir):
+        if entry.name.endswith(TEMPORARY_SUFFIX) and not entry.is_directory:
+            disk.unlink(f"{data_dir}/{entry.name}")

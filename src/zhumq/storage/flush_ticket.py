@@ -7,14 +7,6 @@ from zhumq.host.disk import Disk, DiskFile
 from zhumq.model.errors import BrokerError, StorageFailed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallFile:
-    """A file to be written as a whole."""
-
-    path: str
-    data: bytes
-
-
 @dataclass(slots=True, kw_only=True)
 class FlushTicket:
     """What has to reach the disk so that everything below next_offset is there."""
@@ -27,8 +19,7 @@ class FlushTicket:
     # For a checkpoint: what a restart will use instead of reading the log below next_offset.
     is_checkpoint: bool = False
     paths: Sequence[str] = ()
-    small_files: Sequence[SmallFile] = ()
-    write_manifest: Callable[[], None] = lambda: None
+    writes: Sequence[Callable[[], None]] = ()
     error: BrokerError | None = field(default=None)
 
     def run(self) -> None:
@@ -44,9 +35,8 @@ class FlushTicket:
             self.error = error
             return
         try:
-            self.write_manifest()
-            for small in self.small_files:
-                self.disk.write_file(small.path, small.data, sync=True)
+            for write in self.writes:
+                write()
         except StorageFailed as error:
             self.error = error
         except BrokerError:

@@ -13,9 +13,8 @@ from zhumq.storage.checkpoints import (
     LEADER_EPOCH_FILE,
     PARTITION_FILE,
     encode_leader_epochs,
-    write_leader_epochs,
 )
-from zhumq.storage.flush_ticket import FlushTicket, SmallFile
+from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import LogConfig
@@ -23,6 +22,7 @@ from zhumq.storage.log_files import SNAPSHOT_SUFFIX, file_prefix
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.manifest import Manifest, ManifestFile, SealedRecord
 from zhumq.storage.new_log import LoadedLog
+from zhumq.storage.newest_file import NewestFile
 from zhumq.storage.producer_snapshot import encode_snapshot
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.segment import Segment
@@ -71,6 +71,7 @@ class LogState:
         self._cache = cache
         self._segments = SegmentList(topic_partition, loaded.segments)
         self._manifest_file = ManifestFile(disk, directory)
+        self._epochs_file = NewestFile(disk, f"{directory}/{LEADER_EPOCH_FILE}")
         # How much of which active segment the last checkpoint covered.
         active = self._segments.active
         is_flushed = loaded.recovery_point == loaded.log_end_offset
@@ -184,22 +185,18 @@ class LogState:
         ticket.is_checkpoint = True
         active = self._segments.active
         self._checkpointed_active = (active.base_offset, active.size)
-        ticket.write_manifest = self._manifest_file.prepare(self._manifest(ticket.next_offset))
         ticket.paths = (
             *ticket.paths,
             *self._unsynced_index_paths,
             *self._segments.active.paths[1:],
         )
         self._unsynced_index_paths = []
-        ticket.small_files = (
-            SmallFile(
-                path=file_prefix(self.directory, self.log_end_offset) + SNAPSHOT_SUFFIX,
-                data=encode_snapshot(self.producer_state),
-            ),
-            SmallFile(
-                path=f"{self.directory}/{LEADER_EPOCH_FILE}",
-                data=encode_leader_epochs(self.leader_epochs),
-            ),
+        snapshot = file_prefix(self.directory, self.log_end_offset) + SNAPSHOT_SUFFIX
+        producers = encode_snapshot(self.producer_state)
+        ticket.writes = (
+            self._manifest_file.prepare(self._manifest(ticket.next_offset)),
+            lambda: self._disk.write_file(snapshot, producers, sync=True),
+            self._prepare_leader_epochs(sync=True),
         )
         self._bytes_since_checkpoint = 0
         self._checkpoint_at_ms = self._clock.monotonic_ms()
@@ -309,5 +306,8 @@ class LogState:
         if self._is_new:
             return  # Nothing of it was ever flushed. One file less where many logs are begun.
         self.write_manifest()
-        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
-        write_leader_epochs(self._disk, path, self.leader_epochs, sync=False)
+        self._prepare_leader_epochs(sync=False)()
+
+    def _prepare_leader_epochs(self, *, sync: bool) -> Callable[[], None]:
+        data = encode_leader_epochs(self.leader_epochs)
+        return self._epochs_file.prepare(lambda: data, sync=sync)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from zhumq.host.disk import Disk
 from zhumq.model.errors import BrokerError
 from zhumq.records.codecs import crc32c
 from zhumq.storage.leader_epochs import EpochStart
+from zhumq.storage.newest_file import NewestFile
 
 logger = logging.getLogger(__name__)
 
@@ -100,40 +100,25 @@ def read_manifest(disk: Disk, directory: str) -> Manifest | None:
 
 
 class ManifestFile:
-    """The file of one log. The event loop writes it, and flushes do in a thread: the newest stays."""
+    """The file of one log.
 
-    __slots__ = ("_disk", "_lock", "_newest", "_path", "_sequence")
+    Without a sync: a manifest that a power cut spoiled is noticed and made anew, and file systems keep
+    the order of renames.
+    """
+
+    __slots__ = ("_file", "_path")
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
         self._path = f"{directory}/{MANIFEST_FILE}"
-        self._lock = threading.Lock()
-        self._sequence = 0
-        self._newest = -1
+        self._file = NewestFile(disk, self._path)
 
     def prepare(self, manifest: Manifest) -> Callable[[], None]:
-        """What writes this manifest, now or later in a thread, unless a newer one was written.
-
-        Without a sync: a manifest that a power cut spoiled is noticed and made anew, and file
-        systems keep the order of renames.
-        """
-        sequence, self._sequence = self._sequence, self._sequence + 1
-
-        def write() -> None:
-            data = encode_manifest(manifest)
-            with self._lock:
-                if sequence > self._newest:
-                    self._disk.write_file(self._path, data, sync=False)
-                    self._newest = sequence
-
-        return write
+        """What writes this manifest, now or later in a thread, unless a newer one was written."""
+        return self._file.prepare(lambda: encode_manifest(manifest), sync=False)
 
     def drop(self) -> None:
         """Take the file away: no manifest is better than one that claims too much."""
-        sequence, self._sequence = self._sequence, self._sequence + 1
-        with self._lock:
-            self._newest = sequence
-            self._disk.unlink(self._path)
+        self._file.drop()
 
     def replace(self, manifest: Manifest) -> None:
         """Write it now, before files change. Without room the old one must not stay either."""

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,21 @@ def test_small_files_are_replaced_as_a_whole(disk: Disk, folder: str) -> None:
     assert [entry.name for entry in disk.list_directory(folder)] == ["small"]
     with pytest.raises(StorageFailed):
         disk.write_file(f"{folder}/no/such", b"x", sync=False)
+
+
+def test_two_threads_that_replace_one_file_do_not_take_it_from_each_other(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    path = f"{tmp_path}/small"
+
+    def write(content: bytes) -> None:
+        for _ in range(300):
+            disk.write_file(path, content, sync=False)
+
+    with ThreadPoolExecutor(2) as pool:
+        for work in [pool.submit(write, b"one" * 100), pool.submit(write, b"two" * 100)]:
+            work.result()
+    assert disk.read_file(path) in (b"one" * 100, b"two" * 100)
+    assert [entry.name for entry in disk.list_directory(str(tmp_path))] == ["small"]
 
 
 def test_a_listing_tells_folders_and_sizes(disk: Disk, folder: str) -> None:

@@ -24,6 +24,7 @@ from zhumq.model.errors import (
     StorageFailed,
 )
 from zhumq.records.batch import TimestampType
+from zhumq.storage.checkpoints import LEADER_EPOCH_FILE, read_leader_epochs
 from zhumq.storage.index_cache import LOADED_INDEXES_MAX
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import CleanupPolicy
@@ -312,6 +313,23 @@ def test_truncation_takes_producers_back_to_what_is_left(disk: MemoryDisk) -> No
         append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=sequence)
     log.truncate_to(3)
     assert append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=3) == 3
+
+
+def test_a_checkpoint_from_before_a_truncation_does_not_bring_its_epochs_back(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk)
+    append(log, b"a", leader_epoch=1)
+    log.flush()
+    append(log, b"b", leader_epoch=2)
+    ticket = log.begin_flush(checkpoint=True)
+    assert ticket is not None
+    log.truncate_to(1)
+    ticket.run()  # In a thread, which may come to it late.
+    log.finish_flush(ticket)
+    epochs = read_leader_epochs(disk, f"{FOLDER}/{LEADER_EPOCH_FILE}")
+    assert epochs is not None
+    assert [each.epoch for each in epochs.entries] == [1]
 
 
 def test_a_flush_from_before_a_truncation_flushes_nothing(disk: MemoryDisk) -> None:

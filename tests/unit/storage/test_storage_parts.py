@@ -10,11 +10,11 @@ from zhumq.storage.checkpoints import (
     CheckpointCorrupt,
     MetaProperties,
     decode_offsets,
+    encode_leader_epochs,
     encode_offsets,
     read_leader_epochs,
     read_meta,
     read_topic_id,
-    write_leader_epochs,
     write_meta,
     write_topic_id,
 )
@@ -125,7 +125,7 @@ def test_checkpoints_are_kafkas_text_files(disk: MemoryDisk) -> None:
     assert decode_offsets(disk.read_file("/data/points")) == offsets
     assert decode_offsets(disk.read_file("/data/absent")) == {}
     epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(4, 9)])
-    write_leader_epochs(disk, "/data/epochs", epochs, sync=True)
+    disk.write_file("/data/epochs", encode_leader_epochs(epochs), sync=True)
     assert disk.read_file("/data/epochs") == b"0\n2\n1 0\n4 9\n"
     read = read_leader_epochs(disk, "/data/epochs")
     assert read is not None
