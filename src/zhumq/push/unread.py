@@ -19,7 +19,6 @@ UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 # While others wait for room, who has not read a frame for this long has to go.
 UNREAD_SECONDS_MIN: Final = 1.0
 # Whoever has not read a frame for this long has to go.
-UNREAD_SECONDS_MAX: Final = 60.0
 LOOK_SECONDS: Final = 0.25
 
 
