@@ -53,7 +53,8 @@ def parse_lines(rows: DataFrame) -> DataFrame:
     message = found["message"]
     line = line.withColumns(
         {
-            "format": found["format"],
+            # An object without a time is no log line.
+            "format": F.when(found["moment"].isNotNull(), found["format"]),
             "moment": _moment(found["kind"], found["moment"], received),
             "level": _level(found["level"], message),
             "service": F.coalesce(_given(found["service"]), *names),
@@ -71,13 +72,18 @@ def template(message: Column) -> Column:
     return F.regexp_replace(words, r"\d+(\.\d+)?", "<n>")
 
 
+# Spark evaluates an expression under a condition again wherever it stands, so what follows uses the
+# result of a regular expression once, and leaves what is not found as an empty text.
+
+
 def _from_json() -> Column:
-    """The fields of an object; null for one that has no time."""
-    moment = _member("moment")
-    fields = [F.lit(JSON), F.lit(str(TimeKind.ISO)), moment]
+    """The fields of an object."""
     # The line of a container's log ends with its newline.
-    fields += [_member("level"), _member("service"), F.rtrim(_member("message"), F.lit("\r\n"))]
-    return F.when(moment.isNotNull(), F.array(*fields))
+    message = F.rtrim(_member("message"), F.lit("\r\n"))
+    fields = (_member("moment"), _member("level"), _member("service"), message)
+    return F.when(
+        F.col(_OBJECT).isNotNull(), F.array(F.lit(JSON), F.lit(str(TimeKind.ISO)), *fields)
+    )
 
 
 def _member(field: str) -> Column:
@@ -119,10 +125,8 @@ def _first_of(formats: Iterable[LineFormat]) -> Column:
 
 def _logfmt(names: str) -> Column:
     """The value of the first of these keys that a line has, quoted or not."""
-    pattern = rf'(?:^|\s)(?:{names})=("(?s:.*?)(?<!\\)"|[^"\s]\S*)'
-    found = F.regexp_extract(_TEXT, pattern, 1)
-    unquoted = found.substr(F.lit(2), F.length(found) - 2)
-    return _given(F.when(found.startswith('"'), unquoted).otherwise(found))
+    pattern = rf'(?:^|\s)(?:{names})=(?:"((?s:.*?))(?<!\\)"|([^"\s]\S*))'
+    return F.concat(F.regexp_extract(_TEXT, pattern, 1), F.regexp_extract(_TEXT, pattern, 2))
 
 
 def _given(text: Column) -> Column:
@@ -139,14 +143,15 @@ def _moment(kind: Column, text: Column, received: Column) -> Column:
         micros = micros.when(number >= least, number * factor)
     micros = F.round(micros.otherwise(number * _SECOND_MICROS))
     epoch = F.when(number < _EPOCH_END, F.timestamp_micros(micros.try_cast("bigint")))
-    iso = F.try_to_timestamp(F.translate(text, ",/", ".-"))
+    unusual = text.contains(",") | text.contains("/")
+    iso = F.try_to_timestamp(F.when(unusual, F.translate(text, ",/", ".-")).otherwise(text))
     single_spaces = F.regexp_replace(text, " +", " ")
     month = F.lit("yyyy MMM d HH:mm:ss")
     year = F.year(received).cast("string")
     yearless = F.try_to_timestamp(F.concat(year, F.lit(" "), single_spaces), month)
     day = F.date_format(received, "yyyy-MM-dd ")
     return (
-        F.when(is_kind(TimeKind.EPOCH) | text.rlike(_EPOCH), epoch)
+        F.when(is_kind(TimeKind.EPOCH) | (~text.contains(":") & text.rlike(_EPOCH)), epoch)
         .when(is_kind(TimeKind.ISO), iso)
         .when(is_kind(TimeKind.ACCESS), F.try_to_timestamp(text, F.lit("dd/MMM/yyyy:HH:mm:ss Z")))
         .when(is_kind(TimeKind.MONTH), F.try_to_timestamp(single_spaces, month))
@@ -198,7 +203,8 @@ def _level(given: Column, message: Column) -> Column:
             F.when(code >= "500", "ERROR").when(code >= "400", "WARN").otherwise("INFO"),
         )
         .when(
-            number.isNotNull(),
+            # A look at one letter first: this is asked of every line.
+            (F.substring(given, 1, 1) <= "<") & number.isNotNull(),
             F.when(given.startswith("<") | (number < _PINO_MIN), by_severity).otherwise(by_tens),
         )
         .otherwise(level)

@@ -151,7 +151,13 @@ UNDATED: Final = (
     # 10.0.0.7 - - [01/Jan/2026:08:00:00 +0000] "GET /items/7 HTTP/1.1" 200 512
     LineFormat(
         "access", TimeKind.ACCESS,
-        rf'^(?:\S+ )?\S+ \S+ \S+ \[([^\]]+)\] "([A-Z]+ [^"]+)" (\d{{3}}) (?:\d+|-){_REST}',
+        rf'^\S+ \S+ \S+ \[([^\]]+)\] "([A-Z]+ [^"]+)" (\d{{3}}) (?:\d+|-){_REST}',
+        "$1", "http $3", "", "$2 $3",
+    ),
+    # shop:443 10.0.0.7 - - [01/Jan/2026:08:00:00 +0000] "GET /items/7 HTTP/1.1" 200 512
+    LineFormat(
+        "access", TimeKind.ACCESS,
+        rf'^\S+ \S+ \S+ \S+ \[([^\]]+)\] "([A-Z]+ [^"]+)" (\d{{3}}) (?:\d+|-){_REST}',
         "$1", "http $3", "", "$2 $3",
     ),
     # <34>1 2026-01-01T08:00:00.123Z web1 sshd 4711 ID47 [origin ip="10.0.0.7"] refused
