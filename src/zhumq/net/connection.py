@@ -50,13 +50,14 @@ class Connection(asyncio.Protocol):
         "_pace",
         "_reading",
         "_requests_in_flight",
-        "_reserved_bytes",
         "_serving_scheduled",
         "_slots",
         "_transport",
         "_wheel",
         "_whole_bytes",
         "info",
+        "proven_bytes",
+        "reserved_bytes",
     )
 
     def __init__(self, transport: asyncio.Transport, info: ConnectionInfo, owner: Owner) -> None:
@@ -82,10 +83,11 @@ class Connection(asyncio.Protocol):
         self._requests_in_flight = 0  # in `_slots`
         self._half_bytes = 0  # of a frame that is not whole yet
         # Invariant: 0, or all that is missing of that frame: then it has its reservation.
-        self._reserved_bytes = 0
+        self.reserved_bytes = 0
         self._whole_bytes = 0  # of frames in `_backlog` and `_slots`
         self._has_asked = False
         self._pace = NEW
+        self.proven_bytes = 0  # the largest frame received in pieces
         self._reading = True
         self._serving_scheduled = False
         self._draining = False
@@ -112,19 +114,21 @@ class Connection(asyncio.Protocol):
             if len(frames[0]) == size - FRAME_SIZE_BYTES and self._is_at_rest:
                 self._serve_alone(frames[0])
                 return
+            if self._half_bytes and len(frames[0]) > self.proven_bytes:
+                self.proven_bytes = len(frames[0])
         if frames or not self._half_bytes:
             self._frame_tick = self._active_tick
         self._half_bytes += size
-        if self._reserved_bytes:
-            reserved = min(self._reserved_bytes, size)
-            self._reserved_bytes -= reserved
+        if self.reserved_bytes:
+            reserved = min(self.reserved_bytes, size)
+            self.reserved_bytes -= reserved
             size -= reserved
         self._memory.bytes_used += size
         if frames:
             self._accept(frames)
             self._backlog.extend(frames)
             self._serve()
-        elif not self._reserved_bytes:
+        elif not self.reserved_bytes:
             self._regulate_reading()
 
     def pause_writing(self) -> None:
@@ -161,11 +165,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        return self._half_bytes + self._reserved_bytes + self._whole_bytes
-
-    @property
-    def reserved_bytes(self) -> int:
-        return self._reserved_bytes
+        return self._half_bytes + self.reserved_bytes + self._whole_bytes
 
     @property
     def is_reading(self) -> bool:
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
         # The wait was ours, so it does not count against the peer.
         self._active_tick = self._wheel.tick
         if reserved_bytes:
-            self._reserved_bytes = reserved_bytes
+            self.reserved_bytes = reserved_bytes
             self._frame_tick = self._wheel.tick
         self._regulate_reading()
 
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
         # Now, and not when the collector of cycles finds this connection.
         self._codec.close()
         self._memory.forget(self, held_bytes=self.held_bytes)
-        self._half_bytes = self._reserved_bytes = self._whole_bytes = 0
+        self._half_bytes = self.reserved_bytes = self._whole_bytes = 0
 
     def _serve(self, turn: int = REQUESTS_PER_TURN_MAX, *, from_lane: bool = False) -> None:
         """Hands frames to the service until there are none or a limit is met."""
@@ -437,7 +437,7 @@ class Connection(asyncio.Protocol):
             )
             or self._answers.bytes_queued >= limits.answer_bytes_max
         )
-        if may_read and self._codec.missing_bytes and not self._reserved_bytes:
+        if may_read and self._codec.missing_bytes and not self.reserved_bytes:
             may_read = self._reserve_rest(self._codec)
         elif may_read and memory.bytes_used > memory.bytes_max:
             may_read = memory.admits(self)
@@ -454,8 +454,10 @@ class Connection(asyncio.Protocol):
         """A frame has begun: the rest of it is read once there is memory for it."""
         missing_bytes = codec.missing_bytes
         if not self._memory.reserve(self, missing_bytes, codec.held_bytes + missing_bytes):
+            if self.proven_bytes:
+                self._owner.relieve_soon()
             return False
-        self._reserved_bytes = missing_bytes
+        self.reserved_bytes = missing_bytes
         return True
 
     # The end.

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 TICK_MS_MAX = 1_000
 TICKS_PER_DEADLINE = 4  # the shortest deadline is kept to within a quarter of itself
+RELIEF_SECONDS = 0.1  # what a client that has sent requests waits for memory held by new ones
 RELIEF_TICKS = 1  # from one look at those who hold memory for which others wait to the next
 ACCEPT_BACKLOG = 1_024
 COMPLAINT_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
@@ -118,6 +119,7 @@ class _Hub(asyncio.Protocol):
         )
         self._name = name
         self.wheel.schedule(self, self.wheel.tick + RELIEF_TICKS)
+        self._relief: asyncio.TimerHandle | None = None
         self._admission = Admission(limits)
         self._connection_id = 0
         self._complained_at = float("-inf")
@@ -154,6 +156,15 @@ class _Hub(asyncio.Protocol):
         """A tick has passed: connections for whose memory others wait may have to go."""
         self.memory.relieve(self.wheel.milliseconds(tick))
         return tick + RELIEF_TICKS
+
+    def relieve_soon(self) -> None:
+        """A client that has sent requests waits for memory; others may hold it without need."""
+        if self._relief is None:
+            self._relief = self.loop.call_later(RELIEF_SECONDS, self._relieve_proven)
+
+    def _relieve_proven(self) -> None:
+        self._relief = None
+        self.memory.relieve_proven()
 
     def forget(self, info: ConnectionInfo) -> None:
         del self._connections[info.id]
@@ -192,5 +203,7 @@ class _Hub(asyncio.Protocol):
             connection.abort()
         if self._connections:
             await self._all_gone.wait()  # an aborted transport is lost in the next turn
+        if self._relief is not None:
+            self._relief.cancel()
         self.wheel.close()
         self.lane.close()

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, Self
 
 # A frame up to this size is always read on: a small request never waits behind large ones.
 TINY_FRAME_BYTES: Final = 16 * 1024
 # A larger frame counts as large: all of these together leave a quarter of the memory to the others.
 LARGE_FRAME_BYTES: Final = 1024 * 1024
+# Frames of clients that have not proven themselves may use half of the memory, and beyond that an
+# eighth of it between them, or one of them what is there.
+NEW_SHARE: Final = 2
+NEW_SHARE_WHEN_FULL: Final = 8
 # A connection that holds less than this is neither paused nor cut off for memory.
 SMALL_SHARE_BYTES: Final = 64 * 1024
 # While others wait for memory, a frame that arrives more slowly than this is cut off.
@@ -32,6 +36,10 @@ class Reader(Protocol):
         """What is still to come of a frame that has its reservation."""
 
     @property
+    def proven_bytes(self) -> int:
+        """The largest frame that this client has sent to its end, of those that came in pieces."""
+
+    @property
     def is_reading(self) -> bool:
         """Whether the next byte is the client's to send, not ours to ask for."""
 
@@ -44,6 +52,20 @@ class Reader(Protocol):
 
     def cut_off(self, reason: str) -> None:
         """Called when it has to go to make room for others. It forgets itself before it returns."""
+
+
+class _Kind(NamedTuple):
+    """The frames that wait in one queue; the kinds have this order of precedence."""
+
+    is_new: bool  # from a client that has not sent one of half the size to its end
+    is_large: bool
+
+    @classmethod
+    def of(cls, reader: Reader, frame_bytes: int) -> Self:
+        return cls(frame_bytes > 2 * reader.proven_bytes, frame_bytes > LARGE_FRAME_BYTES)
+
+
+_BETWEEN_FRAMES: Final = _Kind(is_new=False, is_large=False)
 
 
 @dataclass(slots=True)
@@ -61,14 +83,18 @@ class RequestMemory:
     So the bound is not exceeded by frames under way, and half frames cannot wait for each other.
     What was received before its reservation, and requests small enough for one read, can exceed it
     by a quarter: then the largest holders are cut off at once.
+
+    Anybody can begin frames. So whoever has sent one of half the size to its end comes first, and
+    the others leave memory to those.
     """
 
     __slots__ = (
         "_holders",
         "_large_bytes",
+        "_new_bytes",
         "_progress",
-        "_waiting_large",
-        "_waiting_small",
+        "_waiting",
+        "_waiting_kinds",
         "_was_full",
         "bytes_max",
         "bytes_used",
@@ -80,15 +106,18 @@ class RequestMemory:
         self.bytes_used = 0
         self._holders = holders
         self._large_bytes: dict[Reader, int] = {}  # reservations of large frames
+        self._new_bytes: dict[Reader, int] = {}  # reservations of frames of new clients
         # In order of arrival, with what each needs reserved. 0: it waits for others to need less.
-        self._waiting_small: dict[Reader, int] = {}
-        self._waiting_large: dict[Reader, int] = {}
+        self._waiting: dict[_Kind, dict[Reader, int]] = {
+            _Kind(is_new, is_large): {} for is_new in (False, True) for is_large in (False, True)
+        }
+        self._waiting_kinds: dict[Reader, _Kind] = {}
         self._progress: dict[Reader, _Progress] = {}  # since others wait
         self._was_full = False  # at the last look, with others waiting
 
     @property
     def readers_waiting(self) -> int:
-        return len(self._waiting_small) + len(self._waiting_large)
+        return len(self._waiting_kinds)
 
     @property
     def is_overdrawn(self) -> bool:
@@ -96,17 +125,19 @@ class RequestMemory:
 
     def waits(self, reader: Reader) -> bool:
         """Whether the reader waits for room for the rest of a frame."""
-        return bool(self._waiting_small.get(reader) or self._waiting_large.get(reader))
+        kind = self._waiting_kinds.get(reader)
+        return kind is not None and self._waiting[kind][reader] > 0
 
     def reserve(self, reader: Reader, missing_bytes: int, frame_bytes: int) -> bool:
         """Reserve the rest of a frame. False: the reader is called once it is reserved."""
-        waiting = self._waiting_large if frame_bytes > LARGE_FRAME_BYTES else self._waiting_small
-        if (waiting and frame_bytes > TINY_FRAME_BYTES) or not self._fits(
-            missing_bytes, frame_bytes
-        ):
-            waiting[reader] = missing_bytes
+        if frame_bytes <= TINY_FRAME_BYTES:
+            self.bytes_used += missing_bytes
+            return True
+        kind = _Kind.of(reader, frame_bytes)
+        if self._waiting[kind] or not self._fits(missing_bytes, kind):
+            self._wait(reader, missing_bytes, kind)
             return False
-        self._take(reader, missing_bytes, is_large=waiting is self._waiting_large)
+        self._take(reader, missing_bytes, kind)
         return True
 
     def admits(self, reader: Reader) -> bool:
@@ -117,31 +148,34 @@ class RequestMemory:
             or reader.held_bytes < SMALL_SHARE_BYTES
         ):
             return True
-        self._waiting_small.setdefault(reader, 0)
+        if reader not in self._waiting_kinds:
+            self._wait(reader, 0, _BETWEEN_FRAMES)
         return False
 
     def frame_completed(self, reader: Reader) -> None:
         """The frame is whole; its bytes count until it is answered."""
-        if self._large_bytes:
-            self._large_bytes.pop(reader, None)
         if self._progress:
             self._progress.pop(reader, None)
-        if self._waiting_large:
+        if self._large_bytes or self._new_bytes:
+            self._large_bytes.pop(reader, None)
+            self._new_bytes.pop(reader, None)
             self._wake()
 
     def release(self, frame_bytes: int) -> None:
         """A whole frame was answered."""
         self.bytes_used -= frame_bytes
-        if self._waiting_small or self._waiting_large:
+        if self._waiting_kinds:
             self._wake()
 
     def forget(self, reader: Reader, *, held_bytes: int) -> None:
         """The reader is gone, and with it everything it held."""
         self.bytes_used -= held_bytes
         self._large_bytes.pop(reader, None)
+        self._new_bytes.pop(reader, None)
         self._progress.pop(reader, None)
-        self._waiting_small.pop(reader, None)
-        self._waiting_large.pop(reader, None)
+        kind = self._waiting_kinds.pop(reader, None)
+        if kind is not None:
+            del self._waiting[kind][reader]
         self._wake()
 
     def relieve(self, now_ms: int) -> None:
@@ -170,34 +204,58 @@ class RequestMemory:
                 return
             reader.cut_off("requests of all connections held too much memory")
 
-    def _fits(self, missing_bytes: int, frame_bytes: int) -> bool:
-        if frame_bytes <= TINY_FRAME_BYTES:
-            return True
-        if frame_bytes > LARGE_FRAME_BYTES:
+    def relieve_proven(self) -> None:
+        """Called soon after a proven client began to wait: new ones go until it need not."""
+        if not self._proven_wait():
+            return
+        for reader in _largest_first(
+            [
+                reader
+                for reader in self._holders()
+                if not reader.proven_bytes and reader.held_bytes >= SMALL_SHARE_BYTES
+            ]
+        ):
+            reader.cut_off("clients that had sent requests before waited for the memory it held")
+            if not self._proven_wait():
+                return
+
+    def _proven_wait(self) -> bool:
+        return any(waiting for kind, waiting in self._waiting.items() if not kind.is_new)
+
+    def _fits(self, missing_bytes: int, kind: _Kind) -> bool:
+        if kind.is_large:
             large_bytes = sum(self._large_bytes.values())
             # One large frame is always read, whatever its size: it is the listener that bounds it.
             if not large_bytes:
                 return True
             if large_bytes + missing_bytes > self.bytes_max - self.bytes_max // 4:
                 return False
-        return self.bytes_used + missing_bytes <= self.bytes_max
+        needed_bytes = self.bytes_used + missing_bytes
+        if kind.is_new and needed_bytes > self.bytes_max // NEW_SHARE:
+            new_bytes = sum(self._new_bytes.values())
+            if new_bytes and new_bytes + missing_bytes > self.bytes_max // NEW_SHARE_WHEN_FULL:
+                return False
+        return needed_bytes <= self.bytes_max
 
-    def _take(self, reader: Reader, missing_bytes: int, *, is_large: bool) -> None:
+    def _take(self, reader: Reader, missing_bytes: int, kind: _Kind) -> None:
         self.bytes_used += missing_bytes
-        if is_large:
+        if kind.is_large:
             self._large_bytes[reader] = missing_bytes
+        if kind.is_new:
+            self._new_bytes[reader] = missing_bytes
+
+    def _wait(self, reader: Reader, missing_bytes: int, kind: _Kind) -> None:
+        self._waiting[kind][reader] = missing_bytes
+        self._waiting_kinds[reader] = kind
 
     def _wake(self) -> None:
-        for waiting, frame_bytes in (
-            (self._waiting_small, LARGE_FRAME_BYTES),
-            (self._waiting_large, LARGE_FRAME_BYTES + 1),
-        ):
+        for kind, waiting in self._waiting.items():
             while waiting:
                 reader, missing_bytes = next(iter(waiting.items()))
-                if not self._fits(missing_bytes, frame_bytes):
+                if not self._fits(missing_bytes, kind):
                     break
-                del waiting[reader]
-                self._take(reader, missing_bytes, is_large=waiting is self._waiting_large)
+                del waiting[reader], self._waiting_kinds[reader]
+                self._take(reader, missing_bytes, kind)
                 reader.memory_granted(missing_bytes)
 
     def _is_unfair(self, reader: Reader, now_ms: int) -> bool:

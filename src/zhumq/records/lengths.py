@@ -7,11 +7,18 @@ from zhumq.model.errors import CorruptMessage
 LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
 # Records of one length often follow one another. The lengths of up to RUN of them are compared as
 # one strided slice; where that passes fewer than RUN_MIN, the next SINGLES are gone through singly.
-RUN: Final = 512
+RUN: Final = 1024
 RUN_MIN: Final = 8
 SINGLES: Final = 256
-# Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size.
+# Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size of a
+# record.
 COPIED_RECORD_BYTES_MAX: Final = 400
+# By the first byte of a length: from a record to the next one if that is all of it; negated and
+# short of 64 times the second byte if there is one; 0 for a length that is negative.
+_STEPS: Final = tuple(
+    0 if first & 1 else (first >> 1) + 1 if first < 0x80 else -(((first & 0x7F) >> 1) + 2)
+    for first in range(256)
+)
 
 
 def check_lengths(payload: bytes | memoryview, count: int) -> None:
@@ -19,20 +26,24 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
 
     | length varint | that many bytes | for each record; what is inside of them is not looked at.
     """
-    if len(payload) < count * COPIED_RECORD_BYTES_MAX:
-        payload = bytes(payload)
     position = 0
     try:
         while count > 0:
             step, width = _step(payload, position)
             run = min(count, RUN)
+            near = payload[position : position + step * (run - 1) + width]
+            if step <= COPIED_RECORD_BYTES_MAX:
+                near = bytes(near)
             # Exact: a record of this length ends where the next one begins, whose length is the same.
-            for place in range(position, position + width):
-                lengths = bytes(payload[place : place + step * (run - 1) + 1 : step])
-                run = len(lengths) - len(lengths.lstrip(lengths[:1]))
+            for place in range(width):
+                lengths = bytes(near[place : place + step * (run - 1) + 1 : step])
+                if lengths != lengths[:1] * run:
+                    run = len(lengths) - len(lengths.lstrip(lengths[:1]))
             position += step * run
             count -= run
-            if run < RUN_MIN:
+            if run < RUN_MIN and count:
+                if step <= COPIED_RECORD_BYTES_MAX:
+                    payload = bytes(payload)
                 singles = min(count, SINGLES)
                 position = _pass_singly(payload, position, singles)
                 count -= singles
@@ -61,14 +72,13 @@ def holds_one(payload: memoryview) -> bool:
 
 def _pass_singly(payload: bytes | memoryview, position: int, count: int) -> int:
     """Where the next record begins after so many; written out, for a call costs as much again."""
+    steps = _STEPS
     for _ in range(count):
-        value = payload[position]
-        if value < 0x80 and not value & 1:
-            position += (value >> 1) + 1
-            continue
-        byte = payload[position + 1]
-        if byte < 0x80 and not value & 1:
-            position += ((value & 0x7F | byte << 7) >> 1) + 2
+        step = steps[payload[position]]
+        if step > 0:
+            position += step
+        elif step and (byte := payload[position + 1]) < 0x80:
+            position += (byte << 6) - step
         else:
             position += _step(payload, position)[0]
     return position

@@ -77,7 +77,10 @@ def test_without_a_broker_every_command_says_what_to_do(
     ("arguments", "said"),
     [
         (["consume", "t", "--group", "g", "--from", "5"], "`zhumq group reset g --topic t"),
-        (["consume", "t", "--group", "g", "--partition", "0"], "--partition and --group want --mode"),
+        (
+            ["consume", "t", "--group", "g", "--partition", "0"],
+            "--partition and --group want --mode",
+        ),
         (["consume", "t", "--group", ""], "--group cannot be empty"),
         (["consume", "t", "--from", "noon"], "--from wants earliest"),
         (["produce", "t", "--json", "--key-separator", ":"], "JSON lines name their key"),

@@ -35,9 +35,12 @@ MIB = 1024 * 1024
 class FakeReader:
     """A connection that notes what the memory does with it."""
 
-    def __init__(self, address: str = "a", held_bytes: int = 0) -> None:
+    def __init__(
+        self, address: str = "a", held_bytes: int = 0, *, proven_bytes: int = 1000 * MIB
+    ) -> None:
         self.address = address
         self.held_bytes = held_bytes
+        self.proven_bytes = proven_bytes
         self.reserved_bytes = 0
         self.is_reading = True
         self.quiet_ms = 0
@@ -104,6 +107,53 @@ def test_large_frames_leave_a_quarter_of_the_memory_to_the_others() -> None:
 def test_one_large_frame_is_read_however_small_the_memory_is() -> None:
     reader = FakeReader()
     assert reserved(memory_of(MIB, reader), reader, 100 * MIB)
+
+
+def test_new_clients_leave_half_of_the_memory_to_those_that_have_sent_requests() -> None:
+    crowd = [FakeReader(proven_bytes=0) for _ in range(12)]
+    known = FakeReader(proven_bytes=500_000)
+    memory = memory_of(8 * MIB, *crowd, known)
+    admitted = [reserved(memory, each, 1_000_000) for each in crowd]
+    # Half of it, and an eighth if they hold no more than that between them.
+    assert admitted == [True] * 4 + [False] * 8
+    assert reserved(memory, known, 1_000_000)
+    memory.frame_completed(known)
+    # A frame of more than twice the size is as new as if it were the first.
+    assert not reserved(memory, known, 1_000_001)
+
+
+def test_new_clients_have_an_eighth_of_a_memory_that_others_use() -> None:
+    busy = FakeReader(held_bytes=5 * MIB)
+    crowd = [FakeReader(proven_bytes=0) for _ in range(2)]
+    memory = memory_of(8 * MIB, busy, *crowd)
+    assert [reserved(memory, each, 1_000_000) for each in crowd] == [True, False]
+    memory.frame_completed(crowd[0])
+    assert crowd[1].granted == [1_000_000]
+
+
+def test_who_has_sent_requests_comes_before_those_that_wait_longer() -> None:
+    holder = FakeReader(held_bytes=MIB)
+    crowd = [FakeReader(proven_bytes=0) for _ in range(10)]
+    known = FakeReader(proven_bytes=100_000)
+    memory = memory_of(MIB, holder, *crowd, known)
+    assert not any(reserved(memory, each, 100_000) for each in (*crowd, known))
+    memory.release(100_000)
+    assert known.granted == [100_000]
+    assert not any(each.granted for each in crowd)
+
+
+def test_beginnings_of_new_clients_go_when_one_that_has_sent_requests_waits() -> None:
+    crowd = [FakeReader(held_bytes=200_000, proven_bytes=0) for _ in range(6)]
+    parked = FakeReader(held_bytes=100_000)
+    known = FakeReader()
+    memory = memory_of(MIB, *crowd, parked, known)
+    memory.relieve_proven()
+    assert not any(each.reasons for each in crowd), "nobody waits"
+    assert not reserved(memory, known, 400_000)
+    memory.relieve_proven()
+    assert sum(len(each.reasons) for each in crowd) == 4
+    assert known.granted == [400_000]
+    assert not parked.reasons
 
 
 def test_a_frame_that_arrives_slowly_is_cut_off_once_others_wait_for_its_memory() -> None:
