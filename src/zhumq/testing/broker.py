@@ -55,7 +55,8 @@ def broker(
         loop = uvloop.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="zhumq-broker", daemon=True)
         thread.start()
-        stack.callback(_end_loop, loop, thread)
+        is_stuck = threading.Event()
+        stack.callback(_end_loop, loop, thread, is_stuck)
         app = asyncio.run_coroutine_threadsafe(BrokerApp.start(config, disk=disk), loop).result(
             START_SECONDS_MAX
         )
@@ -64,10 +65,16 @@ def broker(
                 str(app.kafka_address), str(app.http_address), app.push_name, data_dir, app
             )
         finally:
+            is_stuck.set()
             asyncio.run_coroutine_threadsafe(app.stop(), loop).result(STOP_SECONDS_MAX)
+            is_stuck.clear()
 
 
-def _end_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _end_loop(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, is_stuck: threading.Event
+) -> None:
     loop.call_soon_threadsafe(loop.stop)
     thread.join(STOP_SECONDS_MAX)
-    loop.close()
+    # A uvloop waits in close() for what a broker that failed has left in it, for ever if need be.
+    if not is_stuck.is_set() and not thread.is_alive():
+        loop.close()
