@@ -106,7 +106,8 @@ class HonestClient:
         with RawClient(self._target.kafka, seconds_max=SECONDS_MAX) as client:
             topics = [MetadataRequestTopic(name=HONEST)]
             answer = client.ask(ApiKey.METADATA, MetadataRequest(topics=topics), 9)
-            assert answer.topics[0].error_code == 0
+            if answer.topics[0].error_code:
+                raise ConnectionError(f"its topic has error {answer.topics[0].error_code}")
 
     def _fetch(self, client: RawClient, offset: int) -> None:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -115,7 +116,9 @@ class HonestClient:
             max_wait_ms=5_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[topic]
         )
         answer = client.ask(ApiKey.FETCH, asked, 11)
-        assert answer.responses[0].partitions[0].error_code == 0
+        error_code = answer.responses[0].partitions[0].error_code
+        if error_code:
+            raise ConnectionError(f"fetch was answered with error {error_code}")
 
 
 def _seconds_of(work: Callable[[], object]) -> float:

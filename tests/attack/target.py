@@ -1,6 +1,7 @@
 """A broker under attack: its addresses, its process, and the topics that attacks use."""
 
 import struct
+import time
 import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,8 +58,9 @@ def request(key: ApiKey, version: int, body: Message, client_id: str = "attack")
 
 
 def batch_of(value: bytes, count: int = 1) -> bytes:
+    now_ms = int(time.time() * 1000)  # or retention would delete it at any moment
     records = [
-        Record(offset=number, timestamp=1, key=b"k", value=value, headers=())
+        Record(offset=number, timestamp=now_ms, key=b"k", value=value, headers=())
         for number in range(count)
     ]
     return build_batch(records)

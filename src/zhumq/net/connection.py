@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -11,7 +12,7 @@ from zhumq.net.answers import AnswerWriter
 from zhumq.net.expiry import Standing, deadline_of
 from zhumq.net.owner import Owner
 from zhumq.net.service import Answer, ConnectionInfo
-from zhumq.net.slow_lane import NEW, QUICK, SLOW, clock_of, next_pace
+from zhumq.net.slow_lane import NEW, QUICK, SLOW, SLOW_SECONDS
 from zhumq.protocol.api import Part
 from zhumq.protocol.connection import ConnectionCodec
 
@@ -48,7 +49,6 @@ class Connection(asyncio.Protocol):
         "_memory",
         "_owner",
         "_pace",
-        "_reading",
         "_requests_in_flight",
         "_serving_scheduled",
         "_slots",
@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_wheel",
         "_whole_bytes",
         "info",
+        "is_reading",
         "proven_bytes",
         "reserved_bytes",
     )
@@ -88,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._has_asked = False
         self._pace = NEW
         self.proven_bytes = 0  # the largest frame received in pieces
-        self._reading = True
+        self.is_reading = True
         self._serving_scheduled = False
         self._draining = False
         self._closing = False
@@ -151,8 +152,8 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, asyncio.Future):
                 answer.cancel()
         self._slots.clear()
-        if not self._reading:
-            self._reading = True
+        if not self.is_reading:
+            self.is_reading = True
             self._counters.reading_paused -= 1
         self._release_memory()
         self._owner.forget(self.info)
@@ -166,10 +167,6 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         return self._half_bytes + self.reserved_bytes + self._whole_bytes
-
-    @property
-    def is_reading(self) -> bool:
-        return self._reading
 
     @property
     def quiet_ms(self) -> int:
@@ -224,10 +221,10 @@ class Connection(asyncio.Protocol):
             frame_tick=self._frame_tick,
             frame_bytes=self._half_bytes + self._codec.missing_bytes,
             has_asked=self._has_asked,
-            is_reading=self._reading,
+            is_reading=self.is_reading,
             is_parked=bool(self._slots),
             is_stuck=self._answers.is_stuck,
-            waits_for_memory=not self._reading and self._memory.waits(self),
+            waits_for_memory=not self.is_reading and self._memory.waits(self),
         )
 
     def _look_ticks(self) -> int:
@@ -257,14 +254,16 @@ class Connection(asyncio.Protocol):
 
     def _serve_alone(self, frame: bytes) -> None:
         """The short road: one request, nothing before it, and mostly an answer at once."""
-        clock = clock_of(self._pace)
+        clock = time.monotonic if self._pace == QUICK else time.thread_time
         begun = clock()
         try:
             answer = self._owner.service.handle(frame, self.info)
         except Exception as error:
             self._fail(error)
             return
-        self._pace = next_pace(self._pace, clock() - begun)
+        seconds = clock() - begun
+        if seconds > SLOW_SECONDS or self._pace != QUICK:
+            self._pace = self._owner.lane.next_pace(self._pace, seconds)
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], bytes):
             self._answers.write(answer[0])
             if self._answers.is_paused:
@@ -303,7 +302,7 @@ class Connection(asyncio.Protocol):
             if self._pace != QUICK and not from_lane and self._waits_in_lane:
                 break
             count = 1
-            clock = clock_of(self._pace)
+            clock = time.monotonic if self._pace == QUICK else time.thread_time
             begun = clock()
             try:
                 run = (
@@ -322,7 +321,9 @@ class Connection(asyncio.Protocol):
             for _ in range(count):
                 size += len(backlog.popleft()) + FRAME_SIZE_BYTES
             turn -= count
-            self._pace = next_pace(self._pace, (clock() - begun) / count)
+            seconds = (clock() - begun) / count
+            if seconds > SLOW_SECONDS or self._pace != QUICK:
+                self._pace = self._owner.lane.next_pace(self._pace, seconds)
             self._take_answer(count, size, answer)
         self._answers.flush()
         # Where it may not be served yet, whatever holds it back calls `_pump` when it lets go.
@@ -441,8 +442,8 @@ class Connection(asyncio.Protocol):
             may_read = self._reserve_rest(self._codec)
         elif may_read and memory.bytes_used > memory.bytes_max:
             may_read = memory.admits(self)
-        if may_read is not self._reading:
-            self._reading = may_read
+        if may_read is not self.is_reading:
+            self.is_reading = may_read
             if may_read:
                 self._counters.reading_paused -= 1
                 self._transport.resume_reading()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Final, Protocol
 
 # A request that holds the event loop for longer than this puts its connection here.
@@ -15,16 +14,12 @@ BUSY_SECONDS: Final = 0.1
 QUICK, NEW, SUSPECT, SLOW = range(4)
 
 
-def clock_of(pace: int) -> Callable[[], float]:
-    """The clock by which to measure the next request.
-
-    One that counts the time of this thread alone is right on a busy machine, and costs more.
-    """
-    return time.monotonic if pace == QUICK else time.thread_time
-
-
 def next_pace(pace: int, seconds: float) -> int:
-    """What is known after a request that took so long by the clock for this pace."""
+    """What is known after a request that took so long.
+
+    By the clock for this pace: monotonic where it is quick; otherwise one that counts the time of
+    this thread alone, which is right on a busy machine and costs more.
+    """
     if seconds <= SLOW_SECONDS:
         return QUICK
     return SUSPECT if pace == QUICK else SLOW
@@ -57,6 +52,13 @@ class SlowLane:
     @property
     def is_busy(self) -> bool:
         return self._timer is not None or time.monotonic() - self._served_at < BUSY_SECONDS
+
+    def next_pace(self, pace: int, seconds: float) -> int:
+        """The same, and the lane knows of slow requests that were served outside of it."""
+        pace = next_pace(pace, seconds)
+        if pace == SLOW:
+            self._served_at = time.monotonic()
+        return pace
 
     def enter(self, connection: SlowConnection, *, is_new: bool) -> None:
         (self._new if is_new else self._known)[connection] = None

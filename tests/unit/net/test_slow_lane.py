@@ -17,7 +17,6 @@ from zhumq.net.slow_lane import (
     SLOW_SECONDS,
     SUSPECT,
     SlowLane,
-    clock_of,
     next_pace,
 )
 
@@ -32,8 +31,6 @@ def burn(seconds: float) -> None:
 
 
 def test_a_connection_is_slow_by_the_time_of_its_thread_alone() -> None:
-    assert clock_of(QUICK) is time.monotonic
-    assert all(clock_of(pace) is time.thread_time for pace in (NEW, SUSPECT, SLOW))
     long, short = SLOW_SECONDS * 2, SLOW_SECONDS / 2
     # On a busy machine any request can take long by the clock on the wall.
     assert [next_pace(pace, long) for pace in (QUICK, NEW, SUSPECT, SLOW)] == [
@@ -73,6 +70,33 @@ def test_between_two_slow_requests_every_quick_one_is_served(run: Run) -> None:
             for client in slow:
                 for _ in range(20):
                     assert await client.read_frame() == b"slow"
+
+    run(scenario())
+
+
+def test_new_connections_that_all_begin_with_a_slow_request_do_not_have_the_loop_in_one_turn(
+    run: Run,
+) -> None:
+    slow, crowd = SLOW_SECONDS * 3, 100
+
+    async def scenario() -> None:
+        def serve(frame: bytes) -> Answer:
+            served.append(frame)
+            if frame == b"slow":
+                burn(slow)
+            return [framed(frame)]
+
+        served: list[bytes] = []
+        async with listening(ScriptedService(serve)) as listener, AsyncExitStack() as stack:
+            quick = await stack.enter_async_context(connected(listener))
+            assert await quick.ask(b"quick") == b"quick"
+            attackers = [await stack.enter_async_context(connected(listener)) for _ in range(crowd)]
+            served.clear()
+            for attacker in attackers:
+                await attacker.send(framed(b"slow"))
+            assert await quick.ask(b"quick") == b"quick"
+            assert served.count(b"slow") < crowd / 4
+            await until(lambda: served.count(b"slow") == crowd)
 
     run(scenario())
 
