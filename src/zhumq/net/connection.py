@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from time import monotonic, thread_time
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.net.answers import AnswerWriter
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
 
     def _serve_alone(self, frame: bytes) -> None:
         """The short road: one request, nothing before it, and mostly an answer at once."""
-        clock = time.monotonic if self._pace == QUICK else time.thread_time
+        clock = monotonic if self._pace == QUICK else thread_time
         begun = clock()
         try:
             answer = self._owner.service.handle(frame, self.info)
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
             if self._pace != QUICK and not from_lane and self._waits_in_lane:
                 break
             count = 1
-            clock = time.monotonic if self._pace == QUICK else time.thread_time
+            clock = monotonic if self._pace == QUICK else thread_time
             begun = clock()
             try:
                 run = (

@@ -9,10 +9,12 @@ LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
 # one strided slice; where that passes fewer than RUN_MIN, the next SINGLES are gone through singly.
 RUN: Final = 1024
 RUN_MIN: Final = 8
+FEW: Final = 16  # so many are gone through singly in any case
 SINGLES: Final = 256
 # Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size of a
-# record.
+# record, or of a few of them.
 COPIED_RECORD_BYTES_MAX: Final = 400
+COPIED_BYTES_MAX: Final = 64 * 1024
 # By the first byte of a length: from a record to the next one if that is all of it; negated and
 # short of 64 times the second byte if there is one; 0 for a length that is negative.
 _STEPS: Final = tuple(
@@ -28,11 +30,14 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
     """
     position = 0
     try:
+        if count <= FEW:
+            position = _pass_singly(payload, 0, count)
+            count = 0
         while count > 0:
             step, width = _step(payload, position)
             run = min(count, RUN)
             near = payload[position : position + step * (run - 1) + width]
-            if step <= COPIED_RECORD_BYTES_MAX:
+            if step <= COPIED_RECORD_BYTES_MAX or len(near) <= COPIED_BYTES_MAX:
                 near = bytes(near)
             # Exact: a record of this length ends where the next one begins, whose length is the same.
             for place in range(width):
@@ -53,19 +58,16 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
         raise CorruptMessage(f"the records of a batch end at byte {position} of {len(payload)}")
 
 
-def holds_one(payload: memoryview) -> bool:
-    """Whether this is exactly one record, by its length: the same for the commonest small batch."""
-    size = len(payload)
-    value = payload[0] if size else 1
-    if value & 1:
-        return False
-    if value < 0x80:
-        return (value >> 1) + 1 == size
-    byte = payload[1] if size > 1 else 0x80
-    if byte < 0x80:
-        return ((value & 0x7F | byte << 7) >> 1) + 2 == size
+def holds_one(batch: memoryview, at: int) -> bool:
+    """Whether exactly one record is left there, by its length: the same for the commonest batch."""
+    size = len(batch) - at
+    step = _STEPS[batch[at]] if size else 0
+    if step > 0:
+        return step == size
+    if step and size > 1 and (byte := batch[at + 1]) < 0x80:
+        return (byte << 6) - step == size
     try:
-        return _step(payload, 0)[0] == size
+        return _step(batch, at)[0] == size
     except (CorruptMessage, IndexError):
         return False
 

@@ -133,7 +133,7 @@ def check_batch(
         if not attributes & CONTROL_FLAG:
             _check_records(batch, header, config, now_ms, budget or WalkBudget())
     elif origin is AppendOrigin.CLIENT and (
-        attributes & COMPRESSION_MASK or count > 1 or not holds_one(batch[HEADER_BYTES:])
+        count > 1 or attributes & COMPRESSION_MASK or not holds_one(batch, HEADER_BYTES)
     ):
         _check_lengths(batch, header, budget or WalkBudget())
     if config.stamps_append_time:

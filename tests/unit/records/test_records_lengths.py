@@ -65,14 +65,14 @@ def test_lengths_that_all_differ_are_gone_through_singly() -> None:
 @pytest.mark.parametrize("length", [0, 6, 63, 64, 8191, 8192, 100_000])
 def test_one_record_is_recognised_by_its_length(length: int) -> None:
     payload = sized(b"x" * length)
-    assert holds_one(memoryview(payload))
-    assert not holds_one(memoryview(payload + b"\x00"))
-    assert not holds_one(memoryview(payload[:-1]))
+    assert holds_one(memoryview(b"head" + payload), 4)
+    assert not holds_one(memoryview(b"head" + payload + b"\x00"), 4)
+    assert not holds_one(memoryview(b"head" + payload[:-1]), 4)
 
 
 @pytest.mark.parametrize(
     "payload", [b"", b"\x01", b"\x80", b"\xff" * 20, b"\x80\x80\x80", b"\x81\x01"]
 )
 def test_what_is_no_length_is_no_record(payload: bytes) -> None:
-    assert not holds_one(memoryview(payload))
+    assert not holds_one(memoryview(b"head" + payload), 4)
     assert not is_taken(payload, 1)
