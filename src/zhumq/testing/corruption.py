@@ -268,7 +268,7 @@ class CorruptionRun:
         self._wait(self._is_whole, f"{when}: nothing damaged and nothing healing")
 
     def _is_settled(self) -> bool:
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException, TimeoutError):
             topics = self._admin.list_topics(timeout=5).topics
             return all(
                 topics[topic].partitions[partition].leader == partition + 1
@@ -354,7 +354,7 @@ class CorruptionRun:
         expected = {place: 7 + place[1] for place in self._sent}
         found: dict[Place, int] = {}
         while found != expected and time.monotonic() < deadline:
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException, TimeoutError):
                 asked = ConsumerGroupTopicPartitions(GROUP)
                 listed = self._admin.list_consumer_group_offsets([asked])[GROUP].result(10)
                 found = {
