@@ -355,8 +355,11 @@ class CorruptionRun:
         found: dict[Place, int] = {}
         while found != expected and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException, TimeoutError):
+                # A new one each time: one that knew the coordinator before it was away for a moment
+                # waits for it for ever (librdkafka 2.15, a broker "terminating in state TRY_CONNECT").
+                admin = self._cluster.admin()
                 asked = ConsumerGroupTopicPartitions(GROUP)
-                listed = self._admin.list_consumer_group_offsets([asked])[GROUP].result(10)
+                listed = admin.list_consumer_group_offsets([asked])[GROUP].result(10)
                 found = {
                     (each.topic, each.partition): each.offset for each in listed.topic_partitions
                 }
