@@ -9,7 +9,7 @@ LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
 # one strided slice; where that passes fewer than RUN_MIN, the next SINGLES are gone through singly.
 RUN: Final = 1024
 RUN_MIN: Final = 8
-FEW: Final = 16  # so many are gone through singly in any case
+FEW: Final = 16
 SINGLES: Final = 256
 # Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size of a
 # record, or of a few of them.
@@ -30,9 +30,6 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
     """
     position = 0
     try:
-        if count <= FEW:
-            position = _pass_singly(payload, 0, count)
-            count = 0
         while count > 0:
             step, width = _step(payload, position)
             run = min(count, RUN)
@@ -50,7 +47,7 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
                 if step <= COPIED_RECORD_BYTES_MAX:
                     payload = bytes(payload)
                 singles = min(count, SINGLES)
-                position = _pass_singly(payload, position, singles)
+                position = end_of(payload, position, singles)
                 count -= singles
     except IndexError:
         raise CorruptMessage(f"a batch ends {count} records too early") from None
@@ -58,22 +55,11 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
         raise CorruptMessage(f"the records of a batch end at byte {position} of {len(payload)}")
 
 
-def holds_one(batch: memoryview, at: int) -> bool:
-    """Whether exactly one record is left there, by its length: the same for the commonest batch."""
-    size = len(batch) - at
-    step = _STEPS[batch[at]] if size else 0
-    if step > 0:
-        return step == size
-    if step and size > 1 and (byte := batch[at + 1]) < 0x80:
-        return (byte << 6) - step == size
-    try:
-        return _step(batch, at)[0] == size
-    except (CorruptMessage, IndexError):
-        return False
+def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
+    """Where so many records end, gone through singly: the cheapest way for at most FEW of them.
 
-
-def _pass_singly(payload: bytes | memoryview, position: int, count: int) -> int:
-    """Where the next record begins after so many; written out, for a call costs as much again."""
+    Raises IndexError or CorruptMessage where they do not.
+    """
     steps = _STEPS
     for _ in range(count):
         step = steps[payload[position]]

@@ -31,7 +31,7 @@ from zhumq.records.batch import (
     decode_payload,
 )
 from zhumq.records.codecs import Compression, crc32c, decompress
-from zhumq.records.lengths import check_lengths, holds_one
+from zhumq.records.lengths import FEW, check_lengths, end_of
 from zhumq.records.outline import outline_payload
 from zhumq.storage.log_config import LogConfig
 
@@ -132,10 +132,15 @@ def check_batch(
     if config.looks_into_records:
         if not attributes & CONTROL_FLAG:
             _check_records(batch, header, config, now_ms, budget or WalkBudget())
-    elif origin is AppendOrigin.CLIENT and (
-        count > 1 or attributes & COMPRESSION_MASK or not holds_one(batch, HEADER_BYTES)
-    ):
-        _check_lengths(batch, header, budget or WalkBudget())
+    elif origin is AppendOrigin.CLIENT:
+        end = 0
+        if count <= FEW and not attributes & COMPRESSION_MASK:
+            try:
+                end = end_of(batch, HEADER_BYTES, count)
+            except (CorruptMessage, IndexError):
+                end = 0
+        if end != len(batch):
+            _check_lengths(batch, header, budget or WalkBudget())
     if config.stamps_append_time:
         return _stamp(batch, header, now_ms)
     if (

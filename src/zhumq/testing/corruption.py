@@ -356,7 +356,7 @@ class CorruptionRun:
         while found != expected and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException, TimeoutError):
                 # A new one each time: one that knew the coordinator before it was away for a moment
-                # waits for it for ever (librdkafka 2.15, a broker "terminating in state TRY_CONNECT").
+                # waits for it for ever (librdkafka 2.16, a broker "terminating in state TRY_CONNECT").
                 admin = self._cluster.admin()
                 asked = ConsumerGroupTopicPartitions(GROUP)
                 listed = admin.list_consumer_group_offsets([asked])[GROUP].result(10)

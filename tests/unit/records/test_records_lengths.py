@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zhumq.model.errors import CorruptMessage
-from zhumq.records.lengths import RUN, SINGLES, check_lengths, holds_one
+from zhumq.records.lengths import FEW, RUN, SINGLES, check_lengths, end_of
 from zhumq.testing.bad_batches import sized
 
 # Lengths that take one, two and three bytes, in runs and alone.
@@ -62,17 +62,28 @@ def test_lengths_that_all_differ_are_gone_through_singly() -> None:
     assert not is_taken(payload[:-1], SINGLES * 5)
 
 
+def ends(payload: bytes, count: int) -> bool:
+    """Whether so many records behind a head end where the bytes do."""
+    batch = memoryview(b"head" + payload)
+    try:
+        return end_of(batch, 4, count) == len(batch)
+    except (CorruptMessage, IndexError):
+        return False
+
+
 @pytest.mark.parametrize("length", [0, 6, 63, 64, 8191, 8192, 100_000])
-def test_one_record_is_recognised_by_its_length(length: int) -> None:
+def test_a_few_records_are_recognised_by_their_lengths(length: int) -> None:
     payload = sized(b"x" * length)
-    assert holds_one(memoryview(b"head" + payload), 4)
-    assert not holds_one(memoryview(b"head" + payload + b"\x00"), 4)
-    assert not holds_one(memoryview(b"head" + payload[:-1]), 4)
+    assert ends(payload, 1)
+    assert not ends(payload + b"\x00", 1)
+    assert not ends(payload[:-1], 1)
+    assert ends(payload * FEW, FEW)
+    assert not ends(payload * FEW, FEW - 1)
 
 
 @pytest.mark.parametrize(
     "payload", [b"", b"\x01", b"\x80", b"\xff" * 20, b"\x80\x80\x80", b"\x81\x01"]
 )
 def test_what_is_no_length_is_no_record(payload: bytes) -> None:
-    assert not holds_one(memoryview(b"head" + payload), 4)
+    assert not ends(payload, 1)
     assert not is_taken(payload, 1)
