@@ -65,7 +65,7 @@ class _Kind(NamedTuple):
         return cls(frame_bytes > 2 * reader.proven_bytes, frame_bytes > LARGE_FRAME_BYTES)
 
 
-_BETWEEN_FRAMES: Final = _Kind(is_new=False, is_large=False)
+_FIRST: Final = _Kind(is_new=False, is_large=False)
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class RequestMemory:
         ):
             return True
         if reader not in self._waiting_kinds:
-            self._wait(reader, 0, _BETWEEN_FRAMES)
+            self._wait(reader, 0, _FIRST)
         return False
 
     def frame_completed(self, reader: Reader) -> None:
@@ -205,8 +205,12 @@ class RequestMemory:
             reader.cut_off("requests of all connections held too much memory")
 
     def relieve_proven(self) -> None:
-        """Called soon after a proven client began to wait: new ones go until it need not."""
-        if not self._proven_wait():
+        """Called soon after a proven client began to wait: new ones go until it need not.
+
+        Large frames wait for each other in any case, so that nobody goes for those.
+        """
+        waiting = self._waiting[_FIRST]
+        if not waiting:
             return
         for reader in _largest_first(
             [
@@ -216,11 +220,8 @@ class RequestMemory:
             ]
         ):
             reader.cut_off("clients that had sent requests before waited for the memory it held")
-            if not self._proven_wait():
+            if not waiting:
                 return
-
-    def _proven_wait(self) -> bool:
-        return any(waiting for kind, waiting in self._waiting.items() if not kind.is_new)
 
     def _fits(self, missing_bytes: int, kind: _Kind) -> bool:
         if kind.is_large:
@@ -245,6 +246,9 @@ class RequestMemory:
             self._new_bytes[reader] = missing_bytes
 
     def _wait(self, reader: Reader, missing_bytes: int, kind: _Kind) -> None:
+        known = self._waiting_kinds.get(reader, kind)
+        if known != kind:
+            del self._waiting[known][reader]
         self._waiting[kind][reader] = missing_bytes
         self._waiting_kinds[reader] = kind
 

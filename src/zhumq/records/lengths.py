@@ -9,7 +9,7 @@ LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
 # one strided slice; where that passes fewer than RUN_MIN, the next SINGLES are gone through singly.
 RUN: Final = 1024
 RUN_MIN: Final = 8
-FEW: Final = 16
+FEW: Final = 16  # up to here `end_of` is cheaper than a run
 SINGLES: Final = 256
 # Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size of a
 # record, or of a few of them.

@@ -133,12 +133,11 @@ def check_batch(
         if not attributes & CONTROL_FLAG:
             _check_records(batch, header, config, now_ms, budget or WalkBudget())
     elif origin is AppendOrigin.CLIENT:
-        end = 0
-        if count <= FEW and not attributes & COMPRESSION_MASK:
-            try:
-                end = end_of(batch, HEADER_BYTES, count)
-            except (CorruptMessage, IndexError):
-                end = 0
+        is_plain = count <= FEW and not attributes & COMPRESSION_MASK
+        try:
+            end = end_of(batch, HEADER_BYTES, count) if is_plain else 0
+        except (CorruptMessage, IndexError):
+            end = 0
         if end != len(batch):
             _check_lengths(batch, header, budget or WalkBudget())
     if config.stamps_append_time:

@@ -156,6 +156,29 @@ def test_beginnings_of_new_clients_go_when_one_that_has_sent_requests_waits() ->
     assert not parked.reasons
 
 
+def test_nobody_goes_for_a_large_frame_that_waits_for_another_large_one() -> None:
+    large, waiting, new = FakeReader(), FakeReader(), FakeReader(held_bytes=MIB, proven_bytes=0)
+    memory = memory_of(16 * MIB, large, waiting, new)
+    assert reserved(memory, large, 10 * MIB)
+    assert not reserved(memory, waiting, 4 * MIB)
+    memory.relieve_proven()
+    assert not new.reasons
+    memory.forget(large, held_bytes=large.held_bytes)
+    assert waiting.granted == [4 * MIB]
+
+
+def test_who_waited_between_two_frames_waits_once_for_the_next_one() -> None:
+    holder, reader = FakeReader(held_bytes=MIB), FakeReader(held_bytes=MIB, proven_bytes=0)
+    memory = memory_of(MIB, holder, reader)
+    assert not memory.admits(reader)
+    assert not reserved(memory, reader, 100_000)
+    assert memory.readers_waiting == 1
+    memory.forget(holder, held_bytes=MIB)
+    memory.release(MIB)
+    assert reader.granted == [100_000]
+    assert memory.readers_waiting == 0
+
+
 def test_a_frame_that_arrives_slowly_is_cut_off_once_others_wait_for_its_memory() -> None:
     slow, fast = FakeReader(), FakeReader()
     memory = memory_of(16 * MIB, slow, fast)
