@@ -1,6 +1,7 @@
 """Turns the repetitions into a table, a JSON file and the verdicts beside the goals."""
 
 import json
+import math
 import platform
 import statistics
 import subprocess
@@ -14,6 +15,7 @@ from benchmarks.loaders import Figures
 from benchmarks.server import REPOSITORY
 
 HIGHER_IS_BETTER = frozenset({"per_second", "per_core_second", "mb_per_second"})
+PAIRS_FOR_AN_INTERVAL = 9
 FLOOR_FACTOR = 1.5  # performance.md: the product stays within this of its own prototype
 
 
@@ -111,13 +113,32 @@ def number(value: float) -> str:
 
 
 def ratio_text(row: Row, figure: str) -> str:
-    """The ratio of the medians, and the range of the repetitions' own ratios."""
+    """The ratio of the medians, and the range of the repetitions' own ratios.
+
+    With many repetitions: the median of their ratios, and the range that holds the true one 19 times of 20. A machine
+    whose speed changes from second to second moves both runs of a pair, and so their ratio little.
+    """
     ratio = row.ratio(figure)
     if ratio is None:
         return "-"
+    each = sorted(row.ratios(figure))
+    low, high = each[0], each[-1]
+    if len(each) >= PAIRS_FOR_AN_INTERVAL:
+        ratio = statistics.median(each)
+        low, high = median_interval(each)
     good = ratio >= 1 if figure in HIGHER_IS_BETTER else ratio <= 1
-    each = row.ratios(figure)
-    return f"[{'green' if good else 'red'}]{ratio:.2f}[/] ({min(each):.2f}-{max(each):.2f})"
+    return f"[{'green' if good else 'red'}]{ratio:.2f}[/] ({low:.2f}-{high:.2f})"
+
+
+def median_interval(ordered: list[float]) -> tuple[float, float]:
+    """The 95 % interval of the median, by rank: how often would so few of the values lie below it?"""
+    count = len(ordered)
+    rank, tail = 0, 0.5**count
+    while tail <= 0.025:
+        rank += 1
+        tail += math.comb(count, rank) * 0.5**count
+    rank = max(rank - 1, 0)
+    return ordered[rank], ordered[count - 1 - rank]
 
 
 TITLE = "zhumq and {peer}, same client, interleaved; median ±spread"

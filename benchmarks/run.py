@@ -35,6 +35,7 @@ from benchmarks.zhumq_server import prepare_zhumq
 PREPARE: dict[str, Callable[[Path], Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
 WARM_MESSAGES = 500_000  # before the first measurement, so that Kafka's compiler has done its work
 REPETITIONS = 3
+QUICK_DIVISOR = 10
 PIPE_COLUMNS = 140
 
 
@@ -110,6 +111,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--servers", default="zhumq,kafka", help="zhumq, kafka or both")
     parser.add_argument("--before", type=Path, help="another checkout, measured instead of Kafka")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--divisor", type=int, help="divide what each case moves by this")
     parser.add_argument("--data-dir", type=Path, help="where the servers keep their data")
     parser.add_argument("--output", type=Path, default=BUILD / "bench")
     return parser.parse_args()
@@ -129,7 +131,8 @@ def main() -> None:
         PREPARE["before"] = partial(prepare_zhumq, **earlier)
         three_nodes.CLUSTERS["before"] = partial(three_nodes.zhumq_cluster, **earlier)
     build_loaders()
-    chosen = [case for case in cases(Sizes(quick=quick)) if arguments.only in case.name]
+    sizes = Sizes(divisor=arguments.divisor or (QUICK_DIVISOR if quick else 1))
+    chosen = [case for case in cases(sizes) if arguments.only in case.name]
     rows: list[Row] = []
     with ExitStack() as stack:
         folder = arguments.data_dir or Path(
@@ -147,7 +150,7 @@ def main() -> None:
         rows += measure_cases(chosen, servers, arguments.repetitions, console)
         for server in servers:
             server.stop()  # The others need the machine, and their own zhumq.
-        sizes, parts = Sizes(quick=quick), Parts(console)
+        parts = Parts(console)
         if arguments.only in partitions.NAME:
             rows += parts.measure(
                 lambda: [partitions.measure_partitions(names, PREPARE, quick=quick)]

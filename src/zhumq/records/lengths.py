@@ -61,7 +61,7 @@ def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
     Raises IndexError or CorruptMessage where they do not.
     """
     steps = _STEPS
-    for _ in range(count):
+    while count:
         step = steps[payload[position]]
         if step > 0:
             position += step
@@ -69,6 +69,7 @@ def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
             position += (byte << 6) - step
         else:
             position += _step(payload, position)[0]
+        count -= 1
     return position
 
 

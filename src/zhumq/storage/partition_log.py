@@ -276,17 +276,18 @@ class PartitionLog(VerifiedLog):
     def _note(self, checked: list[CheckedBatch], segment: Segment, position: int) -> None:
         """The batches are written: indexes, producers and the end of the log follow."""
         offset = self.log_end_offset
-        segments = self._segments
+        start = position
+        remember = self._segments.remember
         for header, _ in checked:
-            size = header.batch_length + 12
+            size = header.batch_length + PREFIX_BYTES
             next_offset = offset + header.last_offset_delta + 1
             segment.note_batch(next_offset - 1, position, size, header.max_timestamp)
-            segments.remember(offset, position)
+            remember(offset, position)
             if header.producer_id >= 0:
                 self._note_producer(header, segment, position, offset)
-            self._bytes_since_checkpoint += size
             position += size
             offset = next_offset
+        self._bytes_since_checkpoint += position - start
         self.log_end_offset = offset
 
     def _note_producer(

@@ -55,6 +55,7 @@ class AppendOrigin(Enum):
     COORDINATOR = "coordinator"
 
 
+CLIENT = AppendOrigin.CLIENT  # an attribute of a class costs more than a name
 # A batch that may be written: its header, and its bytes behind the head the log writes itself.
 CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
 
@@ -103,49 +104,52 @@ def check_batch(
     if available < BATCH_LENGTH_MIN:
         raise _frame_error(rest, None, config)
     header = decode_header(rest)
-    attributes = header.attributes
-    length = header.batch_length
+    # All fields at once: one by one they would cost more than everything else here.
+    (
+        _, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
+        producer_id, _, _, count,
+    ) = header  # fmt: skip
     if (
-        header.magic != MAGIC
+        magic != MAGIC
         or not BATCH_LENGTH_MIN <= length <= available
         or length > config.max_message_bytes - PREFIX_BYTES
     ):
         raise _frame_error(rest, header, config)
     batch = rest if length == available else rest[: length + PREFIX_BYTES]
-    if crc32c(batch[CHECKED_OFFSET:]) != header.crc:
+    if crc32c(batch[CHECKED_OFFSET:]) != crc:
         raise CorruptMessage("a batch does not match its checksum")
-    count = header.last_offset_delta + 1
+    codec = attributes & COMPRESSION_MASK
     if (
-        count != header.records_count
+        count != last_offset_delta + 1
         or count < 1
-        or attributes & COMPRESSION_MASK > ZSTD_CODE
+        or codec > ZSTD_CODE
         or (
             count > BATCH_RECORDS_MAX
-            if attributes & COMPRESSION_MASK
+            if codec
             else count * RECORD_BYTES_MIN > length - BATCH_LENGTH_MIN
         )
     ):
         raise _count_error(header)
-    if origin is AppendOrigin.CLIENT and (attributes & CONTROL_FLAG or header.producer_id >= 0):
+    is_from_client = origin is CLIENT
+    if is_from_client and (attributes & CONTROL_FLAG or producer_id >= 0):
         _check_producer(header)
     # Decision 0027: the lengths of all records are checked, and more of them where a topic asks for it.
     if config.looks_into_records:
         if not attributes & CONTROL_FLAG:
             _check_records(batch, header, config, now_ms, budget or WalkBudget())
-    elif origin is AppendOrigin.CLIENT:
-        is_plain = count <= FEW and not attributes & COMPRESSION_MASK
+    elif is_from_client:
         try:
-            end = end_of(batch, HEADER_BYTES, count) if is_plain else 0
+            ends = end_of(batch, HEADER_BYTES, count) if count <= FEW and not codec else 0
         except (CorruptMessage, IndexError):
-            end = 0
-        if end != len(batch):
+            ends = 0
+        if ends != length + PREFIX_BYTES:
             _check_lengths(batch, header, budget or WalkBudget())
     if config.stamps_append_time:
         return _stamp(batch, header, now_ms)
     if (
         attributes & LOG_APPEND_TIME_FLAG
-        or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-        or 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms
+        or max_timestamp > now_ms + config.message_timestamp_after_max_ms
+        or 0 <= base_timestamp < now_ms - config.message_timestamp_before_max_ms
     ):
         raise _timestamp_error(header, config, now_ms)
     return header, (batch[HEAD_BYTES:],)
