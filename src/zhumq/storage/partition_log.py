@@ -31,7 +31,6 @@ from zhumq.storage.validator import (
     CheckedBatch,
     WalkBudget,
     check_batch,
-    check_batches,
 )
 from zhumq.storage.verification import Unverified
 
@@ -104,14 +103,20 @@ class PartitionLog(VerifiedLog):
         if self._failure is not None:
             raise self._failure
         view = batches if type(batches) is memoryview else memoryview(batches)
-        checked = check_batches(view, self.config, now_ms=now_ms, origin=origin, budget=budget)
+        config = self.config
+        size = len(view)
+        checked = [check_batch(view, config, now_ms, origin, budget)]
         header = checked[0][0]
+        end = header.batch_length + PREFIX_BYTES
+        while end < size:
+            checked.append(check_batch(view[end:], config, now_ms, origin, budget))
+            header = checked[-1][0]
+            end += header.batch_length + PREFIX_BYTES
         if header.producer_id >= 0 or len(checked) > 1:
             duplicate = self._check_producers(checked, origin)
             if duplicate is not None:
                 return duplicate
-        base_offset = self._write(checked, len(view), leader_epoch)
-        header = checked[-1][0]
+        base_offset = self._write(checked, size, leader_epoch)
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
         return Appended(
             base_offset, self.log_end_offset - 1, append_time_ms, self.log_start_offset, False

@@ -74,24 +74,6 @@ class WalkBudget:
         return max(min(WALKED_BYTES_MAX, self.bytes_left), 0)
 
 
-def check_batches(
-    view: memoryview,
-    config: LogConfig,
-    *,
-    now_ms: int,
-    origin: AppendOrigin,
-    budget: WalkBudget | None = None,
-) -> list[CheckedBatch]:
-    """All batches of an append, each checked, or the error that says what is wrong with one."""
-    checked = [check_batch(view, config, now_ms, origin, budget)]
-    end = checked[0][0].batch_length + PREFIX_BYTES
-    while end < len(view):
-        batch = check_batch(view[end:], config, now_ms, origin, budget)
-        checked.append(batch)
-        end += batch[0].batch_length + PREFIX_BYTES
-    return checked
-
-
 def check_batch(
     rest: memoryview,
     config: LogConfig,
