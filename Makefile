@@ -73,7 +73,7 @@ corrupt: $(READY)  ## corrupt files of a real cluster's brokers and read everyth
 	$(BIN)/python -m zhumq.testing.corruption --places $(PLACES) --seed $(SEED)
 
 delivery-chaos: $(READY)  ## share groups on a cluster whose brokers are killed and paused (FAULTS=50 SEED=1)
-	ZHUMQ_DELIVERY_FAULTS=$(FAULTS) ZHUMQ_DELIVERY_SEED=$(SEED) $(BIN)/pytest -q -n0 -o timeout=0 tests/integration/delivery/test_share_cluster.py
+	ZHUMQ_DELIVERY_FAULTS=$(FAULTS) ZHUMQ_DELIVERY_SEED=$(SEED) $(BIN)/pytest -q -n0 -o timeout=0 tests/integration/share/test_share_cluster.py
 
 push-chaos: $(READY)  ## push to consumers while they and three brokers are killed and paused (MESSAGES=1000000 BLOWS=50 SEED=1)
 	ZHUMQ_PUSH_MESSAGES=$(MESSAGES) ZHUMQ_PUSH_BLOWS=$(BLOWS) ZHUMQ_PUSH_SEED=$(SEED) ZHUMQ_PUSH_NODES=3 $(BIN)/pytest -q -n0 tests/integration/push/test_push_kills.py

@@ -16,7 +16,7 @@ from benchmarks.scale_election import elect
 from benchmarks.scale_world import Size, World, members, placement
 from zhumq.broker.handlers import metadata as metadata_handler
 from zhumq.cluster import zookeeper_layout as layout
-from zhumq.cluster.wishes import GATHER_SECONDS
+from zhumq.cluster.alter_partition_writer import GATHER_SECONDS
 from zhumq.cluster.znodes import Create, Operation, SetData
 from zhumq.metadata.changes import (
     Change,
@@ -46,8 +46,8 @@ from zhumq.protocol.peer_api import (
     read_peer_answer,
     read_peer_request,
 )
-from zhumq.replication.fetcher import REPLICA_FETCH
-from zhumq.replication.follower_session import BEAT_MS
+from zhumq.replication.inter_broker.fetcher import REPLICA_FETCH
+from zhumq.replication.inter_broker.follower_session import BEAT_MS
 
 DEAD = BrokerId(0)
 POLICY = LeaderPolicy(mode=Mode.FETCH, min_in_sync=2)

@@ -26,11 +26,11 @@ Figures = dict[str, float]
 def disk_figures(*, small: bool) -> Figures:
     count = SMALL_PARTITIONS if small else PARTITIONS
     with tempfile.TemporaryDirectory(prefix="zhumq-scale-") as folder:
-        promised = _promise(Path(folder), count)
+        persisted = _promise(Path(folder), count)
         flushed = asyncio.run(_flush_each(Path(folder) / "data", count))
     return {
         "partitions": count,
-        "their promises in one write, ms": promised * 1e3,
+        "their promises in one write, ms": persisted * 1e3,
         "a record in each log, all flushed, ms": flushed * 1e3,
     }
 

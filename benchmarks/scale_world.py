@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from zhumq.metadata.changes import BrokerRegistered, Change, TopicCreated, apply_changes
-from zhumq.metadata.controller import FIRST_LEADER_EPOCH
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.placement import place
+from zhumq.metadata.topics import FIRST_LEADER_EPOCH
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
 

@@ -25,7 +25,7 @@ ROOMS = (
     "cluster",
     "net",
     "groups",
-    "delivery",
+    "share",
     "consensus",
     "metadata",
     "records",

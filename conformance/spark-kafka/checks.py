@@ -211,7 +211,7 @@ def continuous(spark: Spark) -> None:
 
 
 @check("stream: a windowed count with a watermark, written as it closes")
-def windows(spark: Spark) -> None:
+def share_partitions(spark: Spark) -> None:
     source, target = new_topic("windows"), new_topic("counts")
     produce(source, range(600), timestamp=lambda number: 1_700_000_000_000 + number * 1000)
     counts = (

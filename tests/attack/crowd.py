@@ -54,11 +54,11 @@ class Enemy:
         self._socket.close()
 
 
-Deed = Callable[[Enemy], Awaitable[None]]
+InjectedFault = Callable[[Enemy], Awaitable[None]]
 
 
 async def crowd(
-    where: str, count: int, deed: Deed, *, again: bool = True, receive_bytes: int = 0
+    where: str, count: int, deed: InjectedFault, *, again: bool = True, receive_bytes: int = 0
 ) -> None:
     """So many connections that each do the deed, and come again when the broker ends them.
 

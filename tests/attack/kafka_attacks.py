@@ -24,7 +24,7 @@ from zhumq.protocol.schema import Message
 from zhumq.records.batch import CHECKED_OFFSET, CRC_OFFSET
 from zhumq.records.codecs import Compression, crc32c
 
-from .crowd import SMALL_BUFFER_BYTES, Deed, Enemy, crowd, forever, tasks
+from .crowd import SMALL_BUFFER_BYTES, Enemy, InjectedFault, crowd, forever, tasks
 from .target import (
     COMPACTED,
     LARGE,
@@ -95,7 +95,7 @@ def _fetch(topic: str, partitions: int = 1, **options: int) -> bytes:
     return request(ApiKey.FETCH, 11, FetchRequest(topics=[asked], **settings))  # type: ignore[arg-type]
 
 
-def _sends(data: bytes, count: int = 1) -> Deed:
+def _sends(data: bytes, count: int = 1) -> InjectedFault:
     """Sends a request some times, and reads nothing."""
 
     async def deed(enemy: Enemy) -> None:
@@ -124,7 +124,7 @@ async def endless_fetches(target: Target) -> None:
     await crowd(target.kafka, 500, _sends(data))
 
 
-def _asks_again(requests: Callable[[], bytes]) -> Deed:
+def _asks_again(requests: Callable[[], bytes]) -> InjectedFault:
     async def deed(enemy: Enemy) -> None:
         while True:
             await enemy.send(requests())

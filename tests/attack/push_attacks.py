@@ -16,7 +16,7 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 END_HEADERS = 4
 INITIAL_WINDOW_SIZE = 4
 MAX_FRAME_SIZE = 5
-WINDOW_MAX = 2**31 - 1
+RECORDS_MAX = 2**31 - 1
 FRAME_BYTES_MAX = 2**24 - 1
 CANCEL = 8
 
@@ -33,9 +33,9 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 def greeting() -> bytes:
     """As wide open as HTTP/2 allows: the server may send as much as it likes."""
     settings = struct.pack(
-        ">HIHI", INITIAL_WINDOW_SIZE, WINDOW_MAX, MAX_FRAME_SIZE, FRAME_BYTES_MAX
+        ">HIHI", INITIAL_WINDOW_SIZE, RECORDS_MAX, MAX_FRAME_SIZE, FRAME_BYTES_MAX
     )
-    room = struct.pack(">I", WINDOW_MAX - 65_535)
+    room = struct.pack(">I", RECORDS_MAX - 65_535)
     return PREFACE + frame(SETTINGS, 0, 0, settings) + frame(WINDOW_UPDATE, 0, 0, room)
 
 
@@ -121,7 +121,7 @@ async def push_huge_frames(target: Target) -> None:
     body = frame(DATA, 0, 1, bytes(16_384))
 
     async def deed(enemy: Enemy) -> None:
-        start = frame(DATA, 0, 1, b"\x00" + struct.pack(">I", WINDOW_MAX))
+        start = frame(DATA, 0, 1, b"\x00" + struct.pack(">I", RECORDS_MAX))
         await enemy.send(greeting() + headers(1) + start)
         while True:
             await enemy.send(body)

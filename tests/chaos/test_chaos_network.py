@@ -115,9 +115,9 @@ def pass_elsewhere(network: Network) -> None:
     """Bytes go both ways over links that nobody cuts: the network, which is one thread, has done by then
     all that it does with what came before them."""
     server = Echo()
-    door = network.open_door("other", server.port, source="another")
+    proxy = network.open_proxy("other", server.port, source="another")
     for _ in range(2):
-        with connect(door.port) as client:
+        with connect(proxy.port) as client:
             client.sendall(b"here")
             assert read(client, 4) == b"here"
     server.close()
@@ -132,8 +132,8 @@ def assert_quiet(network: Network, connection: socket.socket) -> None:
 
 
 def test_bytes_pass_an_open_door_both_ways(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
-    with connect(door.port) as client:
+    proxy = network.open_proxy("b", echo.port, source="a")
+    with connect(proxy.port) as client:
         message = os.urandom(3 * CHUNK_BYTES)
         sender = threading.Thread(target=client.sendall, args=(message,))
         sender.start()
@@ -142,8 +142,8 @@ def test_bytes_pass_an_open_door_both_ways(network: Network, echo: Echo) -> None
 
 
 def test_nothing_passes_a_cut_link_until_it_heals(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
-    with connect(door.port) as client:
+    proxy = network.open_proxy("b", echo.port, source="a")
+    with connect(proxy.port) as client:
         client.sendall(b"one")
         assert read(client, 3) == b"one"
         network.set_link("a", "b", CUT)
@@ -157,8 +157,8 @@ def test_nothing_passes_a_cut_link_until_it_heals(network: Network, echo: Echo) 
 
 
 def test_a_link_cut_one_way_lets_the_other_way_pass(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
-    with connect(door.port) as client:
+    proxy = network.open_proxy("b", echo.port, source="a")
+    with connect(proxy.port) as client:
         client.sendall(b"one")
         assert read(client, 3) == b"one"
         network.set_link("b", "a", CUT)
@@ -170,8 +170,8 @@ def test_a_link_cut_one_way_lets_the_other_way_pass(network: Network, echo: Echo
 
 
 def test_only_the_named_pair_is_cut(network: Network, echo: Echo) -> None:
-    from_a = network.open_door("b", echo.port, source="a")
-    from_c = network.open_door("b", echo.port, source="c")
+    from_a = network.open_proxy("b", echo.port, source="a")
+    from_c = network.open_proxy("b", echo.port, source="c")
     network.set_link("a", "b", CUT)
     with connect(from_a.port) as cut, connect(from_c.port) as well:
         cut.sendall(b"lost")
@@ -181,9 +181,9 @@ def test_only_the_named_pair_is_cut(network: Network, echo: Echo) -> None:
 
 
 def test_a_connection_made_over_a_cut_link_is_silent(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
+    proxy = network.open_proxy("b", echo.port, source="a")
     network.set_link("b", "a", CUT)
-    with connect(door.port) as client:
+    with connect(proxy.port) as client:
         client.sendall(b"hello")
         assert_quiet(network, client)
         assert echo.heard == b""
@@ -192,8 +192,8 @@ def test_a_connection_made_over_a_cut_link_is_silent(network: Network, echo: Ech
 
 
 def test_the_end_of_a_connection_does_not_pass_a_cut_link(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
-    with connect(door.port) as client:
+    proxy = network.open_proxy("b", echo.port, source="a")
+    with connect(proxy.port) as client:
         client.sendall(b"one")
         assert read(client, 3) == b"one"
         network.set_link("a", "b", CUT)
@@ -206,25 +206,25 @@ def test_the_end_of_a_connection_does_not_pass_a_cut_link(network: Network, echo
 def test_a_refused_link_ends_connections_and_takes_no_new_ones(
     network: Network, echo: Echo
 ) -> None:
-    door = network.open_door("b", echo.port, source="a")
-    with connect(door.port) as client:
+    proxy = network.open_proxy("b", echo.port, source="a")
+    with connect(proxy.port) as client:
         client.sendall(b"one")
         assert read(client, 3) == b"one"
         network.set_link("a", "b", REFUSED)
         assert has_ended(client)
     wait_for(lambda: echo.ends == 1)
-    with connect(door.port) as refused:
+    with connect(proxy.port) as refused:
         assert has_ended(refused)
     network.heal()
-    with connect(door.port) as again:
+    with connect(proxy.port) as again:
         again.sendall(b"two")
         assert read(again, 3) == b"two"
 
 
 def test_a_delay_keeps_every_byte_in_order(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
+    proxy = network.open_proxy("b", echo.port, source="a")
     network.set_link("a", "b", Link(delay_ms=50))
-    with connect(door.port) as client:
+    with connect(proxy.port) as client:
         started = time.monotonic()
         for number in range(20):
             client.sendall(b"%02d" % number)
@@ -234,9 +234,9 @@ def test_a_delay_keeps_every_byte_in_order(network: Network, echo: Echo) -> None
 
 
 def test_a_cut_link_holds_a_bounded_number_of_bytes(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
+    proxy = network.open_proxy("b", echo.port, source="a")
     network.set_link("a", "b", CUT)
-    with connect(door.port) as client:
+    with connect(proxy.port) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, CHUNK_BYTES)
         client.settimeout(SEND_SECONDS)
         with pytest.raises(TimeoutError):
@@ -247,24 +247,24 @@ def test_a_target_that_is_down_closes_the_caller(network: Network) -> None:
     with socket.socket() as unused:
         unused.bind((HOST, 0))
         port = unused.getsockname()[1]
-    door = network.open_door("b", port, source="a")
-    with connect(door.port) as client:
+    proxy = network.open_proxy("b", port, source="a")
+    with connect(proxy.port) as client:
         assert has_ended(client)
 
 
 def test_a_door_that_is_shut_refuses_and_keeps_its_port(network: Network, echo: Echo) -> None:
-    door = network.open_door("b", echo.port, source="a")
-    with connect(door.port) as before:
+    proxy = network.open_proxy("b", echo.port, source="a")
+    with connect(proxy.port) as before:
         before.sendall(b"one")
         assert read(before, 3) == b"one"
         network.shut("b")
         with pytest.raises(ConnectionRefusedError):
-            connect(door.port)
+            connect(proxy.port)
         # Who is inside stays inside.
         before.sendall(b"two")
         assert read(before, 3) == b"two"
         network.reopen("b")
-        with connect(door.port) as after:
+        with connect(proxy.port) as after:
             after.sendall(b"three")
             assert read(after, 5) == b"three"
 
@@ -280,10 +280,10 @@ sys.stdin.read()
 
 def test_callers_at_a_common_door_are_known_by_their_process(network: Network, echo: Echo) -> None:
     pids = {"c": os.getpid()}
-    door = network.open_common_door("b", echo.port, lambda: dict(pids))
+    proxy = network.open_common_proxy("b", echo.port, lambda: dict(pids))
     network.set_link("c", "b", CUT)
-    command = [sys.executable, "-c", CALLER, str(door.port)]
-    with connect(door.port) as cut, subprocess.Popen(command, stdin=subprocess.PIPE) as caller:
+    command = [sys.executable, "-c", CALLER, str(proxy.port)]
+    with connect(proxy.port) as cut, subprocess.Popen(command, stdin=subprocess.PIPE) as caller:
         pids["a"] = caller.pid
         cut.sendall(b"held back")
         assert caller.stdin is not None
@@ -294,8 +294,8 @@ def test_callers_at_a_common_door_are_known_by_their_process(network: Network, e
 
 
 def test_a_caller_that_nobody_knows_is_turned_away(network: Network, echo: Echo) -> None:
-    door = network.open_common_door("b", echo.port, dict)
-    with connect(door.port) as stranger:
+    proxy = network.open_common_proxy("b", echo.port, dict)
+    with connect(proxy.port) as stranger:
         assert has_ended(stranger)
     assert network.unknown_callers == 1
 

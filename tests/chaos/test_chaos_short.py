@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from zhumq.testing.chaos.campaign import Campaign, run
 from zhumq.testing.chaos.modes import mixed_faults
+from zhumq.testing.chaos.run import ChaosRun, run
 from zhumq.testing.chaos.schedule import Durations, FaultKind
 
 SEED = 20261115
@@ -24,10 +24,10 @@ KINDS = (
 @pytest.mark.timeout(400)
 def test_a_cluster_that_is_broken_again_and_again_loses_nothing(tmp_path: Path) -> None:
     report = run(
-        Campaign(
+        ChaosRun(
             title="short",
             seed=SEED,
-            harm=mixed_faults(
+            inflict=mixed_faults(
                 SECONDS,
                 kinds=KINDS,
                 durations=Durations(kill=(200, 2_000), pause=(3_000, 5_000), cut=(1_000, 5_000)),
@@ -43,6 +43,6 @@ def test_a_cluster_that_is_broken_again_and_again_loses_nothing(tmp_path: Path) 
     assert report.is_clean, "\n".join(report.lines())
     assert report.verdict.sends_acknowledged > 0
     assert report.verdict.values_read == report.verdict.sends_acknowledged
-    assert report.deeds
+    assert report.injected_faults
     assert report.moves
     assert report.bytes_compared > 0

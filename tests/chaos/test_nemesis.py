@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from zhumq.cluster.dev_zookeeper import DevZookeeperFailed
-from zhumq.testing.chaos.battlefield import broker_name, zookeeper_name
+from zhumq.testing.chaos.cluster_under_test import broker_name, zookeeper_name
 from zhumq.testing.chaos.findings import Findings, Kind
 from zhumq.testing.chaos.history import Recorder
 from zhumq.testing.chaos.nemesis import STARTS_MAX, Nemesis
@@ -169,13 +169,13 @@ def world() -> World:
 def test_every_fault_harms_the_cluster_and_is_healed(
     world: World, kind: FaultKind, target: int
 ) -> None:
-    deed = world.nemesis.do(Fault(kind=kind, target=target))
-    assert deed is not None
-    assert deed.kind is kind
+    injected = world.nemesis.do(Fault(kind=kind, target=target))
+    assert injected is not None
+    assert injected.kind is kind
     assert not world.field.is_well
     world.nemesis.heal()
     assert world.field.is_well
-    assert world.nemesis.deeds == [deed]
+    assert world.nemesis.injected_faults == [injected]
     assert len(world.told) == 1
     assert world.kinds == []
 
@@ -194,27 +194,27 @@ def test_a_zookeeper_that_is_paused_and_killed_is_started_and_not_resumed(world:
 def test_different_numbers_choose_different_targets(world: World) -> None:
     targets = set()
     for target in TARGETS:
-        deed = world.nemesis.do(Fault(kind=FaultKind.CUT_ONE_WAY, target=target))
-        assert deed is not None
-        targets.add(deed.target)
+        injected = world.nemesis.do(Fault(kind=FaultKind.CUT_ONE_WAY, target=target))
+        assert injected is not None
+        targets.add(injected.target)
         world.nemesis.heal()
     assert len(targets) == 6  # every ordered pair of three
 
 
 def test_the_leader_that_is_killed_is_one_of_a_partition_that_clients_write(world: World) -> None:
     for target in TARGETS:
-        deed = world.nemesis.do(Fault(kind=FaultKind.KILL_LEADER, target=target))
-        assert deed is not None
-        assert deed.leaders_hit in ({"t-0"}, {"t-1"})
+        injected = world.nemesis.do(Fault(kind=FaultKind.KILL_LEADER, target=target))
+        assert injected is not None
+        assert injected.leaders_hit in ({"t-0"}, {"t-1"})
         world.nemesis.heal()
     hit = {place for each in world.nemesis.interruptions() for place in each.places}
     assert hit == {"t-0", "t-1"}
 
 
 def test_a_kill_of_a_groups_coordinator_says_which_group(world: World) -> None:
-    deed = world.nemesis.do(Fault(kind=FaultKind.KILL_GROUP_COORDINATOR, target=0))
-    assert deed is not None
-    assert deed.groups_hit == {"g"}
+    injected = world.nemesis.do(Fault(kind=FaultKind.KILL_GROUP_COORDINATOR, target=0))
+    assert injected is not None
+    assert injected.groups_hit == {"g"}
     assert [each.places for each in world.nemesis.group_interruptions()] == [{"g"}]
 
 
@@ -301,7 +301,7 @@ def test_a_schedule_is_gone_through_and_healed_step_by_step(world: World) -> Non
 
     world.nemesis.run(schedule(), seconds=60.0)
     assert world.field.is_well
-    assert len(world.nemesis.deeds) == 3
+    assert len(world.nemesis.injected_faults) == 3
 
 
 def test_whatever_goes_wrong_the_cluster_is_healed(world: World) -> None:
@@ -318,5 +318,5 @@ def test_whatever_goes_wrong_the_cluster_is_healed(world: World) -> None:
 def test_time_ends_a_schedule_that_does_not_end(world: World) -> None:
     step = Step(calm_ms=50, faults=(Fault(kind=FaultKind.CUT_PAIR, target=1),), lasts_ms=50)
     world.nemesis.run(iter(lambda: step, None), seconds=0.3)
-    assert 1 <= len(world.nemesis.deeds) <= 3
+    assert 1 <= len(world.nemesis.injected_faults) <= 3
     assert world.field.is_well

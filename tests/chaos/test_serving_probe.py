@@ -58,7 +58,7 @@ def test_a_topic_that_nobody_leads_is_waited_for_in_vain(
     probe: ServingProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "SETTLE_SECONDS_MAX", 0.1)
-    admin = probe._field.admin
+    admin = probe._cluster_under_test.admin
     admin.delete_topics(["probe-raft"])["probe-raft"].result(10)
     probe.check(time.monotonic())
     assert probe.result.late == ["of 6 leaders 6 serve"]

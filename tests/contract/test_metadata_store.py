@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from zhumq.broker.settings import BROKER_SETTINGS, MOVE_RATE_SETTING
-from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.local_store import JOURNAL_ENTRIES_MAX, JOURNAL_NAME, LocalStore
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore, VersionConflict
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.host.disk import SystemDisk
 from zhumq.metadata.changes import PartitionChanged, ProducerIdsAllocated
-from zhumq.metadata.controller import TopicLimits, TopicWish
 from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, Topic
+from zhumq.metadata.topics import NewTopic, TopicLimits
 from zhumq.model.errors import BrokerError, DataDirUnusable, TopicAlreadyExists
 from zhumq.model.ids import BrokerId, LeaderEpoch
 
@@ -62,8 +62,8 @@ def open_local(tmp_path: Path) -> Open:
     return open_it
 
 
-def controller(store: MetadataStore) -> ControllerDriver:
-    return ControllerDriver(store, LIMITS, uuid.uuid4)
+def controller(store: MetadataStore) -> MetadataClient:
+    return MetadataClient(store, LIMITS, uuid.uuid4)
 
 
 def test_a_change_is_seen_by_watchers_before_the_proposal_returns(open_store: Open) -> None:
@@ -97,7 +97,7 @@ def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
         driver = controller(store)
-        wishes = [TopicWish(name="a", settings={"retention.ms": "1"}), TopicWish(name="b")]
+        wishes = [NewTopic(name="a", settings={"retention.ms": "1"}), NewTopic(name="b")]
         await driver.create_topics(wishes)
         await driver.add_partitions([("a", 5, None)])
         await driver.delete_topics(["b"])
@@ -153,7 +153,7 @@ def test_a_registered_broker_is_in_the_picture(open_store: Open) -> None:
 def test_a_partitions_leader_and_in_sync_set_are_there_after_a_restart(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        await controller(store).create_topics([TopicWish(name="a")])
+        await controller(store).create_topics([NewTopic(name="a")])
         led = store.image.topics["a"].partitions[1]
         state = replace(
             led, leader=NO_BROKER, leader_epoch=LeaderEpoch(led.leader_epoch + 1), partition_epoch=1
@@ -174,9 +174,9 @@ def test_concurrent_wishes_all_come_true_once(open_store: Open) -> None:
         store = await open_store()
         drivers = [controller(store) for _ in range(4)]
         results = await asyncio.gather(
-            *(driver.create_topics([TopicWish(name="same")]) for driver in drivers),
+            *(driver.create_topics([NewTopic(name="same")]) for driver in drivers),
             *(
-                driver.create_topics([TopicWish(name=f"own-{index}")])
+                driver.create_topics([NewTopic(name=f"own-{index}")])
                 for index, driver in enumerate(drivers)
             ),
         )
@@ -192,7 +192,7 @@ def test_concurrent_wishes_all_come_true_once(open_store: Open) -> None:
 def test_a_cancelled_wish_leaves_journal_and_picture_equal(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        task = asyncio.ensure_future(controller(store).create_topics([TopicWish(name="t")]))
+        task = asyncio.ensure_future(controller(store).create_topics([NewTopic(name="t")]))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
@@ -210,7 +210,7 @@ def test_validation_alone_changes_nothing(open_store: Open) -> None:
         store = await open_store()
         driver = controller(store)
         results = await driver.create_topics(
-            [TopicWish(name="t"), TopicWish(name="t"), TopicWish(name="!")], validate_only=True
+            [NewTopic(name="t"), NewTopic(name="t"), NewTopic(name="!")], validate_only=True
         )
         assert isinstance(results[0], Topic)
         assert all(isinstance(each, BrokerError) for each in results[1:])
@@ -240,7 +240,7 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
     async def scenario() -> None:
         store = await open_local()
         for name in ("a", "b", "c"):
-            await controller(store).create_topics([TopicWish(name=name)])
+            await controller(store).create_topics([NewTopic(name=name)])
         await store.close()
         journal = tmp_path / JOURNAL_NAME
         whole = journal.read_bytes()
@@ -280,7 +280,7 @@ def test_the_folder_of_another_broker_is_refused_with_its_number(
 ) -> None:
     async def scenario() -> None:
         store = await open_local()
-        await controller(store).create_topics([TopicWish(name="t")])
+        await controller(store).create_topics([NewTopic(name="t")])
         await store.close()
         with pytest.raises(DataDirUnusable, match="--broker-id 1"):
             LocalStore.open(tmp_path, disk=SystemDisk(), cluster_id="c", broker_id=BrokerId(2))

@@ -241,13 +241,13 @@ def many_cases() -> Iterator[Case]:
             allowed=ANSWERED,
         )
     for partitions in (0, -2, 10_001, 2**31 - 1):
-        topic_wish = CreatableTopic(
+        new_topic = CreatableTopic(
             name=f"fuzz-{partitions}", num_partitions=partitions, replication_factor=1
         )
         yield Case(
             name=f"a topic of {partitions} partitions",
             data=request(
-                ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic_wish], timeout_ms=1_000)
+                ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[new_topic], timeout_ms=1_000)
             ),
             allowed=ANSWERED,
         )

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from zhumq.cluster.alter_partition_writer import AlterPartitionWriter
 from zhumq.cluster.store import StoreUnavailable
-from zhumq.cluster.wishes import ClusterWishes
 from zhumq.cluster.znodes import Operation
 from zhumq.consensus.contract import ReplicaSettings
 from zhumq.host.clock import SystemClock
@@ -42,11 +42,11 @@ from zhumq.model.replication_mode import Mode
 from zhumq.net.listener import Listener
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
-from zhumq.replication.handshake import Identity
+from zhumq.replication.inter_broker.handshake import Identity
+from zhumq.replication.inter_broker.peer_service import PeerService
+from zhumq.replication.inter_broker.peers import Peers
 from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 from zhumq.replication.partition import PartitionSettings
-from zhumq.replication.peer_service import PeerService
-from zhumq.replication.peers import Peers
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replicated_partition import ReplicatedPartition
 from zhumq.replication.replication import Replication
@@ -232,7 +232,7 @@ class Node:
         self.flusher = Flusher(loop.call_soon_threadsafe)
         identity = Identity(cluster_id=CLUSTER_ID, broker_id=broker_id, secret=secret)
         self.peers = Peers(identity, self.address_of)
-        self.wishes = ClusterWishes(
+        self.controller_requests = AlterPartitionWriter(
             self.broker_id, self.own_store, store.policy_of, self.ask_log_ends
         )
         self.throttle = MoveThrottle(SystemClock())
@@ -245,7 +245,7 @@ class Node:
             Replication(
                 peers=self.peers,
                 service=service,
-                wishes=self.wishes,
+                controller_requests=self.controller_requests,
                 clock=SystemClock(),
                 draw=random.Random(broker_id).randint,
                 throttle=self.throttle,
@@ -254,10 +254,10 @@ class Node:
         )
         self.leadership: list[tuple[TopicPartition, bool, int]] = []
         self.replicas.watch_leadership(lambda *news: self.leadership.append(news))
-        self.pictures_held: list[ClusterImage] | None = None
+        self.images_held: list[ClusterImage] | None = None
         # Where other brokers are, if not where they say: a proxy, for example.
         self.detours: dict[int, tuple[str, int] | None] = {}
-        self._wishing = loop.create_task(self.wishes.run())
+        self._wishing = loop.create_task(self.controller_requests.run())
 
     @classmethod
     async def start(
@@ -292,7 +292,7 @@ class Node:
         self.own_store.is_cut = False
         epoch = self.store.register(self)
         self.own_store.broker_epoch = epoch
-        self.replicas.begin_life(epoch)
+        self.replicas.on_registered(epoch)
 
     def settings_of(self, overrides: Mapping[str, str]) -> PartitionSettings:
         return PartitionSettings(
@@ -315,8 +315,8 @@ class Node:
     def see(self, image: ClusterImage) -> None:
         if self.own_store.is_cut:
             return
-        if self.pictures_held is not None:
-            self.pictures_held.append(image)
+        if self.images_held is not None:
+            self.images_held.append(image)
         else:
             self.replicas.apply(image)
             self.throttle.see(image, self._move_rate)
@@ -329,9 +329,9 @@ class Node:
         """Those that it has opened to others."""
         cluster = self.replicas.cluster
         assert cluster is not None
-        for fetcher in cluster.hub.fetchers:
+        for fetcher in cluster.router.fetchers:
             fetcher._channel.reset("cut by the test")
-        for outbox in cluster.hub.outboxes:
+        for outbox in cluster.router.outboxes:
             outbox._channel.reset("cut by the test")
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -355,7 +355,7 @@ class Node:
     @property
     def fetches_sent(self) -> int:
         assert self.replicas.cluster is not None
-        return sum(each.fetches_count for each in self.replicas.cluster.hub.fetchers)
+        return sum(each.fetches_count for each in self.replicas.cluster.router.fetchers)
 
 
 class Nodes:

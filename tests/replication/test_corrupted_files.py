@@ -46,9 +46,9 @@ def scrub(node: Node) -> None:
         scrubber.finish()
 
 
-def is_healed(node: Node) -> bool:
+def has_recovered(node: Node) -> bool:
     partition = node.partition()
-    return partition.is_whole and not partition.log.corrupt_ranges and not partition.driver.is_out
+    return partition.is_intact and not partition.log.corrupt_ranges and not partition.driver.is_out
 
 
 @pytest.mark.timeout(60 + 6 * ROUNDS)
@@ -77,7 +77,7 @@ def test_a_corrupted_place_is_never_served_never_skipped_and_heals(
         skipped = {offset for offset in truth if offset < end} - got.keys() - refused
         assert not skipped, f"{note}: {skipped}"
         scrub(node)
-        await until(lambda: is_healed(node), f"{note}: healed", 2 * DEADLINE_SECONDS)
+        await until(lambda: has_recovered(node), f"{note}: healed", 2 * DEADLINE_SECONDS)
         await until(
             lambda: node.partition().log_end_offset >= known_end and not read_from(node)[1],
             f"{note}: everything is there again",

@@ -19,7 +19,7 @@ from replication_support import (
 
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.metadata.image import PartitionState
-from zhumq.metadata.moves import begin_move
+from zhumq.metadata.reassignment import begin_move
 from zhumq.model.errors import (
     BrokerError,
     NotEnoughReplicas,
@@ -131,7 +131,7 @@ def _cut_from_store(node: Node) -> None:
 
 def _lose_session(node: Node) -> None:
     _cut_from_store(node)
-    node.replicas.end_life()
+    node.replicas.on_session_lost()
 
 
 def test_a_leader_without_a_session_that_nobody_follows_serves_nobody(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_leader_cut_off_from_the_store_only_acknowledges_nothing_new(tmp_path:
             waiting = partition.when_durable(partition.log_end_offset)
             await produce(up, "b")
             assert not waiting.done()
-            old.replicas.end_life()
+            old.replicas.on_session_lost()
             with pytest.raises(NotLeaderOrFollower):
                 await asyncio.wait_for(waiting, 20)
             old.register()
@@ -318,7 +318,7 @@ def test_a_new_replica_may_have_everything_before_its_leader_hears_of_it(tmp_pat
             await produce(up, "a")
             end = await up.wait_equal(nodes=(1, 2, 3))
             leader = await up.wait_leader()
-            leader.pictures_held = []
+            leader.images_held = []
             target = [*(each for each in _state(up).replicas if each != 3), BrokerId(4)]
             up.store.write(begin_move(up.store.image, T0, target))
             # Nothing is written, so it says once that it has everything, and then only waits.
@@ -326,7 +326,7 @@ def test_a_new_replica_may_have_everything_before_its_leader_hears_of_it(tmp_pat
             await until(lambda: copy.log.flushed_offset == end, "the copy is on its disk")
             beats = up[4].fetches_sent
             await until(lambda: up[4].fetches_sent >= beats + 2, "the leader has been told")
-            held, leader.pictures_held = leader.pictures_held, None
+            held, leader.images_held = leader.images_held, None
             for image in held:
                 leader.see(image)
             await until(lambda: set(_state(up).replicas) == set(target), "the move is over")

@@ -18,9 +18,9 @@ from zhumq.protocol.messages.replicas import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from zhumq.replication import follower_session
-from zhumq.replication.driver_seam import Standing
-from zhumq.replication.follower_session import FollowerSession, PartitionKey
+from zhumq.replication.inter_broker import follower_session
+from zhumq.replication.driver_seam import FollowerFetchState
+from zhumq.replication.inter_broker.follower_session import FollowerSession, PartitionKey
 from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
@@ -46,7 +46,7 @@ class Leader:
     is_closed: bool = False
     is_busy: bool = False
     core: _Core = field(default_factory=_Core)
-    standing: Standing | None = None
+    fetch_state: FollowerFetchState | None = None
     error: ErrorCode = ErrorCode.NONE
     forgotten: int = 0
 
@@ -57,17 +57,17 @@ class Leader:
     def write(self, size: int) -> None:
         self.log.append(batch("x" * size), leader_epoch=1, now_ms=NOW_MS)
 
-    def fetch_arrived(self, standing: Standing, fetch: FetchArrived) -> None:
-        standing.fetch = fetch
-        self.standing = standing
+    def fetch_arrived(self, fetch_state: FollowerFetchState, fetch: FetchArrived) -> None:
+        fetch_state.fetch = fetch
+        self.fetch_state = fetch_state
         if fetch.fetch_offset < self.log.log_end_offset or self.error is not ErrorCode.NONE:
-            standing.session.mark(self)  # type: ignore[arg-type]
+            fetch_state.session.mark(self)  # type: ignore[arg-type]
 
     def forget_follower(self, _: FollowerSession) -> None:
         self.forgotten += 1
 
-    def answer(self, standing: Standing) -> FetchAnswered | None:
-        fetch = standing.fetch
+    def answer(self, fetch_state: FollowerFetchState) -> FetchAnswered | None:
+        fetch = fetch_state.fetch
         if fetch is None or self.is_busy:
             return None
         return FetchAnswered(
@@ -249,9 +249,9 @@ def test_a_healing_follower_is_told_that_the_leader_serves() -> None:
         host = Host(1)
         host[0].high_watermark = -1
         session = FollowerSession(2, host)
-        healing = said(0, accepted_epoch=1)
-        healing.healing = True
-        answer = session.fetch(fetch(healing))
+        recovering = said(0, accepted_epoch=1)
+        recovering.recovering = True
+        answer = session.fetch(fetch(recovering))
         session.mark(host[0])  # type: ignore[arg-type]
         [told] = (await answer).answers
         assert (told.serving, told.stands) == (True, True)
@@ -327,9 +327,9 @@ def test_an_error_is_answered_at_once_and_does_not_stand() -> None:
         [told] = (await session.fetch(fetch(said(0)))).answers
         assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert not told.stands
-        standing = host[0].standing
-        assert standing is not None
-        assert standing.fetch is None
+        fetch_state = host[0].fetch_state
+        assert fetch_state is not None
+        assert fetch_state.fetch is None
 
     run(body())
 

@@ -22,7 +22,7 @@ def _requests(up: Nodes) -> int:
 
 def _votes(up: Nodes) -> int:
     clusters = [node.replicas.cluster for node in up]
-    return sum(each.requests_count for one in clusters if one for each in one.hub.outboxes)
+    return sum(each.requests_count for one in clusters if one for each in one.router.outboxes)
 
 
 def test_a_thousand_idle_partitions_cost_a_few_requests_and_an_election_a_few_more(

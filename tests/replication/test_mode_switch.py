@@ -7,7 +7,7 @@ from pathlib import Path
 from replication_support import T0, Nodes, bytes_of, nodes, produce, run, until, values_of
 
 from zhumq.metadata.image import PartitionState
-from zhumq.metadata.moves import begin_move
+from zhumq.metadata.reassignment import begin_move
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
 
@@ -19,7 +19,7 @@ async def _switch(up: Nodes, mode: Mode) -> None:
         up.store.step_modes()
         state = up.store.image.partition(T0)
         assert state is not None
-        return state.mode is mode and not state.handover and up.leader() is not None
+        return state.mode is mode and not state.changing_mode and up.leader() is not None
 
     await until(is_there, f"the topic is in {mode} mode")
 
@@ -141,7 +141,7 @@ def test_raft_does_not_begin_before_the_last_replica_has_heard_that_it_had_ended
             # Cut off from the picture alone, it goes on voting and fetching.
             leader = (await up.wait_leader()).broker_id
             held, gone = (up[each] for each in (1, 2, 3) if each != leader)
-            held.pictures_held = []
+            held.images_held = []
             target = (leader, held.broker_id, BrokerId(4))
             up.store.write(begin_move(up.store.image, T0, target))
 
@@ -154,7 +154,7 @@ def test_raft_does_not_begin_before_the_last_replica_has_heard_that_it_had_ended
             await until(lambda: step().replicas == target, "the move is over")
             assert step().mode is Mode.FETCH
             await produce(up, "meanwhile")
-            (*_, last), held.pictures_held = held.pictures_held, None
+            (*_, last), held.images_held = held.images_held, None
             held.see(last)
             await until(lambda: step().mode is Mode.RAFT, "raft begins")
             # It and the newest one are a majority.

@@ -10,11 +10,11 @@ from zhumq.model.errors import BrokerError
 from zhumq.net.channel import ChannelLimits, PeerUnavailable
 from zhumq.net.listener import Listener
 from zhumq.protocol.messages.replicas import ReplicaMessagesRequest, ReplicaMessagesResponse
-from zhumq.replication.follower_session import PartitionKey
-from zhumq.replication.handshake import Identity
-from zhumq.replication.outbox import REPLICA_MESSAGES, Outbox, deliver
-from zhumq.replication.peer_service import PeerConnection, PeerService
-from zhumq.replication.peers import Peers
+from zhumq.replication.inter_broker.follower_session import PartitionKey
+from zhumq.replication.inter_broker.handshake import Identity
+from zhumq.replication.inter_broker.outbox import REPLICA_MESSAGES, Outbox, deliver
+from zhumq.replication.inter_broker.peer_service import PeerConnection, PeerService
+from zhumq.replication.inter_broker.peers import Peers
 
 KEY = (uuid.UUID(int=1), 0)
 LONG_MS = 700

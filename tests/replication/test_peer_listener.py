@@ -22,11 +22,11 @@ from zhumq.protocol.messages.replicas import (
     ReplicaFetchRequest,
 )
 from zhumq.protocol.peer_api import PeerApi, decode_peer_answer, encode_peer_request
-from zhumq.replication.fetcher import REPLICA_FETCH
-from zhumq.replication.handshake import HELLO, PROOF, Identity, Peer
+from zhumq.replication.inter_broker.fetcher import REPLICA_FETCH
+from zhumq.replication.inter_broker.handshake import HELLO, PROOF, Identity, Peer
+from zhumq.replication.inter_broker.peer_service import PeerConnection, PeerService
+from zhumq.replication.inter_broker.peers import Peers
 from zhumq.replication.log_ends import LOG_ENDS
-from zhumq.replication.peer_service import PeerConnection, PeerService
-from zhumq.replication.peers import Peers
 
 
 def _identity(broker_id: int, *, secret: bytes = SECRET, cluster: str = CLUSTER_ID) -> Identity:
@@ -289,9 +289,9 @@ def test_a_follower_that_does_not_read_holds_up_nobody_else(tmp_path: Path) -> N
             # Everything it sends to the leader goes into a hole from now on.
             hole = socket.create_server(("127.0.0.1", 0))
             slow.detours[leader.broker_id] = hole.getsockname()
-            hub = slow.replicas.cluster
-            assert hub is not None
-            for fetcher in hub.hub.fetchers:
+            router = slow.replicas.cluster
+            assert router is not None
+            for fetcher in router.router.fetchers:
                 fetcher._channel.reset("for the test")
             for number in range(20):
                 await produce(up, f"b{number}" * 1000)

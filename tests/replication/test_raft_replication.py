@@ -193,7 +193,7 @@ def test_a_returning_broker_knows_what_it_has_promised(tmp_path: Path) -> None:
             await up.start(follower.broker_id)
             state = up[follower.broker_id].partition().driver.core.quorum_state
             assert state.epoch >= epoch
-            assert not state.healing
+            assert not state.recovering
             # A clean stop has written down what was committed.
             assert up[follower.broker_id].partition().high_watermark > 0
 

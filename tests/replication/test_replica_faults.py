@@ -48,8 +48,8 @@ async def _all_equal(up: Nodes, *values: str) -> None:
     assert len({bytes_of(node) for node in up}) == 1
 
 
-def _is_healed(node: Node) -> bool:
-    return not node.partition().driver.core.quorum_state.healing
+def _has_recovered(node: Node) -> bool:
+    return not node.partition().driver.core.quorum_state.recovering
 
 
 def _set_min_in_sync(up: Nodes, count: int) -> None:
@@ -78,9 +78,9 @@ def test_a_wiped_broker_fetches_everything_again(tmp_path: Path, mode: Mode) -> 
             await up.start(wiped)
             state = up[wiped].partition().driver.core.quorum_state
             # Until it has everything, and knows that nobody counts on its votes, it has none.
-            assert state.healing
+            assert state.recovering
             assert state.votes_unknown
-            await until(lambda: _is_healed(up[wiped]), "the wiped replica is whole again")
+            await until(lambda: _has_recovered(up[wiped]), "the wiped replica is whole again")
             await _all_equal(up, *(f"v{number}" for number in range(5)), "meanwhile")
 
     run(body())
@@ -104,7 +104,9 @@ def test_two_new_disks_at_once_are_filled_once_the_third_one_is_enough(tmp_path:
             await until(lambda: core.role is Role.LEADER, "who has everything is named")
             assert not core.serving, "one alone is not enough"
             _set_min_in_sync(up, 1)
-            await until(lambda: _is_healed(up[1]) and _is_healed(up[2]), "both are whole again")
+            await until(
+                lambda: _has_recovered(up[1]) and _has_recovered(up[2]), "both are whole again"
+            )
             _set_min_in_sync(up, 2)
             await produce(up, "b")
             await _all_equal(up, "a", "b")
@@ -178,7 +180,7 @@ def test_a_disk_exchanged_within_a_session_does_not_lead_though_it_was_in_sync(
             for keeper in keepers:
                 await up.stop(keeper, clean=False, declare=False)
             await up.start(wiped)
-            assert up[wiped].partition().driver.core.quorum_state.healing
+            assert up[wiped].partition().driver.core.quorum_state.recovering
             for keeper in keepers:
                 up.store.declare_gone(keeper)
             if mode is Mode.FETCH:
@@ -207,8 +209,8 @@ def test_a_replica_damaged_in_the_middle_heals(tmp_path: Path, mode: Mode) -> No
             await up.stop(damaged, clean=False)
             _flip_a_bit(up, damaged, "value-2")
             await up.start(damaged)
-            assert not _is_healed(up[damaged])
-            await until(lambda: _is_healed(up[damaged]), "the damaged replica is whole again")
+            assert not _has_recovered(up[damaged])
+            await until(lambda: _has_recovered(up[damaged]), "the damaged replica is whole again")
             await produce(up, "after")
             await _all_equal(up, *(f"value-{number}" for number in range(5)), "after")
             assert not up[damaged].partition().log.corrupt_ranges
@@ -238,7 +240,7 @@ def test_a_leader_whose_log_is_found_damaged_steps_down_and_heals(
                 lambda: up.leader() and up.leader().partition().leader_epoch > epoch,
                 "the damaged leader leads no more",
             )
-            await until(lambda: all(_is_healed(node) for node in up), "all replicas are whole")
+            await until(lambda: all(_has_recovered(node) for node in up), "all replicas are whole")
             await produce(up, "after")
             await _all_equal(up, *(f"value-{number}" for number in range(5)), "after")
 
@@ -273,7 +275,7 @@ def test_a_leader_that_cannot_sync_is_out_and_others_go_on(tmp_path: Path, mode:
             # A restart with a good disk: what was not synced is not relied upon.
             await up.stop(1, clean=False)
             await up.start(1)
-            await until(lambda: _is_healed(up[1]), "the failed replica is whole again")
+            await until(lambda: _has_recovered(up[1]), "the failed replica is whole again")
             await up.wait_equal()
             found = {tuple(values_of(node)) for node in up}
             assert len(found) == 1
@@ -334,7 +336,7 @@ def test_a_replica_that_lost_its_promises_does_not_vote_until_it_has_heard_all(
             (tmp_path / f"broker-{forgetful}" / QUORUM_FILE).unlink()
             await up.start(forgetful)
             assert up[forgetful].partition().driver.core.quorum_state.votes_unknown
-            await until(lambda: _is_healed(up[forgetful]), "it knows where it stands again")
+            await until(lambda: _has_recovered(up[forgetful]), "it knows where it stands again")
             await _all_equal(up, "a")
 
     run(body())
@@ -352,8 +354,8 @@ def test_a_log_shorter_than_what_was_committed_is_damage(tmp_path: Path) -> None
             [path] = _folder(up, cut).glob("*.log")
             path.write_bytes(path.read_bytes()[:-40])
             await up.start(cut)
-            assert not _is_healed(up[cut])
-            await until(lambda: _is_healed(up[cut]), "it has fetched what was missing")
+            assert not _has_recovered(up[cut])
+            await until(lambda: _has_recovered(up[cut]), "it has fetched what was missing")
             await _all_equal(up, *(f"value-{number}" for number in range(4)))
 
     run(body())

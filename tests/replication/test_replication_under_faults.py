@@ -122,9 +122,9 @@ class Chaos:
         three may be lost at a time."""
         record = self._up.store.image.partition(T0)
         assert record is not None
-        votes = record.mode is Mode.RAFT or record.handover
+        votes = record.mode is Mode.RAFT or record.changing_mode
         states = [each.partition().driver.core.quorum_state for each in self._up]
-        if any(state.healing or (votes and state.votes_unknown) for state in states):
+        if any(state.recovering or (votes and state.votes_unknown) for state in states):
             return
         node = self._up[self._pick()]
         declared = self._dice.random() < 0.5
@@ -150,7 +150,7 @@ class Chaos:
         node.own_store.broker_epoch = None
         self._up.store.declare_gone(node.broker_id)
         if self._dice.random() < 0.5:
-            node.replicas.end_life()
+            node.replicas.on_session_lost()
         await asyncio.sleep(self._dice.uniform(0.0, 1.0))
         node.register()
         self._up.store.repair()

@@ -43,7 +43,7 @@ def test_a_named_leader_that_does_not_serve_is_no_leader_and_not_well(tmp_path: 
                 "leader of 1 partitions that it does not serve: t-0"
             ]
             node.own_store.broker_epoch = 999
-            node.replicas.begin_life(999)
+            node.replicas.on_registered(999)
             await until(lambda: not _unserved(node), "it serves")
             assert _leaderless(node) == 0
             await produce(up, "b")

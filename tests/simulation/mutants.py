@@ -106,7 +106,7 @@ def a_pre_vote_counts_as_a_vote(patch: Patch) -> None:
     original = RaftReplica._on_vote_answered
 
     def on_vote_answered(self: RaftReplica, answer: Any, now_ms: int) -> None:
-        if self._ballot is not None and answer.pre_vote and not self._ballot.pre_vote:
+        if self._tally is not None and answer.pre_vote and not self._tally.pre_vote:
             answer = replace(answer, pre_vote=False, asked_epoch=self.epoch)
         original(self, answer, now_ms)
 
@@ -334,21 +334,21 @@ def fetches_of_older_epochs_count(patch: Patch) -> None:
 
 @planted(RAFT_3, RAFT_5)
 def a_damaged_replica_goes_on_voting(patch: Patch) -> None:
-    def begin_healing(self: ReplicaCore, offset: int) -> None:
+    def begin_recovery(self: ReplicaCore, offset: int) -> None:
         self._damaged_from = None
         self.high_watermark = min(self.high_watermark, offset)
         self._truncate_to = offset
 
-    patch(ReplicaCore, "_begin_healing", begin_healing)
+    patch(ReplicaCore, "_begin_recovery", begin_recovery)
 
 
 @planted(RAFT_3, RAFT_5)
 def healed_before_it_has_everything(patch: Patch) -> None:
-    def maybe_heal(self: ReplicaCore) -> None:
-        if self._state.healing and self._damaged_from is None:
-            self._remember(replace(self._state, healing=False))
+    def maybe_recover(self: ReplicaCore) -> None:
+        if self._state.recovering and self._damaged_from is None:
+            self._remember(replace(self._state, recovering=False))
 
-    patch(ReplicaCore, "_maybe_heal", maybe_heal)
+    patch(ReplicaCore, "_maybe_recover", maybe_recover)
 
 
 @planted(RAFT_5, RAFT_3)
@@ -367,12 +367,16 @@ def a_leader_counts_what_a_damaged_follower_had(patch: Patch) -> None:
 
     patch(ProgressTable, "matched", matched)
     patch(ProgressTable, "unmatched", unmatched)
-    patch(ReplicaCore, "_maybe_heal", _heal_at_once)
+    patch(ReplicaCore, "_maybe_recover", _heal_at_once)
 
 
 def _heal_at_once(self: ReplicaCore) -> None:
-    if self._state.healing and self._damaged_from is None and self._healed_at_offset is not None:
-        self._remember(replace(self._state, healing=False))
+    if (
+        self._state.recovering
+        and self._damaged_from is None
+        and self._recovered_at_offset is not None
+    ):
+        self._remember(replace(self._state, recovering=False))
 
 
 # Duties of the driver

@@ -8,9 +8,9 @@ from mutants import MOVE_FETCH, MOVE_RAFT, Patch, planted
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import Mode, Role, VoteAsked
 from zhumq.consensus.raft import RaftReplica
-from zhumq.metadata import moves
+from zhumq.metadata import reassignment
 from zhumq.metadata.leadership import changed_partition, existing_partition
-from zhumq.testing import simulated_coordinator
+from zhumq.testing import simulated_controller
 
 
 @planted(MOVE_FETCH)
@@ -20,33 +20,33 @@ def who_came_early_is_counted_with_the_old_in_sync_set(patch: Patch) -> None:
     def change_replicas(self: AssignedReplica, replicas: tuple[int, ...], now_ms: int) -> None:
         original(self, replicas, now_ms)
         if self.role is Role.LEADER:
-            for known in sorted(self._strangers.keys() & set(replicas)):
-                self._on_fetch_arrived(self._strangers.pop(known), now_ms)
+            for known in sorted(self._observers.keys() & set(replicas)):
+                self._on_fetch_arrived(self._observers.pop(known), now_ms)
 
     patch(AssignedReplica, "_change_replicas", change_replicas)
 
 
 @planted(MOVE_FETCH, MOVE_RAFT)
 def who_leaves_goes_on_in_the_same_epoch(patch: Patch) -> None:
-    original = moves._led
+    original = reassignment._led
 
     def led(image: Any, state: Any, before: Any) -> Any:
         changed = original(image, state, before)
         stays = changed.leader == before.leader
         return replace(changed, leader_epoch=before.leader_epoch) if stays else changed
 
-    patch(moves, "_led", led)
+    patch(reassignment, "_led", led)
 
 
 @planted(MOVE_FETCH, MOVE_RAFT)
 def a_move_ends_before_the_new_replicas_are_in_sync(patch: Patch) -> None:
-    original = moves._settled
+    original = reassignment._settled
 
     def settled(state: Any) -> Any:
         arrived = tuple(each for each in state.adding if each in state.in_sync)
         return original(replace(state, adding=arrived))
 
-    patch(moves, "_settled", settled)
+    patch(reassignment, "_settled", settled)
 
 
 @planted(MOVE_RAFT)
@@ -66,7 +66,7 @@ def voters_are_exchanged_in_one_step(patch: Patch) -> None:
     def begin_move(image: Any, name: Any, target: Any) -> Any:
         state = existing_partition(image, name)
         if state.mode is not Mode.RAFT:
-            return moves.begin_move(image, name, target)
+            return reassignment.begin_move(image, name, target)
         exchanged = replace(
             state,
             replicas=target,
@@ -76,15 +76,15 @@ def voters_are_exchanged_in_one_step(patch: Patch) -> None:
         )
         return changed_partition(name, exchanged)
 
-    patch(simulated_coordinator, "begin_move", begin_move)
+    patch(simulated_controller, "begin_move", begin_move)
 
 
 @planted(MOVE_RAFT)
 def a_move_begins_before_the_named_leader_has_won(patch: Patch) -> None:
     def begin_move(image: Any, name: Any, target: Any) -> Any:
         state = existing_partition(image, name)
-        if not state.handover:
-            return moves.begin_move(image, name, target)
-        return changed_partition(name, moves.move_begun(image, name, state, target))
+        if not state.changing_mode:
+            return reassignment.begin_move(image, name, target)
+        return changed_partition(name, reassignment.move_begun(image, name, state, target))
 
-    patch(simulated_coordinator, "begin_move", begin_move)
+    patch(simulated_controller, "begin_move", begin_move)

@@ -5,12 +5,12 @@ from typing import Any
 
 from mutants import FETCH_3, FETCH_5, SWITCH_3, SWITCH_5, Patch, planted
 
-from zhumq.consensus import handover
+from zhumq.consensus import mode_change
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import Role
-from zhumq.metadata import leadership, modes, replica_wishes
+from zhumq.metadata import alter_partition, leadership, modes
 from zhumq.metadata.leadership import UNKNOWN_LOG_END
-from zhumq.testing import replica_bench, simulated_broker, simulated_coordinator
+from zhumq.testing import replica_bench, simulated_broker, simulated_controller
 
 # Named leaders
 
@@ -116,9 +116,9 @@ def a_named_leader_is_in_sync_before_it_has_flushed(patch: Patch) -> None:
     original = AssignedReplica._check_followers
 
     def check(self: AssignedReplica, now_ms: int, *, shrink: bool) -> None:
-        handover, self._handover = self._handover, False
+        changing_mode, self._changing_mode = self._changing_mode, False
         original(self, now_ms, shrink=shrink)
-        self._handover = handover
+        self._changing_mode = changing_mode
 
     patch(AssignedReplica, "_check_followers", check)
 
@@ -132,7 +132,7 @@ def raft_begins_with_too_few_in_sync(patch: Patch) -> None:
 @planted(SWITCH_3)
 def votes_of_before_stay_unknown_in_raft(patch: Patch) -> None:
     def state_for_raft(state: Any, epoch: int) -> Any:
-        return replace(handover.state_for_raft(state, epoch), votes_unknown=state.votes_unknown)
+        return replace(mode_change.state_for_raft(state, epoch), votes_unknown=state.votes_unknown)
 
     patch(simulated_broker, "state_for_raft", state_for_raft)
     patch(replica_bench, "state_for_raft", state_for_raft)
@@ -143,19 +143,19 @@ def raft_followers_count_as_in_sync(patch: Patch) -> None:
     def is_caught_up(self: AssignedReplica, replica_id: int) -> bool:
         one = self._progress[replica_id]
         enough = max(self.high_watermark, self._epoch_start_offset)
-        return not one.healing and one.flushed_offset >= enough
+        return not one.recovering and one.flushed_offset >= enough
 
     patch(AssignedReplica, "_is_caught_up", is_caught_up)
 
 
 @planted(FETCH_3, FETCH_5)
-def a_replaced_coordinator_still_writes(patch: Patch) -> None:
-    original = simulated_coordinator.SimulatedCoordinator._write_over
+def a_replaced_controller_still_writes(patch: Patch) -> None:
+    original = simulated_controller.SimulatedController._write_over
 
     def write_over(self: Any, _: int, changes: Any) -> None:
         original(self, self.image.version, changes)
 
-    patch(simulated_coordinator.SimulatedCoordinator, "_write_over", write_over)
+    patch(simulated_controller.SimulatedController, "_write_over", write_over)
 
 
 @planted(FETCH_3)
@@ -186,7 +186,7 @@ def a_leader_is_named_without_a_handover(patch: Patch) -> None:
     original = modes.name_leader
 
     def name_leader(state: Any, *arguments: Any, **named: Any) -> Any:
-        return original(replace(state, handover=False), *arguments, **named)
+        return original(replace(state, changing_mode=False), *arguments, **named)
 
     patch(modes, "name_leader", name_leader)
 
@@ -205,14 +205,14 @@ def who_once_left_a_small_set_may_lead_for_good(patch: Patch) -> None:
 
 @planted(FETCH_3, FETCH_5)
 def an_in_sync_set_of_an_earlier_version_counts(patch: Patch) -> None:
-    original = replica_wishes.change_in_sync
+    original = alter_partition.change_in_sync
 
     def change_in_sync(image: Any, name: Any, wish: Any, min_in_sync: int) -> Any:
         state = leadership.existing_partition(image, name)
         now = replace(wish, partition_epoch=state.partition_epoch)
         return original(image, name, now, min_in_sync)
 
-    patch(replica_wishes, "change_in_sync", change_in_sync)
+    patch(alter_partition, "change_in_sync", change_in_sync)
 
 
 @planted(SWITCH_3, SWITCH_5)
@@ -221,7 +221,7 @@ def a_named_leader_takes_over_the_in_sync_set_of_raft(patch: Patch) -> None:
 
     def name_leader(state: Any, *arguments: Any, **named: Any) -> Any:
         changed = original(state, *arguments, **named)
-        return replace(changed, in_sync=state.in_sync, handover=False)
+        return replace(changed, in_sync=state.in_sync, changing_mode=False)
 
     patch(modes, "name_leader", name_leader)
 

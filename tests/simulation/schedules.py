@@ -223,7 +223,7 @@ def a_damaged_replica_and_one_that_missed_it_all() -> None:
     bench.elect(0)
     bench.settle()
     assert bench.replicas[0].role is Role.LEADER
-    assert not bench.states[1].healing
+    assert not bench.states[1].recovering
     assert bench.logs[1].read_all(0, 99) == bench.logs[0].read_all(0, 99)
 
 
@@ -253,7 +253,7 @@ def a_named_leader_that_has_not_flushed() -> None:
     bench.settle()
     for node in (0, 1, 2):
         bench.switch(node, Mode.FETCH)
-    bench.assign(2, {2}, handover=True)
+    bench.assign(2, {2}, changing_mode=True)
     bench.settle()
     assert bench.replicas[2].role is Role.LEADER
     bench.let_deadline_pass(0)
@@ -272,7 +272,7 @@ def raft_followers_of_a_named_leader() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.switch(0, Mode.FETCH)
-    bench.publish(2, 0, {0}, handover=True)
+    bench.publish(2, 0, {0}, changing_mode=True)
     bench.step(0, bench.assignment)
     bench.settle()
     assert bench.replicas[0].role is Role.LEADER
@@ -322,7 +322,7 @@ def raft_after_two_new_disks() -> None:
         bench.start(node)
         bench.tell_all()
         bench.settle()
-        assert not bench.states[node].healing
+        assert not bench.states[node].recovering
     for node in range(3):
         bench.switch(node, Mode.RAFT, epoch=bench.assignment.epoch + 1)
     bench.elect(0)

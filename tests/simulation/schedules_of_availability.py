@@ -68,7 +68,7 @@ def alone_it_heals_nobody() -> None:
     while log.damaged_from is not None or log.flushed_offset < 4:
         bench.deliver_next()
     assert bench.replicas[1].admits_clients
-    assert bench.states[2].healing
+    assert bench.states[2].recovering
 
 
 def another_of_those_who_left_leads_after_it() -> None:

@@ -37,16 +37,16 @@ from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.kept_ports import keep_ports, with_kept_ports
 from zhumq.broker.metrics import broker_metrics, health_problems
-from zhumq.broker.push_door import PushPart
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.broker.push_wiring import PushPart
 from zhumq.cluster.local_store import LocalStore
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.host.clock import Clock, SystemClock
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.host.memory import keep_freed_memory
-from zhumq.metadata.controller import MODE_SETTING, TopicLimits
 from zhumq.metadata.image import Broker
+from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
 from zhumq.model.errors import BrokerError, SettingInvalid, ZhumqError
 from zhumq.model.replication_mode import Mode
@@ -108,13 +108,13 @@ class BrokerApp:
                 None if member is None else member.replication,
             )
             parts.push_async_callback(replicas.close)
-            controller = ControllerDriver(store, _topic_limits(config), uuid.uuid4)
-            groups = GroupCoordinator(config.settings, store, controller, replicas, clock)
+            metadata_client = MetadataClient(store, _topic_limits(config), uuid.uuid4)
+            groups = GroupCoordinator(config.settings, store, metadata_client, replicas, clock)
             parts.push_async_callback(groups.close)
             delivery = DeliveryCoordinator(
                 config.settings,
                 store,
-                controller,
+                metadata_client,
                 replicas,
                 groups,
                 clock,
@@ -134,7 +134,7 @@ class BrokerApp:
                     push.bound,
                     produce,
                     store,
-                    controller,
+                    metadata_client,
                     replicas,
                     groups,
                     delivery,
@@ -412,7 +412,7 @@ def _handlers(
     bound: Mapping[str, str],
     produce: ProduceHandler,
     store: MetadataStore,
-    controller: ControllerDriver,
+    metadata_client: MetadataClient,
     replicas: ReplicaManager,
     groups: GroupCoordinator,
     delivery: DeliveryCoordinator,
@@ -426,7 +426,7 @@ def _handlers(
         lambda: draw.randint(1, FETCH_SESSION_ID_MAX),
     )
     configs = ConfigsHandler(
-        config.broker_id, store, controller, entries, has_modes=config.zookeeper is not None
+        config.broker_id, store, metadata_client, entries, has_modes=config.zookeeper is not None
     )
     handlers: dict[ApiKey, Handler] = {}
     families = (
@@ -437,20 +437,22 @@ def _handlers(
         OffsetsHandler(replicas),
         MetadataHandler(
             store,
-            controller,
+            metadata_client,
             lambda: handlers,
             auto_create_topics=settings.boolean("auto.create.topics.enable"),
         ),
         TopicsHandler(
             store,
-            controller,
+            metadata_client,
             entries.of_topic,
             deletion_enabled=settings.boolean("delete.topic.enable"),
         ),
         configs,
-        ProducersHandler(controller, replicas),
+        ProducersHandler(metadata_client, replicas),
         LogDirsHandler(replicas, config.data_dir),
-        ReassignmentsHandler(store, controller, replicas.ask_log_ends, replicas.elect_preferred),
+        ReassignmentsHandler(
+            store, metadata_client, replicas.ask_log_ends, replicas.elect_preferred
+        ),
         GroupsHandler(groups.service, groups.topic, store),
         AclsHandler(),
     )

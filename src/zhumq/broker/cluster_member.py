@@ -11,16 +11,16 @@ from zhumq.broker.config import BrokerConfig
 from zhumq.broker.http import Metric
 from zhumq.broker.metrics import cluster_metrics, membership_problems, unserved_partitions
 from zhumq.broker.settings import MOVE_RATE_SETTING
-from zhumq.cluster.coordinator import Balance, Coordinator
+from zhumq.cluster.alter_partition_writer import AlterPartitionWriter
+from zhumq.cluster.controller import Balance, Controller
 from zhumq.cluster.store import SessionState
-from zhumq.cluster.wishes import ClusterWishes
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.consensus.contract import ReplicaSettings
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
-from zhumq.metadata.controller import MODE_SETTING
 from zhumq.metadata.image import Broker, ClusterImage, Topic
 from zhumq.metadata.leadership import LeaderPolicy, LogEnds
+from zhumq.metadata.topics import MODE_SETTING
 from zhumq.model.address import Address
 from zhumq.model.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -33,10 +33,10 @@ from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
-from zhumq.replication.handshake import Identity, Peer
+from zhumq.replication.inter_broker.handshake import Identity, Peer
+from zhumq.replication.inter_broker.peer_service import PeerService
+from zhumq.replication.inter_broker.peers import Peers
 from zhumq.replication.move_throttle import MoveThrottle
-from zhumq.replication.peer_service import PeerService
-from zhumq.replication.peers import Peers
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 from zhumq.storage.checkpoints import META_FILE, read_meta
@@ -88,9 +88,11 @@ class ClusterMember:
         )
         self._peers = Peers(identity, self._address_of)
         self._service = PeerService(identity, is_known=self._is_known)
-        self._wishes = ClusterWishes(config.broker_id, store, self._policy_of, self._ask_log_ends)
+        self._controller_requests = AlterPartitionWriter(
+            config.broker_id, store, self._policy_of, self._ask_log_ends
+        )
         balance = _balance(config.settings)
-        self._coordinator = Coordinator(
+        self._coordinator = Controller(
             store,
             self._policy_of,
             self._ask_log_ends,
@@ -100,12 +102,12 @@ class ClusterMember:
         self._throttle = MoveThrottle(clock)
         self._tasks: list[asyncio.Task[None]] = []
         # The epoch that the replicas live in; None while others may take this broker for dead.
-        self._life: int | None = None
+        self._serving_epoch: int | None = None
         settings = config.settings
         self.replication = Replication(
             peers=self._peers,
             service=self._service,
-            wishes=self._wishes,
+            controller_requests=self._controller_requests,
             clock=clock,
             # Chance is asked for at every deadline of every replica, and is no secret.
             draw=random.Random().randint,  # noqa: S311
@@ -143,7 +145,7 @@ class ClusterMember:
         for watcher in (self._coordinator.image_changed, self._set_throttle):
             store.watch(watcher)
             watcher(store.image)
-        for work in (self._wishes.run(), self._coordinator.run()):
+        for work in (self._controller_requests.run(), self._coordinator.run()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         await store.register(broker)
         store.watch_session(self._session_changed)
@@ -169,15 +171,15 @@ class ClusterMember:
 
     def _session_changed(self, _state: SessionState) -> None:
         epoch = self._store.broker_epoch
-        if epoch == self._life:
+        if epoch == self._serving_epoch:
             # The same session is back: nobody has taken this broker for dead.
             return
         if epoch is not None:
-            self._replicas.begin_life(epoch)
+            self._replicas.on_registered(epoch)
         else:
-            self._replicas.end_life()
+            self._replicas.on_session_lost()
         # Not before it is taken in: what failed is tried again.
-        self._life = epoch
+        self._serving_epoch = epoch
 
     def _set_throttle(self, image: ClusterImage) -> None:
         told = image.broker_setting(self._config.broker_id, MOVE_RATE_SETTING)

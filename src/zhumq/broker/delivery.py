@@ -14,21 +14,27 @@ from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
 from zhumq.broker.http import Metric
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.share_sessions import ShareSessions
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.dead_letters import DeadLetterWriter, LetterRoad, LocalLetterRoad
-from zhumq.coordinators.delivery_peers import ClusterLetterRoad, ClusterRoad, DeliveryPeerDoor
+from zhumq.coordinators.dead_letters import (
+    DeadLetterRouter,
+    DeadLetterWriter,
+    LocalDeadLetterRouter,
+)
+from zhumq.coordinators.delivery_peers import (
+    ClusterDeadLetterRouter,
+    ClusterStateRouter,
+    DeliveryPeerService,
+)
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.delivery_settings import DeliverySettings
-from zhumq.coordinators.delivery_state import DeliveryStateClient, LocalRoad, StateRoad
+from zhumq.coordinators.delivery_state import DeliveryStateClient, LocalStateRouter, StateRouter
 from zhumq.coordinators.group_positions import GroupPositions
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.runtime import CoordinatorRuntime
-from zhumq.delivery.requests import DeliveryRequest, DeliveryResponse, refusal
-from zhumq.delivery.shard import DeliveryShard
 from zhumq.host.clock import Clock
-from zhumq.metadata.controller import TopicWish
 from zhumq.metadata.image import ClusterImage
+from zhumq.metadata.topics import NewTopic
 from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC, BrokerId
 from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
@@ -38,6 +44,8 @@ from zhumq.protocol.messages.delivery_state import (
 )
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
+from zhumq.share.requests import DeliveryRequest, DeliveryResponse, refusal
+from zhumq.share.shard import DeliveryShard
 
 _BATCH_BYTES_MAX = 8 << 20
 
@@ -49,7 +57,7 @@ class DeliveryCoordinator:
         self,
         settings: Settings,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
         clock: Clock,
@@ -70,31 +78,33 @@ class DeliveryCoordinator:
         )
         wish = _state_topic(settings, store)
         self.topic = InternalTopic(
-            wish, store=store, controller=controller, replicas=replicas, runtime=runtime
+            wish, store=store, metadata_client=metadata_client, replicas=replicas, runtime=runtime
         )
         peers = None if replication is None else replication.peers
         positions = GroupPositions(
             groups.service, groups.topic, store, broker_id=broker_id, peers=peers
         )
-        local_road = LocalRoad(runtime, self.topic)
-        local_letters = LocalLetterRoad(replicas, clock)
-        road: StateRoad = local_road
-        letter_road: LetterRoad = local_letters
+        local_router = LocalStateRouter(runtime, self.topic)
+        local_dead_letters = LocalDeadLetterRouter(replicas, clock)
+        router: StateRouter = local_router
+        dead_letter_router: DeadLetterRouter = local_dead_letters
         if replication is not None:
-            road = ClusterRoad(local_road, store, replication.peers, broker_id)
-            letter_road = ClusterLetterRoad(local_letters, store, replication.peers, broker_id)
-            DeliveryPeerDoor(local_road, local_letters).register(replication.service)
+            router = ClusterStateRouter(local_router, store, replication.peers, broker_id)
+            dead_letter_router = ClusterDeadLetterRouter(
+                local_dead_letters, store, replication.peers, broker_id
+            )
+            DeliveryPeerService(local_router, local_dead_letters).register(replication.service)
             positions.register(replication.service)
-        self._states = DeliveryStateClient(road, wish.partitions)
+        self._states = DeliveryStateClient(router, wish.partitions)
         retention_ms = settings.integer("delivery.dead.letter.retention.ms")
         self.service = DeliveryService(
             _delivery_settings(settings),
             store=store,
-            controller=controller,
+            metadata_client=metadata_client,
             replicas=replicas,
             states=self._states,
-            letters=DeadLetterWriter(
-                store, controller, letter_road, clock, retention_ms=retention_ms
+            dead_letters=DeadLetterWriter(
+                store, metadata_client, dead_letter_router, clock, retention_ms=retention_ms
             ),
             positions=positions,
             clock=clock,
@@ -155,7 +165,7 @@ class DeliveryCoordinator:
         await self.topic.close()
 
 
-def _state_topic(settings: Settings, store: MetadataStore) -> TopicWish:
+def _state_topic(settings: Settings, store: MetadataStore) -> NewTopic:
     existing = store.image.topics.get(SHARE_GROUP_STATE_TOPIC)
     # Groups are found by the number of partitions, so it never changes once the topic exists.
     partition_count = (
@@ -163,7 +173,7 @@ def _state_topic(settings: Settings, store: MetadataStore) -> TopicWish:
         if existing is not None
         else settings.integer("share.coordinator.state.topic.num.partitions")
     )
-    return TopicWish(
+    return NewTopic(
         name=SHARE_GROUP_STATE_TOPIC,
         is_coordinators=True,
         partitions=partition_count,

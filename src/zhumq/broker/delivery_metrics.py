@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from zhumq.broker.http import Metric, escape_label
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_service import DeliveryService
-from zhumq.coordinators.delivery_window import WindowDelivery
-from zhumq.delivery.push_session import SessionState
-from zhumq.delivery.shard import DeliveryShard
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.share.push_session import SessionState
+from zhumq.share.shard import DeliveryShard
 
 _Name = tuple[str, str]  # group and topic
 
@@ -22,7 +22,7 @@ def delivery_metrics(
 ) -> Iterable[Metric]:
     """The figures of this moment, of the windows and shards that are here."""
     opened = list(service.opened())
-    lags = _summed(opened, lambda window: window.lag)
+    lags = _summed(opened, lambda share_partition: share_partition.lag)
     lags.update(_idle_lags(opened, shards, store, replicas))
     closed = service.counters
     yield _by_subscription(
@@ -31,48 +31,48 @@ def delivery_metrics(
     )  # fmt: skip
     yield _by_subscription(
         "zhumq_subscription_in_flight", "gauge", "Messages that consumers of a group hold.",
-        _summed(opened, lambda window: window.in_flight),
+        _summed(opened, lambda share_partition: share_partition.in_flight),
     )  # fmt: skip
-    for name, help_text, of_window, before in (
+    for name, help_text, of_share_partition, before in (
         (
             "delivered",
             "Messages delivered to consumers, repetitions included.",
-            lambda window: window.acquired_total,
+            lambda share_partition: share_partition.acquired_total,
             closed.acquired,
         ),
         (
             "acknowledged",
             "Messages that consumers have processed.",
-            lambda window: window.acknowledged_total,
+            lambda share_partition: share_partition.acknowledged_total,
             closed.acknowledged,
         ),
         (
             "nacked",
             "Messages that consumers could not process and asked for again.",
-            lambda window: window.nacked_total,
+            lambda share_partition: share_partition.nacked_total,
             closed.nacked,
         ),
         (
             "rejected",
             "Messages that consumers sent to the dead letters.",
-            lambda window: window.rejected_total,
+            lambda share_partition: share_partition.rejected_total,
             closed.rejected,
         ),
         (
             "redeliveries",
             "Messages delivered again.",
-            lambda window: window.redeliveries,
+            lambda share_partition: share_partition.redeliveries,
             closed.redeliveries,
         ),
         (
             "dead_letters",
             "Messages written to the dead letters.",
-            lambda window: window.letters_total,
-            closed.letters,
+            lambda share_partition: share_partition.dead_letters_total,
+            closed.dead_letters,
         ),
     ):
         sums = Counter(before)
-        sums.update(_summed(opened, of_window))
+        sums.update(_summed(opened, of_share_partition))
         yield _by_subscription(f"zhumq_subscription_{name}_total", "counter", help_text, sums)
     sessions: Counter[str] = Counter()
     for shard in shards:
@@ -89,16 +89,16 @@ def delivery_metrics(
 
 
 def _idle_lags(
-    opened: Iterable[WindowDelivery],
+    opened: Iterable[SharePartitionDelivery],
     shards: Iterable[DeliveryShard],
     store: MetadataStore,
     replicas: ReplicaManager,
 ) -> Counter[_Name]:
     """Of windows that nobody reads from: that is when their lag grows."""
-    is_open = {window.key for window in opened}
+    is_open = {share_partition.key for share_partition in opened}
     lags: Counter[_Name] = Counter()
     for shard in shards:
-        for key, kept in shard.windows().items():
+        for key, kept in shard.share_partitions().items():
             topic = store.image.topics_by_id.get(key.topic_id)
             served = None if topic is None else replicas.find(topic.name, key.partition)
             if topic is not None and served is not None and key not in is_open:
@@ -108,11 +108,12 @@ def _idle_lags(
 
 
 def _summed(
-    windows: Iterable[WindowDelivery], value_of: Callable[[WindowDelivery], int]
+    share_partitions: Iterable[SharePartitionDelivery],
+    value_of: Callable[[SharePartitionDelivery], int],
 ) -> Counter[_Name]:
     sums: Counter[_Name] = Counter()
-    for window in windows:
-        sums[window.group, window.topic] += value_of(window)
+    for share_partition in share_partitions:
+        sums[share_partition.group, share_partition.topic] += value_of(share_partition)
     return sums
 
 

@@ -34,8 +34,8 @@ class FetchedPartition:
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int
-    high_watermark_told: int = -1
-    log_start_offset_told: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
 
 
 class FetchSession:

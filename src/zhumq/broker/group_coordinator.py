@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zhumq.broker.group_lag import GroupLags
 from zhumq.broker.handlers.groups import StoreTopics
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
@@ -16,8 +16,8 @@ from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
 from zhumq.groups.settings import GroupSettings, MigrationPolicy
 from zhumq.groups.shard import GroupShard
 from zhumq.host.clock import Clock
-from zhumq.metadata.controller import TopicWish
 from zhumq.metadata.image import ClusterImage
+from zhumq.metadata.topics import NewTopic
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
 from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
@@ -35,7 +35,7 @@ class GroupCoordinator:
         self,
         settings: Settings,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         replicas: ReplicaManager,
         clock: Clock,
     ) -> None:
@@ -59,7 +59,7 @@ class GroupCoordinator:
         )
         self.service = GroupService(self._runtime, partition_count=partition_count, topics=topics)
         self.topic = InternalTopic(
-            TopicWish(
+            NewTopic(
                 name=CONSUMER_OFFSETS_TOPIC,
                 is_coordinators=True,
                 partitions=partition_count,
@@ -72,7 +72,7 @@ class GroupCoordinator:
                 },
             ),
             store=store,
-            controller=controller,
+            metadata_client=metadata_client,
             replicas=replicas,
             runtime=self._runtime,
         )

@@ -64,7 +64,7 @@ def broker_metrics(
     yield _gauge(
         "zhumq_partitions_healing",
         "Partitions of which something was lost here: it is fetched, and this replica does not count.",
-        sum(not partition.is_whole for partition in replicas),
+        sum(not partition.is_intact for partition in replicas),
     )
     yield _gauge(
         "zhumq_partitions_offline",

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ClusterMetadata, NewTopic, TopicDescription
 
 from zhumq.cli.options import CommandFailed
-from zhumq.client.patient_admin import PatientAdmin, Question
+from zhumq.client.retrying_admin import Question, RetryingAdmin
 from zhumq.client.routes import quiet_settings
 from zhumq.model.address import parse_addresses
 
@@ -87,8 +87,8 @@ def _fault_of(address: tuple[str, int], deadline: float) -> str | None:
 
 
 def _connect(address: tuple[str, int], deadline: float) -> socket.socket:
-    patience = min(deadline - time.monotonic(), REACH_TIMEOUT_SECONDS)
-    return socket.create_connection(address, timeout=max(patience, GRACE_SECONDS))
+    retry_seconds = min(deadline - time.monotonic(), REACH_TIMEOUT_SECONDS)
+    return socket.create_connection(address, timeout=max(retry_seconds, GRACE_SECONDS))
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
@@ -109,7 +109,7 @@ class Cluster:
 
     def __init__(self, bootstrap: str) -> None:
         check_reachable(bootstrap)
-        self._admin = PatientAdmin(client_settings(bootstrap))
+        self._admin = RetryingAdmin(client_settings(bootstrap))
 
     def ask(self, doing: str, question: Question[T]) -> T:
         """The answer to a question that may be put more than once."""

@@ -58,7 +58,7 @@ class Places:
         return self.folder / "tables" / f"{shop.TOPIC}-inspected"
 
     @property
-    def picture(self) -> Path:
+    def chart(self) -> Path:
         return self.folder / "inspected.png"
 
     @property
@@ -132,7 +132,7 @@ def _run_pipelines(bootstrap: str, places: Places) -> None:
         "alerts": shop.ALERTS,
         "dead_letters": shop.DEAD_LETTERS,
         "burst": str(BURST),
-        "picture": str(places.picture),
+        "picture": str(places.chart),
         "report": str(places.audit),
     }
     command = [sys.executable, "-m", "zhumq", "pipeline", "run", *PIPELINES]
@@ -174,12 +174,14 @@ def _check_pipelines(bootstrap: str, lines: list[LogLine], places: Places) -> No
     if errors != expected or found.lines != len(lines) - broken:
         raise CommandFailed("the inspection did not find what is in the sample")
     _report("inspect", f"{sum(errors.values()):,} errors, {len(found.bursts)} bursts")
-    letters = {
+    dead_letters = {
         (shop.header(each, "zhumq.partition"), shop.header(each, "zhumq.offset"))
         for each in shop.read_all(bootstrap, shop.DEAD_LETTERS)
     }
-    if len(letters) != broken:
-        raise CommandFailed(f"{len(letters)} of {broken} broken lines are in {shop.DEAD_LETTERS}")
+    if len(dead_letters) != broken:
+        raise CommandFailed(
+            f"{len(dead_letters)} of {broken} broken lines are in {shop.DEAD_LETTERS}"
+        )
     _report("letters", f"{broken} broken lines in {shop.DEAD_LETTERS}, each with the reason")
     alerts = {each.key() for each in shop.read_all(bootstrap, shop.ALERTS)}
     hot = sum(count >= BURST for count in expected.values())
@@ -261,7 +263,7 @@ def _say_what_next(broker: RunningBroker, places: Places | None, *, once: bool) 
     ]
     if places is not None:
         sys.stdout.write(
-            f"\npicture    {places.picture}\n"
+            f"\npicture    {places.chart}\n"
             f"tables     {places.archive}\n           {places.inspected}\n"
             f"topics     {shop.TOPIC}, {shop.ALERTS}, {shop.DEAD_LETTERS}\n"
         )

@@ -18,7 +18,7 @@ from zhumq.cli.output import print_json, print_table
 from zhumq.cli.subscription import client_errors
 from zhumq.client.admin import Admin, DeadLetter
 
-PROGRESS_LETTERS_MIN = 100  # fewer are back before a bar could be read
+PROGRESS_DEAD_LETTERS_MIN = 100  # fewer are back before a bar could be read
 
 app = typer.Typer(no_args_is_help=True, help="Messages that could not be delivered.")
 
@@ -36,7 +36,7 @@ GroupOption = Annotated[
 
 
 @app.command("list")
-def list_letters(
+def list_dead_letters(
     topic: Annotated[
         str | None,
         typer.Argument(
@@ -61,9 +61,9 @@ def list_letters(
         else:
             left: Counter[tuple[str, str]] = Counter()
             replayed: Counter[tuple[str, str]] = Counter()
-            for letter in admin.dead_letters(topic):
-                count = replayed if letter.replayed else left
-                count[letter.story.group, letter.story.reason] += 1
+            for dead_letter in admin.dead_letters(topic):
+                count = replayed if dead_letter.replayed else left
+                count[dead_letter.story.group, dead_letter.story.reason] += 1
             rows = [
                 {"group": key[0], "reason": key[1], "letters": left[key], "replayed": replayed[key]}
                 for key in sorted(left.keys() | replayed.keys())
@@ -93,7 +93,9 @@ def show(
     """The letters themselves, each with its story."""
     check_reachable(bootstrap)
     with client_errors(), Admin(bootstrap) as admin:
-        rows = [_row(letter) for letter in admin.dead_letters(topic, group=group, limit=limit)]
+        rows = [
+            _row(dead_letter) for dead_letter in admin.dead_letters(topic, group=group, limit=limit)
+        ]
     if as_json:
         print_json(rows)
         return
@@ -115,7 +117,7 @@ def show(
 def replay(
     topic: TopicArgument,
     group: GroupOption = None,
-    letters: Annotated[
+    dead_letters: Annotated[
         list[str] | None,
         typer.Option("--letter", metavar="PARTITION@OFFSET", help="Only this one; repeatable."),
     ] = None,
@@ -126,7 +128,7 @@ def replay(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Send letters back to the topics they came from; what was replayed before is left out."""
-    chosen = _chosen(letters) if letters else None
+    chosen = _chosen(dead_letters) if dead_letters else None
     check_reachable(bootstrap)
     with client_errors(), Admin(bootstrap) as admin, _progress() as report:
         count = admin.replay(topic, group=group, offsets=chosen, again=again, progress=report)
@@ -136,9 +138,9 @@ def replay(
         typer.echo(f"replayed {count} messages of {topic}")
 
 
-def _chosen(letters: list[str]) -> dict[int, set[int]]:
+def _chosen(dead_letters: list[str]) -> dict[int, set[int]]:
     chosen: dict[int, set[int]] = {}
-    for text in letters:
+    for text in dead_letters:
         partition, at, offset = text.partition("@")
         if not at or not partition.isdecimal() or not offset.isdecimal():
             raise CommandFailed(f"--letter wants PARTITION@OFFSET, not {text!r}")
@@ -156,15 +158,17 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task("replaying", total=None, visible=False)
 
         def report(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, visible=total >= PROGRESS_LETTERS_MIN)
+            bar.update(
+                task, completed=done, total=total, visible=total >= PROGRESS_DEAD_LETTERS_MIN
+            )
 
         yield report
 
 
-def _row(letter: DeadLetter) -> dict[str, Any]:
-    story = letter.story
+def _row(dead_letter: DeadLetter) -> dict[str, Any]:
+    story = dead_letter.story
     return {
-        "letter": f"{letter.partition}@{letter.offset}",
+        "letter": f"{dead_letter.partition}@{dead_letter.offset}",
         "from": f"{story.topic}-{story.partition}@{story.offset}",
         "topic": story.topic,
         "partition": story.partition,
@@ -172,9 +176,9 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
         "group": story.group,
         "deliveries": story.deliveries,
         "time": datetime.fromtimestamp(story.time_ms / 1000, UTC).isoformat("T", "seconds"),
-        "replayed": letter.replayed,
+        "replayed": dead_letter.replayed,
         "reason": story.reason,
-        "key": text_or_base64(letter.key),
-        "value": text_or_base64(letter.value),
-        "headers": [[name, text_or_base64(value)] for name, value in letter.headers],
+        "key": text_or_base64(dead_letter.key),
+        "value": text_or_base64(dead_letter.value),
+        "headers": [[name, text_or_base64(value)] for name, value in dead_letter.headers],
     }

@@ -59,11 +59,13 @@ class LiveDisplay:
 
     def update(self, status: RunStatus) -> None:
         if status.state in ACTIVE:
-            self._live.update(Group(_picture(status), Spinner("dots", Text(str(status.state)))))
+            self._live.update(
+                Group(_status_table(status), Spinner("dots", Text(str(status.state))))
+            )
         else:
             # What is finished stays on the screen above what comes next.
             self._live.update(Text(""))
-            self._live.console.print(_picture(status))
+            self._live.console.print(_status_table(status))
 
     def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
         table = Table(box=None, header_style="bold")
@@ -105,7 +107,7 @@ def open_display(*, as_json: bool) -> Iterator[LineDisplay | LiveDisplay | NoDis
             yield LiveDisplay(live)
 
 
-def _picture(status: RunStatus) -> Group:
+def _status_table(status: RunStatus) -> Group:
     color = COLORS.get(status.state, "yellow")
     # Not the title of the table, which would be folded to its width.
     return Group(

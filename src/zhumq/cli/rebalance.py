@@ -19,7 +19,7 @@ from zhumq.cli.output import print_json, print_note, print_table
 from zhumq.cli.requests import BrokerConnection
 from zhumq.cli.throttle import OFF, parse_rate, set_rate, throttled
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
-from zhumq.metadata.moves import Move, plan_moves
+from zhumq.metadata.reassignment import Move, plan_moves
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.protocol.api import ApiKey

@@ -12,9 +12,9 @@ from confluent_kafka.admin import NewTopic
 
 from zhumq.client import dead_letters
 from zhumq.client.errors import RequestFailed
-from zhumq.client.patient_admin import PatientAdmin
 from zhumq.client.producer import Producer
 from zhumq.client.replayed import Replayed
+from zhumq.client.retrying_admin import RetryingAdmin
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
 from zhumq.client.waiting import Waiting
 
@@ -83,7 +83,7 @@ class Admin:
         self._bootstrap = bootstrap
         self._push = push
         self._waiting = Waiting(bootstrap)
-        self._admin = PatientAdmin(quiet_settings(bootstrap, error_cb=self._waiting.on_error))
+        self._admin = RetryingAdmin(quiet_settings(bootstrap, error_cb=self._waiting.on_error))
 
     def __enter__(self) -> Self:
         return self
@@ -205,23 +205,23 @@ class Admin:
     def dead_letter_counts(self) -> dict[str, DeadLetterCount]:
         """Dead-letter topics with how many letters of each are left to replay, and were replayed."""
         names = [name for name in self.topics() if name.endswith(dead_letters.SUFFIX)]
-        with _Letters(self._bootstrap) as letters:
-            return {name: letters.count(name) for name in sorted(names)}
+        with _DeadLetterTopic(self._bootstrap) as dead_letters:
+            return {name: dead_letters.count(name) for name in sorted(names)}
 
     def dead_letters(
         self, topic: str, *, group: str | None = None, limit: int | None = None
     ) -> Iterator[DeadLetter]:
         """The dead letters of a topic (its own name, or that of the dead-letter topic), oldest first."""
-        name = _letters_topic(topic)
-        with _Letters(self._bootstrap) as letters:
+        name = _dead_letter_topic(topic)
+        with _DeadLetterTopic(self._bootstrap) as dead_letters:
             count = 0
-            for letter in letters.read(name, letters.noted(name)):
-                if group is not None and letter.story.group != group:
+            for dead_letter in dead_letters.read(name, dead_letters.noted(name)):
+                if group is not None and dead_letter.story.group != group:
                     continue
                 if limit is not None and count >= limit:
                     return
                 count += 1
-                yield letter
+                yield dead_letter
 
     def replay(
         self,
@@ -238,44 +238,49 @@ class Admin:
         and letters named by `offsets` are replayed all the same. A crash between sending and noting
         repeats at most REPLAY_BATCH letters: each carries a header that says which letter it was.
         """
-        name = _letters_topic(topic)
+        name = _dead_letter_topic(topic)
         chosen = group is not None or offsets is not None
-        with _Letters(self._bootstrap) as letters, Producer(self._bootstrap) as producer:
-            noted = letters.noted(name)
+        with (
+            _DeadLetterTopic(self._bootstrap) as dead_letters,
+            Producer(self._bootstrap) as producer,
+        ):
+            noted = dead_letters.noted(name)
             leave_out = not again and offsets is None
             begin = {each: known.position for each, known in noted.items()} if leave_out else {}
-            total = letters.total(name, begin)
+            total = dead_letters.total(name, begin)
             replayed = 0
-            for seen, letter in enumerate(letters.read(name, noted, begin), start=1):
-                known = noted[letter.partition]
-                wanted = group is None or letter.story.group == group
-                if offsets is not None and letter.offset not in offsets.get(letter.partition, ()):
+            for seen, dead_letter in enumerate(dead_letters.read(name, noted, begin), start=1):
+                known = noted[dead_letter.partition]
+                wanted = group is None or dead_letter.story.group == group
+                if offsets is not None and dead_letter.offset not in offsets.get(
+                    dead_letter.partition, ()
+                ):
                     wanted = False
-                if wanted and not (leave_out and letter.replayed):
-                    mark = f"{letter.topic}-{letter.partition}@{letter.offset}"
+                if wanted and not (leave_out and dead_letter.replayed):
+                    mark = f"{dead_letter.topic}-{dead_letter.partition}@{dead_letter.offset}"
                     producer.send(
-                        letter.story.topic,
-                        letter.value,
-                        key=letter.key,
-                        headers=[*letter.headers, (REPLAYED_FROM, mark.encode())],
-                        partition=letter.story.partition,
+                        dead_letter.story.topic,
+                        dead_letter.value,
+                        key=dead_letter.key,
+                        headers=[*dead_letter.headers, (REPLAYED_FROM, mark.encode())],
+                        partition=dead_letter.story.partition,
                     )
                     replayed += 1
-                    known.add(letter.offset)
+                    known.add(dead_letter.offset)
                 if not chosen:
-                    known.advance(letter.offset + 1)
+                    known.advance(dead_letter.offset + 1)
                 if seen % REPLAY_BATCH == 0:
                     producer.flush()
-                    letters.note(name, noted)
+                    dead_letters.note(name, noted)
                 if progress is not None:
                     progress(seen, total)
             producer.flush()
             if replayed:
-                letters.note(name, noted)
+                dead_letters.note(name, noted)
         return replayed
 
 
-class _Letters:
+class _DeadLetterTopic:
     """Reads dead-letter topics from one end to the other."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -407,5 +412,5 @@ def _together(one: Session, other: Session) -> Session:
     )
 
 
-def _letters_topic(topic: str) -> str:
+def _dead_letter_topic(topic: str) -> str:
     return topic if topic.endswith(dead_letters.SUFFIX) else dead_letters.topic_of(topic)

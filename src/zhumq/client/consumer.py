@@ -230,7 +230,7 @@ class _Place:
         self._source.rewind(self, first_offset, seconds)
 
     def _dead_letter(self, offset: int, reason: str) -> None:
-        self._source.bury(self, self._in_hand[offset], reason)
+        self._source.send_to_dead_letters(self, self._in_hand[offset], reason)
         self._done(offset)
 
     def _done(self, offset: int) -> None:
@@ -326,7 +326,7 @@ class _KafkaSource:
             self._resting[place.topic, place.partition] = time.monotonic() + seconds
         self._consumer.seek(where)
 
-    def bury(self, place: _Place, message: Message, reason: str) -> None:
+    def send_to_dead_letters(self, place: _Place, message: Message, reason: str) -> None:
         story = dead_letters.Story(
             group=self._group or "",
             reason=reason,

@@ -121,7 +121,7 @@ class PushConsumer:
             instance=uuid.uuid4().hex,
         )
         self._arrived: deque[MessageBatch] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._attachments = Attachments(self, self._subscribe, credentials)
@@ -161,7 +161,7 @@ class PushConsumer:
         if self._closing:
             return
         self._closing = True
-        self._news.set()
+        self._changed.set()
         links = list(self._links.values())
         await asyncio.gather(
             self._attachments.close(), *(say_goodbye(link, task) for link, task in links)
@@ -243,8 +243,8 @@ class PushConsumer:
         try:
             async with asyncio.timeout(seconds):
                 while self._failure is None and not self._served:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             message = f"no broker took the subscription within {seconds:.0f} s"
             raise RequestFailed(self._waiting.explain(message)) from None
@@ -308,8 +308,8 @@ class PushConsumer:
                 raise SessionParked(
                     "the broker has parked this session because it did not answer: resume() goes on"
                 )
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     # Links
 
@@ -387,7 +387,7 @@ class PushConsumer:
             self._failure = SessionParked(refused.message)
         else:
             self._failure = SubscriptionRefused(code, refused.message)
-        self._news.set()
+        self._changed.set()
 
     def _share(self, links: int) -> int:
         return self._credits if self._credits <= 0 else max(self._credits // max(links, 1), 1)
@@ -407,7 +407,7 @@ class PushConsumer:
     def batch_arrived(self, link: Link, batch: MessageBatch) -> None:
         del link
         self._arrived.append(batch)
-        self._news.set()
+        self._changed.set()
 
     def answer_refused(self, message: str) -> None:
         self.refused_answers.append(AnswerRefused(message))
@@ -420,7 +420,7 @@ class PushConsumer:
             case "subscribed":
                 self._served = True
                 self.ack_timeout_ms = frame.subscribed.ack_timeout_ms
-                self._news.set()
+                self._changed.set()
                 self._share_credits()
                 if not self._subscribe.group:
                     # The broker found the name: every stream of this consumer is in that group.
@@ -437,12 +437,12 @@ class PushConsumer:
                 )
                 share = self._share(len({each.address for each in frame.assigned.partitions}))
                 self._spawn(self._attachments.follow(link, frame.assigned, share))
-                self._news.set()
+                self._changed.set()
             case "revoke":
                 self._spawn(self._give_up(link, frame.revoke.partitions))
             case "parked":
                 self._parked = link
-                self._news.set()
+                self._changed.set()
 
     def _follow(self, leaders: "Iterable[pb.Leader]") -> None:
         """A stream to every broker that leads a partition of ours."""

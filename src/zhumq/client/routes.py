@@ -8,14 +8,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 
 from zhumq.client.errors import PushUnavailable, RequestFailed
-from zhumq.client.patient_admin import PatientAdmin
+from zhumq.client.retrying_admin import RetryingAdmin
 from zhumq.client.waiting import Waiting
 from zhumq.model import address
 
 PUSH_SETTING: Final = "advertised.push.listener"
 PUSH_OFF: Final = "off"
 REQUEST_SECONDS_MAX: Final = 10.0
-DOOR_SECONDS_MIN: Final = 5.0  # a broker that is only slow is not left out
+ENDPOINT_SECONDS_MIN: Final = 5.0  # a broker that is only slow is not left out
 
 
 def parse_addresses(text: str) -> list[str]:
@@ -27,7 +27,7 @@ def find_push_addresses(bootstrap: str) -> dict[int, str]:
     """Ask the brokers behind a Kafka address for their push listeners, by broker id. Blocks: run it in
     a thread."""
     waiting = Waiting(bootstrap)
-    admin = PatientAdmin(quiet_settings(bootstrap, error_cb=waiting.on_error))
+    admin = RetryingAdmin(quiet_settings(bootstrap, error_cb=waiting.on_error))
     try:
         found = admin.ask(_push_addresses)
     except KafkaException as error:
@@ -45,9 +45,9 @@ def _push_addresses(admin: AdminClient, seconds: float) -> dict[int, str]:
     brokers = sorted(admin.list_topics(timeout=seconds).brokers)
     resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
     futures: list[Future[dict[str, ConfigEntry]]] = []
-    patience = max(seconds, DOOR_SECONDS_MIN)
+    retry_seconds = max(seconds, ENDPOINT_SECONDS_MIN)
     for resource in resources:  # one request each: a broker answers for itself alone
-        futures += admin.describe_configs([resource], request_timeout=patience).values()
+        futures += admin.describe_configs([resource], request_timeout=retry_seconds).values()
     found: dict[int, str] = {}
     reason: KafkaException | None = None
     for broker, future in zip(brokers, futures, strict=True):

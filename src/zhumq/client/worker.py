@@ -220,7 +220,7 @@ class Worker:
                         f" {task.topic}-{task.partition}@{task.offset}: {reason}"
                     ) from error
                 if attempt > self._retries and self._on_failure == "dead-letter":
-                    self._bury(task, reason, attempt)
+                    self._send_to_dead_letters(task, reason, attempt)
                     return True
                 pause_s = min(self._backoff_s * 2 ** min(attempt - 1, 20), RETRY_SECONDS_MAX)
                 if self._stopping.wait(pause_s):
@@ -228,7 +228,7 @@ class Worker:
             else:
                 return True
 
-    def _bury(self, task: Task, reason: str, deliveries: int) -> None:
+    def _send_to_dead_letters(self, task: Task, reason: str, deliveries: int) -> None:
         """Into the dead-letter topic, and only then out of the way."""
         assert self._dead is not None
         story = dead_letters.Story(

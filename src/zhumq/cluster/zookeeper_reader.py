@@ -12,7 +12,7 @@ from zhumq.model.ids import BrokerId
 READS_MAX = 10
 
 
-async def read_picture(client: Client) -> tuple[ClusterImage, int]:
+async def read_image(client: Client) -> tuple[ClusterImage, int]:
     """The newest picture, and the version of the node /version that goes with it.
 
     The state nodes are read side by side while changes go on, so some are newer than the number that
@@ -20,9 +20,9 @@ async def read_picture(client: Client) -> tuple[ClusterImage, int]:
     than a node that was modified by it or after it, and then that node has it already.
     """
     for _ in range(READS_MAX):
-        picture = await _read_once(client)
-        if picture is not None:
-            return picture
+        found = await _read_once(client)
+        if found is not None:
+            return found
     raise StoreUnusable("the nodes in ZooKeeper change faster than they can be read")
 
 

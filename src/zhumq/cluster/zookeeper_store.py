@@ -30,7 +30,7 @@ from zhumq.cluster.znodes import (
     Operation,
     SessionOver,
 )
-from zhumq.cluster.zookeeper_reader import read_picture
+from zhumq.cluster.zookeeper_reader import read_image
 from zhumq.metadata.changes import Change, apply_changes
 from zhumq.metadata.image import Broker, ClusterImage
 from zhumq.model.ids import BrokerId
@@ -90,7 +90,7 @@ class ZookeeperStore:
         self._membership = membership
         self._watchers: list[Watcher] = []
         self._turn = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -122,7 +122,7 @@ class ZookeeperStore:
         async def enter() -> tuple[ClusterImage, int, bytes]:
             await _prepare_chroot(client, ensemble, create_chroot)
             await _begin_cluster(client, ensemble, new_cluster_id, expected_cluster_id)
-            return *await read_picture(client), await _read_secret(client)
+            return *await read_image(client), await _read_secret(client)
 
         try:
             image, token, secret = await membership.persist(enter, f"{ensemble} was read")
@@ -134,7 +134,7 @@ class ZookeeperStore:
         membership.attach(client, store)
         store._spawn(store._follow())
         store._spawn(membership.keep())
-        store._news.set()
+        store._changed.set()
         return store
 
     @property
@@ -208,7 +208,7 @@ class ZookeeperStore:
 
     def look_again(self) -> None:
         """There may be a newer picture."""
-        self._news.set()
+        self._changed.set()
 
     async def _carried_through(self, plan: Plan) -> ClusterImage:
         # Once begun it goes on, even if the client that asked for it goes away in the middle: the
@@ -238,7 +238,7 @@ class ZookeeperStore:
                 async with asyncio.timeout(PROPOSAL_SECONDS_MAX):
                     await self._commit(operations, after.version, mark, guards)
             except TimeoutError:
-                self._news.set()
+                self._changed.set()
                 raise StoreUnavailable(
                     f"ZooKeeper does not answer for {PROPOSAL_SECONDS_MAX:g} s"
                 ) from None
@@ -315,25 +315,25 @@ class ZookeeperStore:
     async def _follow(self) -> None:
         """Keep up with the ensemble for as long as the store is open."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             try:
                 async with self._turn:
                     await self._catch_up()
             except (ConnectionLost, SessionOver):
                 await self._membership.wait_until_connected()
                 await asyncio.sleep(RETRY_SECONDS)
-                self._news.set()
+                self._changed.set()
             except Exception:
                 # A damaged node, or a watcher's own fault. The broker lives on with what it has.
                 logger.exception("cannot follow the cluster; trying again")
                 await asyncio.sleep(FAULT_SECONDS)
-                self._news.set()
+                self._changed.set()
 
     async def _catch_up(self) -> None:
         """Make our picture at least as new as the ensemble's is now, change by change."""
         # The watch is set by the same request that reads: nothing fits between the two.
-        node = await self._client.get(layout.VERSION, self._news.set)
+        node = await self._client.get(layout.VERSION, self._changed.set)
         newest = layout.decode_counters(node.data).version
         lacking = range(self._image.version + 1, newest + 1)
         if not lacking:
@@ -351,7 +351,7 @@ class ZookeeperStore:
                 for entry in entries:
                     self._take_over(apply_changes(self._image, entry.changes))
                 return
-        image, self._token = await read_picture(self._client)
+        image, self._token = await read_image(self._client)
         self._take_over(image)
 
     def _take_over(self, image: ClusterImage) -> None:

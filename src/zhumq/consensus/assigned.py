@@ -11,22 +11,22 @@ from zhumq.consensus.contract import (
     FetchAnswered,
     FetchArrived,
     Flushed,
-    Heard,
     Input,
     InSyncProposal,
     LeaderAnnounced,
     LeaderAssigned,
-    LeaderWanted,
+    LeadershipDeclined,
     LogDamaged,
     LogView,
     Mode,
     QuorumState,
     ReplicaSettings,
     Role,
+    SessionContact,
     VoteAnswered,
     VoteAsked,
 )
-from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
+from zhumq.consensus.election import VoteTally, is_log_acceptable, may_vote_for
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
@@ -51,7 +51,7 @@ class AssignedReplica(ReplicaCore):
         incarnation: int,
         draw: Draw,
         now_ms: int,
-        heard_ms: Heard | None = None,
+        session_contact_ms: SessionContact | None = None,
     ) -> None:
         super().__init__(
             replica_id,
@@ -63,7 +63,7 @@ class AssignedReplica(ReplicaCore):
             incarnation=incarnation,
             draw=draw,
             now_ms=now_ms,
-            heard_ms=heard_ms,
+            session_contact_ms=session_contact_ms,
         )
         # A partition that comes from raft mode goes on with its epoch and its log. From here on
         # this replica helps to elect nobody but whom the coordinator names.
@@ -73,17 +73,17 @@ class AssignedReplica(ReplicaCore):
         self._led_epoch = state.epoch if state.leader_id == replica_id else -1
         self.version = -1
         self.in_sync: frozenset[int] = frozenset()
-        self._handover = False
+        self._changing_mode = False
         self._unclean_epoch = -1
         # What was proposed on top of `version` and may have been accepted since.
-        self._pending: InSyncProposal | LeaderWanted | None = None
+        self._pending: InSyncProposal | LeadershipDeclined | None = None
         self._propose_due_ms: int | None = None
         self._lag_due_ms: int | None = None
-        self._ballot: Ballot | None = None
-        self._ballot_due_ms: int | None = None
+        self._tally: VoteTally | None = None
+        self._tally_due_ms: int | None = None
         # Replicas that heard of a move before this leader did. An idle one says where it is once,
         # and then waits. Whoever is taken out is fenced by an epoch, so nobody's past is counted.
-        self._strangers: dict[int, FetchArrived] = {}
+        self._observers: dict[int, FetchArrived] = {}
 
     @property
     def accepts_all_acks(self) -> bool:
@@ -104,14 +104,14 @@ class AssignedReplica(ReplicaCore):
         followers = [each for each in self.in_sync if each in self._progress]
         if self.role is not Role.LEADER or not followers:
             return None
-        return self._progress.majority_contact_ms(1, followers, self._heard_ms)
+        return self._progress.majority_contact_ms(1, followers, self._session_contact_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
         fetch_due_ms = self._fetch_due_ms
         if fetch_due_ms is not None:
-            fetch_due_ms = self._while_leader_is_heard(fetch_due_ms, self.settings.fetch_retry_ms)
-        dues = (fetch_due_ms, self._propose_due_ms, self._lag_due_ms, self._ballot_due_ms)
+            fetch_due_ms = self._while_leader_is_alive(fetch_due_ms, self.settings.fetch_retry_ms)
+        dues = (fetch_due_ms, self._propose_due_ms, self._lag_due_ms, self._tally_due_ms)
         return min((due for due in dues if due is not None), default=None)
 
     def step(self, event: Input, now_ms: int) -> None:
@@ -146,31 +146,31 @@ class AssignedReplica(ReplicaCore):
 
     # The coordinator's word
 
-    def _on_assigned(self, word: LeaderAssigned, now_ms: int) -> None:
-        if word.version <= self.version:
+    def _on_assigned(self, assigned: LeaderAssigned, now_ms: int) -> None:
+        if assigned.version <= self.version:
             # A stale watch: newer news has been acted upon.
             return
-        self.version = word.version
+        self.version = assigned.version
         self._pending = None
         self._propose_due_ms = None
-        if word.handover and self._state.votes_unknown and not self._state.healing:
+        if assigned.changing_mode and self._state.votes_unknown and not self._state.recovering:
             # It became whole in fetch mode. So raft has begun and ended since, with everybody in sync
             # when it began: what it voted for before that is over.
             self._remember(replace(self._state, votes_unknown=False))
-        if word.epoch < self.epoch:
+        if assigned.epoch < self.epoch:
             # The coordinator does not know how far the epochs of raft have gone.
             self._want_leader(now_ms)
             return
-        if word.replicas:
-            self._change_replicas(word.replicas, now_ms)
-        self.in_sync = word.in_sync
-        self._handover = word.handover
-        self._unclean_epoch = word.unclean_epoch
-        if word.epoch != self.epoch or not self._goes_on(word):
-            self._take_role(word, now_ms)
+        if assigned.replicas:
+            self._change_replicas(assigned.replicas, now_ms)
+        self.in_sync = assigned.in_sync
+        self._changing_mode = assigned.changing_mode
+        self._unclean_epoch = assigned.unclean_epoch
+        if assigned.epoch != self.epoch or not self._goes_on(assigned):
+            self._take_role(assigned, now_ms)
         elif self.role is Role.LEADER:
-            for known in sorted(self._strangers.keys() & set(self.voters.ids)):
-                self._on_fetch_arrived(self._strangers.pop(known), now_ms)
+            for known in sorted(self._observers.keys() & set(self.voters.ids)):
+                self._on_fetch_arrived(self._observers.pop(known), now_ms)
             self._commit()
             self._admit_clients_below_minimum()
             self._check_followers(now_ms, shrink=False)
@@ -183,47 +183,47 @@ class AssignedReplica(ReplicaCore):
         if self.role is Role.LEADER:
             self._progress.change(self.voters.others(self.replica_id), now_ms)
 
-    def _goes_on(self, word: LeaderAssigned) -> bool:
+    def _goes_on(self, assigned: LeaderAssigned) -> bool:
         """Whether this is news of the epoch this replica is in, not of another leader."""
         if self.role is Role.CANDIDATE:
-            return word.leader_id == self.replica_id
-        return self.leader_id is not None and word.leader_id == self.leader_id
+            return assigned.leader_id == self.replica_id
+        return self.leader_id is not None and assigned.leader_id == self.leader_id
 
-    def _take_role(self, word: LeaderAssigned, now_ms: int) -> None:
-        self._ballot = None
-        self._ballot_due_ms = None
+    def _take_role(self, assigned: LeaderAssigned, now_ms: int) -> None:
+        self._tally = None
+        self._tally_due_ms = None
         self._lag_due_ms = None
         state = self._state
-        if word.leader_id == self.replica_id:
-            if self._must_not_lead(word):
+        if assigned.leader_id == self.replica_id:
+            if self._must_not_lead(assigned):
                 self._become(Role.UNATTACHED)
                 self._want_leader(now_ms)
-            elif word.handover:
-                self._stand(word.epoch, now_ms)
+            elif assigned.changing_mode:
+                self._stand(assigned.epoch, now_ms)
             else:
-                self._remember(replace(state, epoch=word.epoch, voted_for=None))
+                self._remember(replace(state, epoch=assigned.epoch, voted_for=None))
                 self._lead_all(now_ms)
             return
-        voted_for = state.voted_for if word.epoch == state.epoch else None
+        voted_for = state.voted_for if assigned.epoch == state.epoch else None
         self._remember(
-            replace(state, epoch=word.epoch, leader_id=word.leader_id, voted_for=voted_for)
+            replace(state, epoch=assigned.epoch, leader_id=assigned.leader_id, voted_for=voted_for)
         )
-        if word.leader_id is None:
+        if assigned.leader_id is None:
             self._become(Role.UNATTACHED)
         else:
-            self._follow(word.leader_id, now_ms)
+            self._follow(assigned.leader_id, now_ms)
 
-    def _must_not_lead(self, word: LeaderAssigned) -> bool:
+    def _must_not_lead(self, assigned: LeaderAssigned) -> bool:
         state = self._state
-        if state.healing or word.epoch <= self._led_epoch:
+        if state.recovering or assigned.epoch <= self._led_epoch:
             return True
         # Somebody else was voted for in this epoch of raft, or has led it.
         taken = state.voted_for is not None or state.leader_id is not None
-        return word.epoch == self.epoch and taken
+        return assigned.epoch == self.epoch and taken
 
     def _lead_all(self, now_ms: int) -> None:
         self._led_epoch = self.epoch
-        self._strangers.clear()
+        self._observers.clear()
         self._lead(self.voters.others(self.replica_id), now_ms)
         self._admit_clients_below_minimum()
         self._set_lag_deadline(now_ms)
@@ -233,15 +233,15 @@ class AssignedReplica(ReplicaCore):
         have shown. What lies below it is committed all the same, and producers that chose acks=0 or
         1 have chosen to go on. Nothing else may rely on this leader before it serves."""
         enough = len(self.in_sync) >= self.settings.min_in_sync_replicas
-        if self.role is Role.LEADER and not self._handover and not enough:
+        if self.role is Role.LEADER and not self._changing_mode and not enough:
             self.admits_clients = True
 
     def _want_leader(self, now_ms: int) -> None:
-        wanted = LeaderWanted(
+        wanted = LeadershipDeclined(
             replica_id=self.replica_id,
             epoch=max(self.epoch, self._led_epoch),
             version=self.version,
-            damaged=self._state.healing or self._state.votes_unknown,
+            damaged=self._state.recovering or self._state.votes_unknown,
         )
         self._send_proposal(wanted, now_ms)
 
@@ -250,12 +250,12 @@ class AssignedReplica(ReplicaCore):
     def _stand(self, epoch: int, now_ms: int) -> None:
         self._remember(replace(self._state, epoch=epoch, voted_for=self.replica_id, leader_id=None))
         self._become(Role.CANDIDATE)
-        self._ballot = Ballot(self.voters, epoch, self.replica_id, pre_vote=False)
+        self._tally = VoteTally(self.voters, epoch, self.replica_id, pre_vote=False)
         self._ask_for_votes(now_ms)
         self._count_votes(now_ms)
 
     def _ask_for_votes(self, now_ms: int) -> None:
-        assert self._ballot is not None
+        assert self._tally is not None
         question = VoteAsked(
             candidate_id=self.replica_id,
             epoch=self.epoch,
@@ -264,9 +264,9 @@ class AssignedReplica(ReplicaCore):
             mode=Mode.FETCH,
             voters=self.voters.ids,
         )
-        for voter in self._ballot.unanswered:
+        for voter in self._tally.unanswered:
             self._tell(voter, question)
-        self._ballot_due_ms = now_ms + self.settings.proposal_retry_ms
+        self._tally_due_ms = now_ms + self.settings.proposal_retry_ms
 
     def _on_vote_asked(self, question: VoteAsked) -> None:
         # A majority of replicas that refuse raft's candidates makes sure that no epoch is led by
@@ -307,14 +307,14 @@ class AssignedReplica(ReplicaCore):
         return may_vote_for(state, candidate_id)
 
     def _on_vote_answered(self, answer: VoteAnswered, now_ms: int) -> None:
-        ballot = self._ballot
-        if ballot is None or answer.asked_epoch != self.epoch or answer.pre_vote:
+        tally = self._tally
+        if tally is None or answer.asked_epoch != self.epoch or answer.pre_vote:
             return
-        ballot.count(answer.voter_id, granted=answer.granted)
-        if answer.epoch > self.epoch or ballot.is_lost:
+        tally.count(answer.voter_id, granted=answer.granted)
+        if answer.epoch > self.epoch or tally.is_lost:
             # Others have more, or have voted in a later epoch: the coordinator has to name again.
-            self._ballot = None
-            self._ballot_due_ms = None
+            self._tally = None
+            self._tally_due_ms = None
             if answer.epoch > self.epoch:
                 self._remember(
                     replace(self._state, epoch=answer.epoch, voted_for=None, leader_id=None)
@@ -325,9 +325,9 @@ class AssignedReplica(ReplicaCore):
         self._count_votes(now_ms)
 
     def _count_votes(self, now_ms: int) -> None:
-        if self._ballot is not None and self._ballot.is_won:
-            self._ballot = None
-            self._ballot_due_ms = None
+        if self._tally is not None and self._tally.is_won:
+            self._tally = None
+            self._tally_due_ms = None
             self._lead_all(now_ms)
 
     # Leading
@@ -346,7 +346,7 @@ class AssignedReplica(ReplicaCore):
         KIP-966: with fewer than min.insync.replicas it stands still, so that what is committed
         is always on that many disks.
         """
-        if self._handover or len(self.in_sync) < self.settings.min_in_sync_replicas:
+        if self._changing_mode or len(self.in_sync) < self.settings.min_in_sync_replicas:
             return -1
         return min(map(self._flushed_of, self._counted | {self.replica_id}))
 
@@ -358,26 +358,26 @@ class AssignedReplica(ReplicaCore):
         self._on_fetch_arrived(fetch, now_ms)
         if self.role is Role.LEADER and fetch.epoch == self.epoch:
             if fetch.replica_id not in self._progress:
-                self._strangers[fetch.replica_id] = fetch
-            self._check_followers(now_ms, shrink=fetch.healing)
+                self._observers[fetch.replica_id] = fetch
+            self._check_followers(now_ms, shrink=fetch.recovering)
 
     def _is_caught_up(self, replica_id: int) -> bool:
         """Whether a follower has everything committed, in this epoch and before it."""
         one = self._progress[replica_id]
         enough = max(self.high_watermark, self._epoch_start_offset)
-        return not one.healing and one.mode is Mode.FETCH and one.flushed_offset >= enough
+        return not one.recovering and one.mode is Mode.FETCH and one.flushed_offset >= enough
 
     def _has_fallen_behind(self, replica_id: int, now_ms: int) -> bool:
         one = self._progress[replica_id]
         caught_up_ms = one.caught_up_ms
         if one.fetch_offset >= self.log.log_end_offset:
-            caught_up_ms = max(caught_up_ms, self._heard_ms(replica_id))
+            caught_up_ms = max(caught_up_ms, self._session_contact_ms(replica_id))
         late = now_ms - caught_up_ms > self.settings.replica_lag_max_ms
-        return one.healing or one.gone or late
+        return one.recovering or one.gone or late
 
     def _check_followers(self, now_ms: int, *, shrink: bool) -> None:
         """Propose the in-sync set as it ought to be. The coordinator decides."""
-        if self._handover and self.log.flushed_offset < self._epoch_start_offset:
+        if self._changing_mode and self.log.flushed_offset < self._epoch_start_offset:
             # Raft committed on the disks of a majority, which need not have been this one; to be
             # in sync is to have everything committed on the own disk.
             return
@@ -401,7 +401,7 @@ class AssignedReplica(ReplicaCore):
         )
         self._send_proposal(proposal, now_ms)
 
-    def _send_proposal(self, proposal: InSyncProposal | LeaderWanted, now_ms: int) -> None:
+    def _send_proposal(self, proposal: InSyncProposal | LeadershipDeclined, now_ms: int) -> None:
         self._pending = proposal
         self._propose = proposal
         self._propose_due_ms = now_ms + self.settings.proposal_retry_ms
@@ -417,7 +417,7 @@ class AssignedReplica(ReplicaCore):
             self._on_leader_answer(answer, now_ms)
 
     def _may_cut_committed(self) -> bool:
-        return self._state.healing or self.log_position.last_epoch < self._unclean_epoch
+        return self._state.recovering or self.log_position.last_epoch < self._unclean_epoch
 
     # Time and damage
 
@@ -426,7 +426,7 @@ class AssignedReplica(ReplicaCore):
             self._propose_due_ms = None
             if self._pending is not None:
                 self._send_proposal(self._pending, now_ms)
-        if self._ballot_due_ms is not None and now_ms >= self._ballot_due_ms:
+        if self._tally_due_ms is not None and now_ms >= self._tally_due_ms:
             self._ask_for_votes(now_ms)
         if self._lag_due_ms is not None and now_ms >= self._lag_due_ms:
             self._set_lag_deadline(now_ms)
@@ -437,10 +437,10 @@ class AssignedReplica(ReplicaCore):
                 self._fetch_from(self.leader_id, now_ms)
 
     def _on_log_damaged(self, offset: int, now_ms: int) -> None:
-        self._begin_healing(offset)
+        self._begin_recovery(offset)
         if self.role in (Role.LEADER, Role.CANDIDATE):
-            self._ballot = None
-            self._ballot_due_ms = None
+            self._tally = None
+            self._tally_due_ms = None
             self._lag_due_ms = None
             self._become(Role.UNATTACHED)
             self._want_leader(now_ms)

@@ -14,7 +14,7 @@ Draw: TypeAlias = Callable[[int, int], int]
 # heard_ms(replica id): when the broker of that replica was last heard of in a fetch session that
 # still holds this partition as the replica last spoke of it. So one beat between two brokers keeps
 # all their idle partitions alive.
-Heard: TypeAlias = Callable[[int], int]
+SessionContact: TypeAlias = Callable[[int], int]
 
 
 class ConsensusBroken(ZhumqError):
@@ -108,7 +108,7 @@ class QuorumState:
     leader_id: int | None = None
     mode: Mode = Mode.RAFT
     # Flushed data was lost: no vote, no candidacy, and the leader does not count this replica.
-    healing: bool = False
+    recovering: bool = False
     # The disk was replaced, and with it went what this replica has voted for.
     votes_unknown: bool = False
     # The newest epoch whose leader's log this replica has on its disk up to where the epoch starts,
@@ -133,7 +133,7 @@ class FetchArrived:
     # What the follower has on its disk. Only this counts for the high watermark.
     flushed_offset: int
     mode: Mode
-    healing: bool
+    recovering: bool
     # Grows with every fetch of a replica, also across restarts: an older one says nothing new.
     sequence: int
     # See QuorumState. A leader counts only followers that have accepted its epoch.
@@ -211,7 +211,7 @@ class LeaderAssigned:
     in_sync: frozenset[int]
     # The partition comes from raft and no in-sync set of a majority has been accepted yet: the
     # leader has to win the votes of the replicas for this epoch before it leads.
-    handover: bool = False
+    changing_mode: bool = False
     # The last epoch whose leader was named out of the in-sync set; what is older may have been
     # committed and is lost all the same.
     unclean_epoch: int = -1
@@ -287,7 +287,7 @@ class InSyncProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderWanted:
+class LeadershipDeclined:
     """This replica cannot lead in the epoch it was named for; the coordinator must name anew."""
 
     replica_id: int
@@ -299,7 +299,7 @@ class LeaderWanted:
     damaged: bool
 
 
-Proposal: TypeAlias = InSyncProposal | LeaderWanted
+Proposal: TypeAlias = InSyncProposal | LeadershipDeclined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from zhumq.consensus.contract import LogPosition, QuorumState
 from zhumq.consensus.voters import Voters
 
 
-class Ballot:
+class VoteTally:
     """The answers to one round of vote requests."""
 
     __slots__ = ("_granted", "_refused", "_voters", "epoch", "pre_vote")
@@ -47,6 +47,6 @@ def is_log_acceptable(candidate: LogPosition, own: LogPosition) -> bool:
 
 def may_vote_for(state: QuorumState, candidate_id: int) -> bool:
     """One vote per epoch, none in an epoch whose leader is known, none while data is missing."""
-    if state.healing or state.votes_unknown or state.leader_id is not None:
+    if state.recovering or state.votes_unknown or state.leader_id is not None:
         return False
     return state.voted_for is None or state.voted_for == candidate_id

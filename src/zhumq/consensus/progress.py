@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zhumq.consensus.contract import NO_EPOCH, FetchArrived, Heard, Mode
+from zhumq.consensus.contract import NO_EPOCH, FetchArrived, Mode, SessionContact
 
 NEVER_MS = -(2**62)
 NOT_COUNTED = -1
@@ -20,7 +20,7 @@ class Progress:
     # When it last had everything the leader had at that time (Kafka's lastCaughtUpTime).
     caught_up_ms: int = NEVER_MS
     mode: Mode = Mode.RAFT
-    healing: bool = False
+    recovering: bool = False
     accepted_epoch: int = NO_EPOCH
     sequence: int = -1
     log_end_at_last_fetch: int = 0
@@ -62,12 +62,12 @@ class ProgressTable:
         """Those who have not fetched in this epoch yet."""
         return tuple(each for each, one in self._of.items() if one.sequence < 0)
 
-    def heard(self, replica_id: int, now_ms: int) -> None:
+    def note_contact(self, replica_id: int, now_ms: int) -> None:
         """It is alive and knows this leader, wherever its log is."""
-        self.was_heard(replica_id, now_ms)
+        self.contact_was(replica_id, now_ms)
         self._of[replica_id].gone = False
 
-    def was_heard(self, replica_id: int, time_ms: int) -> None:
+    def contact_was(self, replica_id: int, time_ms: int) -> None:
         """It was alive then, which says nothing of now."""
         one = self._of[replica_id]
         one.last_contact_ms = max(one.last_contact_ms, time_ms)
@@ -90,12 +90,12 @@ class ProgressTable:
         one.last_fetch_ms = now_ms
         one.sequence = fetch.sequence
         one.mode = fetch.mode
-        one.healing = fetch.healing
+        one.recovering = fetch.recovering
         one.accepted_epoch = fetch.accepted_epoch
         one.fetch_offset = fetch.fetch_offset
         # What it had on its disk before it was damaged counts for nothing any more.
         one.flushed_offset = (
-            NOT_COUNTED if fetch.healing else min(fetch.flushed_offset, fetch.fetch_offset)
+            NOT_COUNTED if fetch.recovering else min(fetch.flushed_offset, fetch.fetch_offset)
         )
         return True
 
@@ -104,19 +104,21 @@ class ProgressTable:
         one = self._of[fetch.replica_id]
         if fetch.sequence >= one.sequence:
             one.sequence = fetch.sequence
-            one.healing = fetch.healing
+            one.recovering = fetch.recovering
             one.flushed_offset = NOT_COUNTED
 
-    def majority_contact_ms(self, needed: int, voters: Iterable[int], heard_ms: Heard) -> int:
+    def majority_contact_ms(
+        self, needed: int, voters: Iterable[int], session_contact_ms: SessionContact
+    ) -> int:
         """The latest time by which `needed` of the voters had been heard of.
 
         One that has not fetched in this epoch is not in anybody's session for it.
         """
-        contacts = [self._contact_ms(each, heard_ms) for each in voters]
+        contacts = [self._contact_ms(each, session_contact_ms) for each in voters]
         return sorted(contacts, reverse=True)[needed - 1]
 
-    def _contact_ms(self, replica_id: int, heard_ms: Heard) -> int:
+    def _contact_ms(self, replica_id: int, session_contact_ms: SessionContact) -> int:
         one = self._of[replica_id]
         if one.sequence < 0:
             return one.last_contact_ms
-        return max(one.last_contact_ms, heard_ms(replica_id))
+        return max(one.last_contact_ms, session_contact_ms(replica_id))

@@ -12,7 +12,6 @@ from zhumq.consensus.contract import (
     FetchAnswered,
     FetchArrived,
     Flushed,
-    Heard,
     Input,
     LeaderAnnounced,
     LeaderAssigned,
@@ -22,10 +21,11 @@ from zhumq.consensus.contract import (
     QuorumState,
     ReplicaSettings,
     Role,
+    SessionContact,
     VoteAnswered,
     VoteAsked,
 )
-from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
+from zhumq.consensus.election import VoteTally, is_log_acceptable, may_vote_for
 from zhumq.consensus.progress import NEVER_MS
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.consensus.voters import Voters
@@ -53,7 +53,7 @@ class RaftReplica(ReplicaCore):
         incarnation: int,
         draw: Draw,
         now_ms: int,
-        heard_ms: Heard | None = None,
+        session_contact_ms: SessionContact | None = None,
     ) -> None:
         super().__init__(
             replica_id,
@@ -65,16 +65,16 @@ class RaftReplica(ReplicaCore):
             incarnation=incarnation,
             draw=draw,
             now_ms=now_ms,
-            heard_ms=heard_ms,
+            session_contact_ms=session_contact_ms,
         )
         # A partition that comes from fetch mode goes on with its epoch and its log.
         # One that does not know its votes is not counted: it may have voted in a later epoch for
         # a candidate that lacks what it acknowledges now.
-        healing = state.healing or state.votes_unknown
-        self._remember(replace(state, mode=Mode.RAFT, healing=healing))
+        recovering = state.recovering or state.votes_unknown
+        self._remember(replace(state, mode=Mode.RAFT, recovering=recovering))
         # Voters whose epochs have to be known before votes are given again.
-        self._unheard = set(voters.others(replica_id)) if state.votes_unknown else set()
-        self._ballot: Ballot | None = None
+        self._unanswered = set(voters.others(replica_id)) if state.votes_unknown else set()
+        self._tally: VoteTally | None = None
         self._announce_due_ms: int | None = None
         self._asked = replica_id
         # How often in a row this replica has asked for votes in vain.
@@ -82,7 +82,7 @@ class RaftReplica(ReplicaCore):
         # Its leader has resigned, which is final: who still names it has not heard of that.
         self._ended_epoch = -1
         self._set_election_deadline(now_ms)
-        self._ask_unheard(now_ms)
+        self._ask_unanswered(now_ms)
         if state.leader_id is not None and state.leader_id != replica_id:
             self._follow(state.leader_id, now_ms)
             # It may be gone since: its word is not fresh enough to refuse another candidate.
@@ -104,8 +104,8 @@ class RaftReplica(ReplicaCore):
         due_ms = self._election_due_ms
         if self._fetch_due_ms is not None:
             due_ms = min(due_ms, self._fetch_due_ms)
-        due_ms = self._while_leader_is_heard(due_ms, self.settings.election_timeout_ms)
-        return min(due_ms, self._unheard_due_ms) if self._unheard else due_ms
+        due_ms = self._while_leader_is_alive(due_ms, self.settings.election_timeout_ms)
+        return min(due_ms, self._unanswered_due_ms) if self._unanswered else due_ms
 
     def step(self, event: Input, now_ms: int) -> None:
         """Take in one event."""
@@ -141,7 +141,7 @@ class RaftReplica(ReplicaCore):
     def _adopt(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
         """A newer epoch exists: whatever this replica was, it is over."""
         self._remember(replace(self._state, epoch=epoch, voted_for=None, leader_id=leader_id))
-        self._ballot = None
+        self._tally = None
         self._announce_due_ms = None
         self._set_election_deadline(now_ms)
         if leader_id is None:
@@ -166,7 +166,7 @@ class RaftReplica(ReplicaCore):
                 f"replicas {self.replica_id} and {leader_id} both lead epoch {epoch}"
             )
         self._remember(replace(self._state, leader_id=leader_id))
-        self._ballot = None
+        self._tally = None
         self._set_election_deadline(now_ms)
         self._follow(leader_id, now_ms)
 
@@ -174,7 +174,7 @@ class RaftReplica(ReplicaCore):
         """The leader is gone, or was this replica: the epoch has none any more."""
         gone = self._state.leader_id
         self._become(Role.UNATTACHED)
-        self._ballot = None
+        self._tally = None
         self._announce_due_ms = None
         self._leader_contact_ms = NEVER_MS
         self._set_election_deadline(now_ms)
@@ -198,7 +198,7 @@ class RaftReplica(ReplicaCore):
 
     @property
     def _may_campaign(self) -> bool:
-        return self.replica_id in self.voters and not self._state.healing
+        return self.replica_id in self.voters and not self._state.recovering
 
     def _campaign(self, now_ms: int) -> None:
         """Ask whether an election could be won before disturbing anybody with a new epoch."""
@@ -225,7 +225,7 @@ class RaftReplica(ReplicaCore):
         self._count_votes(now_ms)
 
     def _ask_for_votes(self, *, pre_vote: bool) -> None:
-        self._ballot = Ballot(self.voters, self.epoch, self.replica_id, pre_vote=pre_vote)
+        self._tally = VoteTally(self.voters, self.epoch, self.replica_id, pre_vote=pre_vote)
         question = VoteAsked(
             candidate_id=self.replica_id,
             epoch=self.epoch,
@@ -266,7 +266,7 @@ class RaftReplica(ReplicaCore):
             self._set_election_deadline(now_ms)
             if self.role is Role.PROSPECTIVE:
                 self._become(Role.UNATTACHED)
-                self._ballot = None
+                self._tally = None
         self._tell(
             question.candidate_id,
             VoteAnswered(
@@ -291,7 +291,7 @@ class RaftReplica(ReplicaCore):
             if not goes_first:
                 return
             self._become(Role.UNATTACHED)
-            self._ballot = None
+            self._tally = None
             self._election_due_ms = now_ms
         if self.role is Role.UNATTACHED:
             jitter_ms = self.settings.campaign_jitter_ms
@@ -304,7 +304,7 @@ class RaftReplica(ReplicaCore):
         if question.voters != self.voters.ids or question.candidate_id not in self.voters:
             # One of the two has not heard of a move.
             return False
-        if not is_log_acceptable(question.position, self.vote_position) or self._state.healing:
+        if not is_log_acceptable(question.position, self.vote_position) or self._state.recovering:
             return False
         if question.pre_vote:
             return not self._hears_leader(now_ms)
@@ -315,21 +315,21 @@ class RaftReplica(ReplicaCore):
             return True
         if self.role is not Role.FOLLOWER or self._state.leader_id is None:
             return False
-        contact_ms = max(self._leader_contact_ms, self._heard_ms(self._state.leader_id))
+        contact_ms = max(self._leader_contact_ms, self._session_contact_ms(self._state.leader_id))
         return now_ms - contact_ms < self.settings.election_timeout_ms
 
     def _on_vote_answered(self, answer: VoteAnswered, now_ms: int) -> None:
         if answer.epoch > self.epoch:
             self._learn(answer.epoch, answer.leader_id, now_ms)
             return
-        ballot = self._ballot
-        if ballot is None or answer.asked_epoch != self.epoch:
+        tally = self._tally
+        if tally is None or answer.asked_epoch != self.epoch:
             return
-        if answer.pre_vote == ballot.pre_vote:
-            ballot.count(answer.voter_id, granted=answer.granted)
+        if answer.pre_vote == tally.pre_vote:
+            tally.count(answer.voter_id, granted=answer.granted)
         if not answer.granted:
             self._learn(answer.epoch, answer.leader_id, now_ms)
-        if ballot is self._ballot and not answer.granted and not ballot.pre_vote:
+        if tally is self._tally and not answer.granted and not tally.pre_vote:
             # The votes are split: try again before anybody would miss a leader, one by one.
             jitter_ms = self.settings.campaign_jitter_ms
             first_ms = now_ms + (1 + 2 * self.voters.rank(self.replica_id, None)) * jitter_ms
@@ -337,11 +337,11 @@ class RaftReplica(ReplicaCore):
         self._count_votes(now_ms)
 
     def _count_votes(self, now_ms: int) -> None:
-        ballot = self._ballot
-        if ballot is None or not ballot.is_won:
+        tally = self._tally
+        if tally is None or not tally.is_won:
             return
-        self._ballot = None
-        if ballot.pre_vote:
+        self._tally = None
+        if tally.pre_vote:
             self._stand(now_ms)
             return
         self._rounds = 0
@@ -374,7 +374,7 @@ class RaftReplica(ReplicaCore):
         if not others:
             return 2**62
         needed = self.voters.majority - 1
-        contact_ms = self._progress.majority_contact_ms(needed, others, self._heard_ms)
+        contact_ms = self._progress.majority_contact_ms(needed, others, self._session_contact_ms)
         return contact_ms + self.settings.election_timeout_ms
 
     def has_everything(self, replica_id: int) -> bool:
@@ -382,7 +382,7 @@ class RaftReplica(ReplicaCore):
         if self.role is not Role.LEADER or replica_id not in self._progress:
             return False
         one = self._progress[replica_id]
-        return not one.healing and one.flushed_offset >= self.log.log_end_offset
+        return not one.recovering and one.flushed_offset >= self.log.log_end_offset
 
     def resign_for(self, replica_id: int, now_ms: int) -> bool:
         """Lead no more, so that another one may. Who that is the votes say, but this one would be
@@ -395,12 +395,12 @@ class RaftReplica(ReplicaCore):
     # Following
 
     def _on_fetch_answered(self, answer: FetchAnswered, now_ms: int) -> None:
-        if answer.sequence > self._healing_since:
-            self._unheard.discard(answer.responder_id)
+        if answer.sequence > self._recovering_since:
+            self._unanswered.discard(answer.responder_id)
         self._take_answer(answer, now_ms)
         if self.role is Role.FOLLOWER and self.leader_id != answer.responder_id:
             # It may have been the last one to be heard, while the leader has nothing new to say.
-            self._maybe_heal()
+            self._maybe_recover()
 
     def _take_answer(self, answer: FetchAnswered, now_ms: int) -> None:
         if answer.epoch != self.epoch:
@@ -427,23 +427,23 @@ class RaftReplica(ReplicaCore):
 
     # Time and damage
 
-    def _ask_unheard(self, now_ms: int) -> None:
+    def _ask_unanswered(self, now_ms: int) -> None:
         """Whoever got an unknown vote was in that epoch when it asked for it, and still is in it
         or in a later one. So no vote of an epoch that nobody has reached is missing."""
-        self._unheard_due_ms = now_ms + self.settings.fetch_retry_ms
-        for voter in sorted(self._unheard):
+        self._unanswered_due_ms = now_ms + self.settings.fetch_retry_ms
+        for voter in sorted(self._unanswered):
             self._ask(voter)
 
-    def _may_heal(self) -> bool:
-        return not self._unheard
+    def _may_recover(self) -> bool:
+        return not self._unanswered
 
-    def _healed_state(self) -> QuorumState:
+    def _recovered_state(self) -> QuorumState:
         # In the epoch it is in it cannot vote: it follows that epoch's leader.
-        return replace(self._state, healing=False, votes_unknown=False)
+        return replace(self._state, recovering=False, votes_unknown=False)
 
     def _on_deadline(self, now_ms: int) -> None:
-        if self._unheard and now_ms >= self._unheard_due_ms:
-            self._ask_unheard(now_ms)
+        if self._unanswered and now_ms >= self._unanswered_due_ms:
+            self._ask_unanswered(now_ms)
         if self.role is Role.LEADER:
             if self.voters.majority > 1 and now_ms >= self._resign_due_ms():
                 # Check-quorum: another leader may exist by now, and nothing can be committed here.
@@ -462,7 +462,7 @@ class RaftReplica(ReplicaCore):
         if self.role is not Role.FOLLOWER or self._state.leader_id is None:
             return False
         self._leader_contact_ms = max(
-            self._leader_contact_ms, self._heard_ms(self._state.leader_id)
+            self._leader_contact_ms, self._session_contact_ms(self._state.leader_id)
         )
         if now_ms - self._leader_contact_ms >= self.settings.election_timeout_ms:
             return False
@@ -470,7 +470,7 @@ class RaftReplica(ReplicaCore):
         return True
 
     def _on_log_damaged(self, offset: int, now_ms: int) -> None:
-        self._begin_healing(offset)
+        self._begin_recovery(offset)
         if self.role is not Role.FOLLOWER:
             self._detach(now_ms, soon=True)
         elif self._state.leader_id is not None:

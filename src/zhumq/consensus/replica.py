@@ -15,7 +15,6 @@ from zhumq.consensus.contract import (
     EpochEnd,
     FetchAnswered,
     FetchArrived,
-    Heard,
     LogPosition,
     LogView,
     Message,
@@ -26,6 +25,7 @@ from zhumq.consensus.contract import (
     ReplicaSettings,
     Role,
     RoleChange,
+    SessionContact,
 )
 from zhumq.consensus.progress import NEVER_MS, NOT_COUNTED, ProgressTable
 from zhumq.consensus.voters import Voters
@@ -54,7 +54,7 @@ class ReplicaCore(ABC):
         incarnation: int,
         draw: Draw,
         now_ms: int,
-        heard_ms: Heard | None,
+        session_contact_ms: SessionContact | None,
     ) -> None:
         self.replica_id = replica_id
         self.voters = voters
@@ -67,7 +67,7 @@ class ReplicaCore(ABC):
         self.admits_clients = False
         self._state = state
         self._draw = draw
-        self._heard_ms = heard_ms or _never
+        self._session_contact_ms = session_contact_ms or _never
         self._sequence = incarnation * FETCHES_PER_INCARNATION_MAX
         # Leading.
         self._progress = ProgressTable((), now_ms)
@@ -77,14 +77,14 @@ class ReplicaCore(ABC):
         self._leader_high_watermark = 0
         self._following_since = 0
         self._fetch_due_ms: int | None = None
-        self._told: tuple[LogPosition, int] | None = None
+        self._last_request: tuple[LogPosition, int] | None = None
         # Where the leader's epoch starts, once this log was found to be a prefix of the leader's.
         self._leader_epoch_start: int | None = None
         # Healing: the log is whole below this offset only; what follows is kept until a leader
         # has sent it again.
         self._damaged_from: int | None = None
-        self._healing_since = self._sequence
-        self._healed_at_offset: int | None = None
+        self._recovering_since = self._sequence
+        self._recovered_at_offset: int | None = None
         self._begin_ready()
 
     def _begin_ready(self) -> None:
@@ -184,7 +184,7 @@ class ReplicaCore(ABC):
         self.role = role
         self.serving = self.admits_clients = False
         self._fetch_due_ms = None
-        self._told = None
+        self._last_request = None
         self._leader_epoch_start = None
         self._leader_high_watermark = 0
         self._role_changed = True
@@ -227,17 +227,17 @@ class ReplicaCore(ABC):
         """Note where a follower is. The answer is made after that, with the newest high watermark."""
         is_follower = fetch.epoch == self.epoch and fetch.replica_id in self._progress
         if self.role is Role.LEADER and is_follower:
-            self._progress.heard(fetch.replica_id, now_ms)
+            self._progress.note_contact(fetch.replica_id, now_ms)
             if not self._is_prefix(fetch):
                 self._progress.unmatched(fetch)
             elif self._progress.matched(fetch, self.log.log_end_offset, now_ms):
                 self._commit()
         self._tell(fetch.replica_id, self.fetch_answer(fetch))
 
-    def heard_until(self, replica_id: int, time_ms: int) -> None:
+    def last_contact_was(self, replica_id: int, time_ms: int) -> None:
         """The session in which a follower was heard of has ended; so long it was there."""
         if self.role is Role.LEADER and replica_id in self._progress:
-            self._progress.was_heard(replica_id, time_ms)
+            self._progress.contact_was(replica_id, time_ms)
 
     def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
         """The answer to a fetch as of now."""
@@ -301,7 +301,7 @@ class ReplicaCore(ABC):
 
     def _fetch_from(self, replica_id: int, now_ms: int) -> None:
         self._fetch_due_ms = now_ms + self.settings.fetch_retry_ms
-        self._told = self._ask(replica_id)
+        self._last_request = self._ask(replica_id)
 
     def _is_fetch_overdue(self, now_ms: int) -> bool:
         """Whether the last fetch has to be sent again. It waits in a session as long as that lives."""
@@ -309,20 +309,20 @@ class ReplicaCore(ABC):
             return False
         leader_id = self.leader_id
         if leader_id is not None:
-            due_ms = self._heard_ms(leader_id) + self.settings.fetch_retry_ms
+            due_ms = self._session_contact_ms(leader_id) + self.settings.fetch_retry_ms
             if due_ms > now_ms:
                 self._fetch_due_ms = due_ms
                 return False
         return True
 
-    def _while_leader_is_heard(self, due_ms: int, silence_ms: int) -> int:
+    def _while_leader_is_alive(self, due_ms: int, silence_ms: int) -> int:
         """A deadline of a follower, which an idle leader moves on by being heard of: so an idle
         partition need not be looked at."""
         leader_id = self._state.leader_id
         if self.role is not Role.FOLLOWER or leader_id is None:
             return due_ms
-        heard_ms = self._heard_ms(leader_id)
-        return max(due_ms, heard_ms + min(silence_ms, self.settings.fetch_retry_ms))
+        session_contact_ms = self._session_contact_ms(leader_id)
+        return max(due_ms, session_contact_ms + min(silence_ms, self.settings.fetch_retry_ms))
 
     def _ask(self, replica_id: int) -> tuple[LogPosition, int]:
         """Send a fetch; what it tells of the own log is returned."""
@@ -338,7 +338,7 @@ class ReplicaCore(ABC):
                 last_fetched_epoch=position.last_epoch,
                 flushed_offset=flushed_offset,
                 mode=self._state.mode,
-                healing=self._state.healing,
+                recovering=self._state.recovering,
                 sequence=self._sequence,
                 accepted_epoch=self._state.accepted_epoch,
             ),
@@ -356,7 +356,7 @@ class ReplicaCore(ABC):
             return
         if answer.start_over_at is not None:
             self._damaged_from = None
-            self._told = None
+            self._last_request = None
             self._start_over_at = answer.start_over_at
             # What lies below is committed and expired at the leader; above there is nothing yet.
             self.high_watermark = answer.start_over_at
@@ -370,13 +370,13 @@ class ReplicaCore(ABC):
             self._append.append(AppendFetched(records=answer.records))
         self._leader_epoch_start = answer.epoch_start_offset
         self._leader_high_watermark = max(self._leader_high_watermark, answer.high_watermark)
-        if self._state.healing and answer.serving and answer.sequence > self._healing_since:
+        if self._state.recovering and answer.serving and answer.sequence > self._recovering_since:
             # The leader knew that this replica heals, so nothing it lost is counted above this.
-            self._healed_at_offset = answer.high_watermark
+            self._recovered_at_offset = answer.high_watermark
         if not (self._append or self._truncate_to is not None):
             self._maybe_accept()
             self._learn_high_watermark()
-            self._maybe_heal()
+            self._maybe_recover()
             self._fetch_from(answer.responder_id, now_ms)
 
     def _divergence_point(self, diverging: EpochEnd) -> int:
@@ -394,11 +394,11 @@ class ReplicaCore(ABC):
             )
         self.high_watermark = min(self.high_watermark, offset)
         self._damaged_from = None
-        self._told = None
+        self._last_request = None
         self._truncate_to = max(offset, self.log.log_start_offset)
 
     def _may_cut_committed(self) -> bool:
-        return self._state.healing
+        return self._state.recovering
 
     def _learn_high_watermark(self) -> None:
         # Only what is on the own disk: a crash could bring back a tail that was cut since.
@@ -413,9 +413,9 @@ class ReplicaCore(ABC):
         elif self.role is Role.FOLLOWER and self._state.leader_id is not None:
             self._maybe_accept()
             self._learn_high_watermark()
-            self._maybe_heal()
+            self._maybe_recover()
             position = self.log_position
-            if self._told != (position, min(self.log.flushed_offset, position.end_offset)):
+            if self._last_request != (position, min(self.log.flushed_offset, position.end_offset)):
                 self._fetch_from(self._state.leader_id, now_ms)
 
     def _maybe_accept(self) -> None:
@@ -429,7 +429,7 @@ class ReplicaCore(ABC):
             return
         if self._damaged_from is None and self.log.flushed_offset >= start:
             self._remember(replace(self._state, accepted_epoch=self.epoch, accepted_offset=start))
-            self._told = None
+            self._last_request = None
 
     def _flushed_of(self, replica_id: int) -> int:
         """What counts of a replica in the epoch that this one leads."""
@@ -440,25 +440,25 @@ class ReplicaCore(ABC):
 
     # Healing
 
-    def _begin_healing(self, offset: int) -> None:
+    def _begin_recovery(self, offset: int) -> None:
         self._damaged_from = max(min(offset, self.log.log_end_offset), self.log.log_start_offset)
-        self._healing_since = self._sequence
-        self._healed_at_offset = None
+        self._recovering_since = self._sequence
+        self._recovered_at_offset = None
         self.high_watermark = min(self.high_watermark, self._damaged_from)
-        self._remember(replace(self._state, healing=True))
+        self._remember(replace(self._state, recovering=True))
 
-    def _maybe_heal(self) -> None:
+    def _maybe_recover(self) -> None:
         """Whole again once everything committed is on the disk again."""
-        target = self._healed_at_offset
-        if target is None or not self._state.healing or self._damaged_from is not None:
+        target = self._recovered_at_offset
+        if target is None or not self._state.recovering or self._damaged_from is not None:
             return
-        if self.log.flushed_offset >= target and self._may_heal():
-            self._healed_at_offset = None
-            self._remember(self._healed_state())
-            self._told = None
+        if self.log.flushed_offset >= target and self._may_recover():
+            self._recovered_at_offset = None
+            self._remember(self._recovered_state())
+            self._last_request = None
 
-    def _may_heal(self) -> bool:
+    def _may_recover(self) -> bool:
         return True
 
-    def _healed_state(self) -> QuorumState:
-        return replace(self._state, healing=False)
+    def _recovered_state(self) -> QuorumState:
+        return replace(self._state, recovering=False)

@@ -2,9 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from zhumq.delivery.in_flight import Span
 from zhumq.records.batch import batches
 from zhumq.replication.partition import Partition
+from zhumq.share.share_partition import Span
 
 READ_BYTES_MIN: Final = 4_096
 RECORD_BYTES_GUESS: Final = 1_024

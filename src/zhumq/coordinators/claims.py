@@ -4,8 +4,6 @@ import asyncio
 
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_state import DeliveryStateClient
-from zhumq.delivery.persisted import read_claim
-from zhumq.delivery.subscription import Claim, SubscriptionMode
 from zhumq.metadata.image import Topic
 from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC
 from zhumq.protocol.messages.delivery_state import (
@@ -14,6 +12,8 @@ from zhumq.protocol.messages.delivery_state import (
     ListClaimsRequest,
     ListClaimsResponse,
 )
+from zhumq.share.persisted import read_claim
+from zhumq.share.subscription import Claim, SubscriptionMode
 
 
 class Claims:

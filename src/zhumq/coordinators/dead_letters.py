@@ -4,11 +4,10 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.delivery.redelivery import DeadLetter
 from zhumq.host.clock import Clock
-from zhumq.metadata.controller import TopicWish
+from zhumq.metadata.topics import NewTopic
 from zhumq.model.errors import (
     BrokerError,
     CorruptMessage,
@@ -21,32 +20,33 @@ from zhumq.records.batch import SEQUENCE_MAX, Record, RecordBatch, RecordHeader,
 from zhumq.records.builder import build_batch
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.share.redelivery import DeadLetter
 
 logger = logging.getLogger(__name__)
 
 DEAD_LETTER_SUFFIX: Final = ".dlq"
-LETTERS_PER_BATCH_MAX: Final = 500
-LETTER_BYTES_PER_BATCH_MAX: Final = 512 << 10
+DEAD_LETTERS_PER_BATCH_MAX: Final = 500
+DEAD_LETTER_BYTES_PER_BATCH_MAX: Final = 512 << 10
 READ_BYTES_MAX: Final = 1 << 20
 HEADERS_BYTES_MAX: Final = 64 << 10  # what a letter is longer than its message, at most
 REASON_CHARACTERS_MAX: Final = 1_000
 
 
-class PlannedLetters(NamedTuple):
+class PlannedDeadLetters(NamedTuple):
     """The messages that get their letters in one batch, and the last offset they account for."""
 
     records: list[Record]
     last_offset: int
 
 
-class LetterRoad(Protocol):
+class DeadLetterRouter(Protocol):
     """How a batch gets into a partition, wherever its leader is."""
 
     async def append(self, topic: str, partition: int, batch: bytes) -> None:
         """Durable when this returns; a batch that is there already is not written twice."""
 
 
-class LocalLetterRoad:
+class LocalDeadLetterRouter:
     """All partitions are led by this broker."""
 
     def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
@@ -71,15 +71,15 @@ class DeadLetterWriter:
     def __init__(
         self,
         store: MetadataStore,
-        controller: ControllerDriver,
-        road: LetterRoad,
+        metadata_client: MetadataClient,
+        router: DeadLetterRouter,
         clock: Clock,
         *,
         retention_ms: int,
     ) -> None:
         self._store = store
-        self._controller = controller
-        self._road = road
+        self._metadata_client = metadata_client
+        self._router = router
         self._clock = clock
         self._retention_ms = retention_ms
 
@@ -87,11 +87,11 @@ class DeadLetterWriter:
         self,
         source: Partition,
         group: str,
-        letter: DeadLetter,
-        planned: PlannedLetters,
+        dead_letter: DeadLetter,
+        planned: PlannedDeadLetters,
         *,
         producer_id: int,
-        letters_written: int,
+        dead_letters_written: int,
     ) -> None:
         """Durable when this returns."""
         if not planned.records:
@@ -99,13 +99,16 @@ class DeadLetterWriter:
         topic = await self._topic_beside(source)
         now_ms = self._clock.now_ms()
         batch = build_batch(
-            [_letter(record, source, group, letter, now_ms) for record in planned.records],
+            [
+                _dead_letter(record, source, group, dead_letter, now_ms)
+                for record in planned.records
+            ],
             producer_id=producer_id,
             producer_epoch=0,
-            base_sequence=letters_written & SEQUENCE_MAX,
+            base_sequence=dead_letters_written & SEQUENCE_MAX,
         )
         try:
-            await self._road.append(topic, source.topic_partition.partition, batch)
+            await self._router.append(topic, source.topic_partition.partition, batch)
         except OutOfOrderSequenceNumber as reason:
             # Written before a crash, when retention or compaction had not yet taken one of them.
             logger.warning("dead letters in %s are there already: %s", topic, reason)
@@ -120,17 +123,17 @@ class DeadLetterWriter:
         count = len(topic.partitions)
         beside = self._store.image.topics.get(name)
         if beside is None:
-            wish = TopicWish(
+            wish = NewTopic(
                 name=name,
                 partitions=count,
                 replication_factor=len(topic.partitions[0].target_replicas),
                 settings=self._settings(topic.settings.get("max.message.bytes")),
             )
-            (result,) = await self._controller.create_topics([wish])
+            (result,) = await self._metadata_client.create_topics([wish])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
         elif len(beside.partitions) <= source.topic_partition.partition:
-            (error,) = await self._controller.add_partitions([(name, count, None)])
+            (error,) = await self._metadata_client.add_partitions([(name, count, None)])
             if error is not None:
                 raise error
         return name
@@ -139,26 +142,26 @@ class DeadLetterWriter:
         settings = {"retention.ms": str(self._retention_ms), "compression.type": "producer"}
         largest = int(message_bytes_max) if message_bytes_max is not None else 1 << 20
         settings["max.message.bytes"] = str(
-            max(largest, LETTER_BYTES_PER_BATCH_MAX) + HEADERS_BYTES_MAX * 2
+            max(largest, DEAD_LETTER_BYTES_PER_BATCH_MAX) + HEADERS_BYTES_MAX * 2
         )
         return settings
 
 
-def plan_letters(source: Partition, letter: DeadLetter) -> PlannedLetters:
+def plan_dead_letters(source: Partition, dead_letter: DeadLetter) -> PlannedDeadLetters:
     """As many of these messages as go into one batch; always the same ones."""
     records: list[Record] = []
     size = 0
-    for record in _read(source, letter.first_offset, letter.last_offset):
+    for record in _read(source, dead_letter.first_offset, dead_letter.last_offset):
         record_bytes = len(record.key or b"") + len(record.value or b"") + HEADERS_BYTES_MAX // 64
         record_bytes += sum(len(header.key) + len(header.value or b"") for header in record.headers)
         if records and (
-            size + record_bytes > LETTER_BYTES_PER_BATCH_MAX
-            or len(records) >= LETTERS_PER_BATCH_MAX
+            size + record_bytes > DEAD_LETTER_BYTES_PER_BATCH_MAX
+            or len(records) >= DEAD_LETTERS_PER_BATCH_MAX
         ):
-            return PlannedLetters(records, record.offset - 1)
+            return PlannedDeadLetters(records, record.offset - 1)
         records.append(record)
         size += record_bytes
-    return PlannedLetters(records, letter.last_offset)
+    return PlannedDeadLetters(records, dead_letter.last_offset)
 
 
 def _read(source: Partition, first: int, last: int) -> Iterator[Record]:
@@ -199,14 +202,14 @@ def _decoded(batch: RecordBatch, source: Partition) -> list[Record]:
         return []
 
 
-def _letter(
-    record: Record, source: Partition, group: str, letter: DeadLetter, now_ms: int
+def _dead_letter(
+    record: Record, source: Partition, group: str, dead_letter: DeadLetter, now_ms: int
 ) -> Record:
     partition = source.topic_partition
     facts = {
         "zhumq.group": group,
-        "zhumq.reason": letter.reason[:REASON_CHARACTERS_MAX],
-        "zhumq.deliveries": str(letter.delivery_count),
+        "zhumq.reason": dead_letter.reason[:REASON_CHARACTERS_MAX],
+        "zhumq.deliveries": str(dead_letter.delivery_count),
         "zhumq.topic": partition.topic,
         "zhumq.partition": str(partition.partition),
         "zhumq.offset": str(record.offset),

@@ -4,9 +4,8 @@ from collections.abc import Awaitable
 from typing import Final
 
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.dead_letters import LocalLetterRoad
-from zhumq.coordinators.delivery_state import LocalRoad
-from zhumq.delivery.requests import REQUEST_KINDS, DeliveryRequest, DeliveryResponse, refusal
+from zhumq.coordinators.dead_letters import LocalDeadLetterRouter
+from zhumq.coordinators.delivery_state import LocalStateRouter
 from zhumq.metadata.image import NO_BROKER
 from zhumq.model.errors import (
     BrokerError,
@@ -20,27 +19,28 @@ from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC, BrokerId, TopicPartition
 from zhumq.net.channel import PeerRefused
 from zhumq.protocol.messages.coordinator_records import decode_versioned, encode_versioned
 from zhumq.protocol.messages.delivery_state import (
-    AppendLettersRequest,
-    AppendLettersResponse,
+    AppendDeadLettersRequest,
+    AppendDeadLettersResponse,
     AskDeliveryStateRequest,
     AskDeliveryStateResponse,
 )
 from zhumq.protocol.peer_api import PeerApi
-from zhumq.replication.peer_service import PeerConnection, PeerService
-from zhumq.replication.peers import Peers
+from zhumq.replication.inter_broker.peer_service import PeerConnection, PeerService
+from zhumq.replication.inter_broker.peers import Peers
+from zhumq.share.requests import REQUEST_KINDS, DeliveryRequest, DeliveryResponse, refusal
 
 ASK_STATE: Final = PeerApi(AskDeliveryStateRequest, AskDeliveryStateResponse)
-APPEND_LETTERS: Final = PeerApi(AppendLettersRequest, AppendLettersResponse)
+APPEND_DEAD_LETTERS: Final = PeerApi(AppendDeadLettersRequest, AppendDeadLettersResponse)
 ASK_MS_MAX: Final = 5_000
 _VERSION: Final = 0
 _KINDS: Final = {request: kind for kind, (request, _) in enumerate(REQUEST_KINDS)}
 
 
-class ClusterRoad:
-    """To the shards wherever they are. A `StateRoad`."""
+class ClusterStateRouter:
+    """To the shards wherever they are. A `StateRouter`."""
 
     def __init__(
-        self, local: LocalRoad, store: MetadataStore, peers: Peers, broker_id: BrokerId
+        self, local: LocalStateRouter, store: MetadataStore, peers: Peers, broker_id: BrokerId
     ) -> None:
         self._local = local
         self._store = store
@@ -71,11 +71,11 @@ class ClusterRoad:
         return self._local.led()
 
 
-class ClusterLetterRoad:
-    """To the leaders of dead letters. A `LetterRoad`."""
+class ClusterDeadLetterRouter:
+    """To the leaders of dead letters. A `DeadLetterRouter`."""
 
     def __init__(
-        self, local: LocalLetterRoad, store: MetadataStore, peers: Peers, broker_id: BrokerId
+        self, local: LocalDeadLetterRouter, store: MetadataStore, peers: Peers, broker_id: BrokerId
     ) -> None:
         self._local = local
         self._store = store
@@ -89,25 +89,25 @@ class ClusterLetterRoad:
         if leader == self._broker_id:
             await self._local.append(topic, partition, batch)
             return
-        request = AppendLettersRequest(topic=topic, partition=partition, batch=batch)
+        request = AppendDeadLettersRequest(topic=topic, partition=partition, batch=batch)
         try:
-            answer = await self._peers.request(leader, APPEND_LETTERS, request)
+            answer = await self._peers.request(leader, APPEND_DEAD_LETTERS, request)
         except PeerRefused as reason:
-            raise _letter_error(reason.error, str(reason)) from None
+            raise _dead_letter_error(reason.error, str(reason)) from None
         if answer.error_code != ErrorCode.NONE:
-            raise _letter_error(answer.error_code, answer.error_message or "")
+            raise _dead_letter_error(answer.error_code, answer.error_message or "")
 
 
-class DeliveryPeerDoor:
+class DeliveryPeerService:
     """Answers the other brokers."""
 
-    def __init__(self, state: LocalRoad, letters: LocalLetterRoad) -> None:
+    def __init__(self, state: LocalStateRouter, dead_letters: LocalDeadLetterRouter) -> None:
         self._state = state
-        self._letters = letters
+        self._dead_letters = dead_letters
 
     def register(self, service: PeerService) -> None:
         service.register(ASK_STATE, self.ask_state)
-        service.register(APPEND_LETTERS, self.append_letters)
+        service.register(APPEND_DEAD_LETTERS, self.append_dead_letters)
 
     def ask_state(
         self, _peer: PeerConnection, asked: AskDeliveryStateRequest
@@ -121,14 +121,14 @@ class DeliveryPeerDoor:
         answer = await self._state.ask(index, request)
         return AskDeliveryStateResponse(body=encode_versioned(answer, _VERSION))
 
-    async def append_letters(
-        self, _peer: PeerConnection, asked: AppendLettersRequest
-    ) -> AppendLettersResponse:
+    async def append_dead_letters(
+        self, _peer: PeerConnection, asked: AppendDeadLettersRequest
+    ) -> AppendDeadLettersResponse:
         try:
-            await self._letters.append(asked.topic, asked.partition, asked.batch)
+            await self._dead_letters.append(asked.topic, asked.partition, asked.batch)
         except BrokerError as reason:
-            return AppendLettersResponse(error_code=reason.code, error_message=str(reason))
-        return AppendLettersResponse()
+            return AppendDeadLettersResponse(error_code=reason.code, error_message=str(reason))
+        return AppendDeadLettersResponse()
 
 
 def leader_of(store: MetadataStore, topic: str, partition: int) -> BrokerId | None:
@@ -141,7 +141,7 @@ def leader_of(store: MetadataStore, topic: str, partition: int) -> BrokerId | No
     return None if leader == NO_BROKER else leader
 
 
-def _letter_error(code: int, why: str) -> BrokerError:
+def _dead_letter_error(code: int, why: str) -> BrokerError:
     if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return OutOfOrderSequenceNumber(why)
     return NotLeaderOrFollower(why or ErrorCode(code).name)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from zhumq.delivery.acknowledgement import Acknowledgement, AcquiredRange
-from zhumq.delivery.push_session import PushSession
-from zhumq.delivery.subscription import Claim, Start, Subscription, SubscriptionMode
 from zhumq.model.errors import BrokerError
+from zhumq.share.acknowledgement import Acknowledgement, AcquiredRange
+from zhumq.share.push_session import PushSession
+from zhumq.share.subscription import Claim, Start, Subscription, SubscriptionMode
 
 NO_EPOCH: Final = -1
 

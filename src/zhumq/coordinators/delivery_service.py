@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.claims import Claims
 from zhumq.coordinators.dead_letters import DeadLetterWriter
@@ -14,27 +14,14 @@ from zhumq.coordinators.delivery_seam import GroupPosition, Owner
 from zhumq.coordinators.delivery_settings import DeliveryCounters, DeliverySettings
 from zhumq.coordinators.delivery_state import (
     DeliveryStateClient,
-    ForgottenWindowStore,
-    KeptWindowStore,
-    WindowStore,
+    PersistedSharePartitionStore,
+    SharePartitionStore,
+    TransientSharePartitionStore,
 )
-from zhumq.coordinators.delivery_window import WindowDelivery
 from zhumq.coordinators.group_overview import group_positions
 from zhumq.coordinators.group_positions import PositionMirror, Positions
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.coordinators.start_offsets import check_partition_start, clamped, first_offset
-from zhumq.delivery.in_flight import Window, WindowLimits
-from zhumq.delivery.persisted import SessionKey, WindowKey, read_session, session_value
-from zhumq.delivery.push_session import PushSession, SessionState
-from zhumq.delivery.subscription import (
-    Claim,
-    Start,
-    StartKind,
-    Subscription,
-    SubscriptionMode,
-    check_claim,
-    check_subscription,
-)
-from zhumq.delivery.window_state import WindowState
 from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage, Topic
 from zhumq.model.errors import (
@@ -45,11 +32,11 @@ from zhumq.model.errors import (
 )
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.delivery_state import (
-    DeleteWindowsRequest,
-    DeleteWindowsResponse,
-    DescribedWindow,
-    DescribeWindowsRequest,
-    DescribeWindowsResponse,
+    DeleteSharePartitionsRequest,
+    DeleteSharePartitionsResponse,
+    DescribedSharePartition,
+    DescribeSharePartitionsRequest,
+    DescribeSharePartitionsResponse,
     GroupSetting,
     GroupSettingsRequest,
     GroupSettingsResponse,
@@ -60,6 +47,19 @@ from zhumq.protocol.messages.delivery_state import (
 )
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.share.partition_state import SharePartitionState
+from zhumq.share.persisted import SessionKey, SharePartitionKey, read_session, session_value
+from zhumq.share.push_session import PushSession, SessionState
+from zhumq.share.share_partition import SharePartition, SharePartitionLimits
+from zhumq.share.subscription import (
+    Claim,
+    Start,
+    StartKind,
+    Subscription,
+    SubscriptionMode,
+    check_claim,
+    check_subscription,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -76,26 +76,26 @@ class DeliveryService:
         settings: DeliverySettings,
         *,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         replicas: ReplicaManager,
         states: DeliveryStateClient,
-        letters: DeadLetterWriter,
+        dead_letters: DeadLetterWriter,
         positions: Positions,
         clock: Clock,
     ) -> None:
         self._positions = positions
         self._settings = settings
         self._store = store
-        self._controller = controller
+        self._metadata_client = metadata_client
         self._replicas = replicas
         self._states = states
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._clock = clock
         self._claims = Claims(states, store)
-        self._windows: dict[WindowKey, WindowDelivery] = {}
+        self._share_partitions: dict[SharePartitionKey, SharePartitionDelivery] = {}
         # Invariant: the same windows, by the partition they are on.
-        self._on_partition: dict[TopicPartition, set[WindowDelivery]] = {}
-        self._opening: dict[WindowKey, asyncio.Task[WindowDelivery]] = {}
+        self._on_partition: dict[TopicPartition, set[SharePartitionDelivery]] = {}
+        self._opening: dict[SharePartitionKey, asyncio.Task[SharePartitionDelivery]] = {}
         self._topics: dict[str, Topic] = dict(store.image.topics)
         self._forgetting: set[asyncio.Task[None]] = set()
         # With the time until which they need not be asked for again.
@@ -150,7 +150,7 @@ class DeliveryService:
         owner: Owner | None = None,
         max_deliveries: int | None = None,
         is_durable: bool = True,
-    ) -> WindowDelivery:
+    ) -> SharePartitionDelivery:
         served = self._replicas.partition(topic, partition)
         if mode is SubscriptionMode.PSB:
             check_partition_start(served, start)
@@ -163,7 +163,7 @@ class DeliveryService:
             committed = await self._positions.committed(group, topic, partition)
             if committed is not None:
                 start = Start(StartKind.OFFSET, clamped(served, committed))
-        delivery = await self.open_window(
+        delivery = await self.open_share_partition(
             group=group,
             topic=topic,
             partition=partition,
@@ -187,24 +187,24 @@ class DeliveryService:
             delivery.skip_to(committed)
         return delivery
 
-    async def open_window(
+    async def open_share_partition(
         self,
         *,
         group: str,
         topic: str,
         partition: int,
-        limits: WindowLimits,
+        limits: SharePartitionLimits,
         start: Start,
         is_durable: bool = True,
         moves: bool = False,
-    ) -> WindowDelivery:
+    ) -> SharePartitionDelivery:
         """The window, loaded at its stored position or begun at `start`; with `moves` begun there anyway."""
         served = self._replicas.partition(topic, partition)
-        key = WindowKey(group, served.topic_id, partition)
+        key = SharePartitionKey(group, served.topic_id, partition)
         if moves:
             self._close(key, NotLeaderOrFollower(f"group {group!r} begins anew"))
         while True:
-            found = self._windows.get(key)
+            found = self._share_partitions.get(key)
             if found is not None and found.served is served and not found.is_closed and not moves:
                 _widen(found, limits)
                 found.opened_count += 1
@@ -227,20 +227,22 @@ class DeliveryService:
 
     async def _load(
         self,
-        key: WindowKey,
+        key: SharePartitionKey,
         served: Partition,
-        limits: WindowLimits,
+        limits: SharePartitionLimits,
         start: Start,
         *,
         is_durable: bool,
         moves: bool,
-    ) -> WindowDelivery:
-        if len(self._windows) >= self._settings.windows_max:
-            raise InvalidRequest(f"{len(self._windows)} windows are open on this broker already")
+    ) -> SharePartitionDelivery:
+        if len(self._share_partitions) >= self._settings.share_partitions_max:
+            raise InvalidRequest(
+                f"{len(self._share_partitions)} windows are open on this broker already"
+            )
         self._check_serves(served)
-        store: WindowStore
+        store: SharePartitionStore
         if is_durable:
-            kept = KeptWindowStore(self._states, key, leader_epoch=served.leader_epoch)
+            kept = PersistedSharePartitionStore(self._states, key, leader_epoch=served.leader_epoch)
             state = await kept.read()
             if state is None or moves:
                 state = await self._fresh_state(served, start)
@@ -260,29 +262,29 @@ class DeliveryService:
             store = kept
         else:
             state = await self._fresh_state(served, start)
-            store = ForgottenWindowStore()
+            store = TransientSharePartitionStore()
         self._check_serves(served)
-        window = Window(state, limits)
-        delivery = WindowDelivery(
+        share_partition = SharePartition(state, limits)
+        delivery = SharePartitionDelivery(
             key,
             served,
-            window,
+            share_partition,
             store,
-            letters=self._letters,
+            dead_letters=self._dead_letters,
             clock=self._clock,
             on_closed=self._closed,
         )
-        self._windows[key] = delivery
+        self._share_partitions[key] = delivery
         self._on_partition.setdefault(served.topic_partition, set()).add(delivery)
         logger.debug("group %s opened %s", key.group_id, served.topic_partition)
         return delivery
 
-    async def _fresh_state(self, served: Partition, start: Start) -> WindowState:
+    async def _fresh_state(self, served: Partition, start: Start) -> SharePartitionState:
         # A group that has a position goes on there, wherever its consumer says that a new one begins.
         check_partition_start(served, start)
-        return WindowState(
+        return SharePartitionState(
             start_offset=first_offset(served, start),
-            letters_producer_id=await self._controller.next_producer_id(),
+            dead_letter_producer_id=await self._metadata_client.next_producer_id(),
         )
 
     def _check_serves(self, served: Partition) -> None:
@@ -291,17 +293,17 @@ class DeliveryService:
             raise NotLeaderOrFollower(f"{name} is not served from here any more")
         served.check_leads()
 
-    def find(self, group: str, topic: str, partition: int) -> WindowDelivery | None:
+    def find(self, group: str, topic: str, partition: int) -> SharePartitionDelivery | None:
         """The window if it is open."""
         served = self._replicas.find(topic, partition)
         if served is None:
             return None
-        return self._windows.get(WindowKey(group, served.topic_id, partition))
+        return self._share_partitions.get(SharePartitionKey(group, served.topic_id, partition))
 
-    def opened(self) -> Iterable[WindowDelivery]:
-        return tuple(self._windows.values())
+    def opened(self) -> Iterable[SharePartitionDelivery]:
+        return tuple(self._share_partitions.values())
 
-    def close_if_idle(self, delivery: WindowDelivery) -> None:
+    def close_if_idle(self, delivery: SharePartitionDelivery) -> None:
         """Nobody reads from it any more: what it knows is in its shard."""
         if delivery.is_idle:
             task = asyncio.get_running_loop().create_task(
@@ -310,21 +312,23 @@ class DeliveryService:
             self._forgetting.add(task)
             task.add_done_callback(self._forgetting.discard)
 
-    async def _close_when_written(self, delivery: WindowDelivery, opened_count: int) -> None:
+    async def _close_when_written(
+        self, delivery: SharePartitionDelivery, opened_count: int
+    ) -> None:
         await delivery.settle()
         # Whoever opened it meanwhile has not said anything yet, but is about to.
         if delivery.is_idle and delivery.opened_count == opened_count:
             delivery.close(NotLeaderOrFollower("the window was idle: open it again"))
 
-    def _close(self, key: WindowKey, reason: BrokerError) -> None:
-        delivery = self._windows.get(key)
+    def _close(self, key: SharePartitionKey, reason: BrokerError) -> None:
+        delivery = self._share_partitions.get(key)
         if delivery is not None:
             delivery.close(reason)
 
-    def _closed(self, delivery: WindowDelivery) -> None:
+    def _closed(self, delivery: SharePartitionDelivery) -> None:
         self.counters.add(delivery)
-        if self._windows.get(delivery.key) is delivery:
-            del self._windows[delivery.key]
+        if self._share_partitions.get(delivery.key) is delivery:
+            del self._share_partitions[delivery.key]
         name = delivery.served.topic_partition
         on_partition = self._on_partition.get(name, set())
         on_partition.discard(delivery)
@@ -333,37 +337,41 @@ class DeliveryService:
 
     # Groups
 
-    async def windows_of(self, group: str) -> Sequence[DescribedWindow]:
+    async def share_partitions_of(self, group: str) -> Sequence[DescribedSharePartition]:
         """The positions of a group as they are written down."""
-        asked = DescribeWindowsRequest(group_id=group)
-        return (await self._states.ask(group, asked, DescribeWindowsResponse)).windows
+        asked = DescribeSharePartitionsRequest(group_id=group)
+        return (
+            await self._states.ask(group, asked, DescribeSharePartitionsResponse)
+        ).share_partitions
 
     async def positions(self, group: str) -> list[GroupPosition]:
-        request = DescribeWindowsRequest(group_id=group)
-        kept = await self._states.ask_local(request, DescribeWindowsResponse)
+        request = DescribeSharePartitionsRequest(group_id=group)
+        kept = await self._states.ask_local(request, DescribeSharePartitionsResponse)
         return group_positions(
-            [each for each in self._windows.values() if group in ("", each.group)],
-            [window for answer in kept for window in answer.windows],
+            [each for each in self._share_partitions.values() if group in ("", each.group)],
+            [share_partition for answer in kept for share_partition in answer.share_partitions],
             topics=self._store.image.topics_by_id,
             replicas=self._replicas,
         )
 
     async def reset(self, group: str, topic: Topic, partition: int, start_offset: int) -> None:
         """Begin anew at an offset. The windows that are open find out at their next write."""
-        key = WindowKey(group, topic.topic_id, partition)
-        store = KeptWindowStore(self._states, key, leader_epoch=-1)
-        producer_id = await self._controller.next_producer_id()
-        await store.reset(WindowState(start_offset=start_offset, letters_producer_id=producer_id))
+        key = SharePartitionKey(group, topic.topic_id, partition)
+        store = PersistedSharePartitionStore(self._states, key, leader_epoch=-1)
+        producer_id = await self._metadata_client.next_producer_id()
+        await store.reset(
+            SharePartitionState(start_offset=start_offset, dead_letter_producer_id=producer_id)
+        )
         self._close(key, NotLeaderOrFollower(f"group {group!r} was moved to {start_offset}"))
 
     async def delete(self, group: str, topics: Sequence[Topic] | None = None) -> None:
         """Forget where a group stands on these topics; None: on all, and its sessions and claims."""
         ids = None if topics is None else [topic.topic_id for topic in topics]
-        request = DeleteWindowsRequest(group_id=group, topic_ids=ids)
-        await self._states.ask(group, request, DeleteWindowsResponse)
+        request = DeleteSharePartitionsRequest(group_id=group, topic_ids=ids)
+        await self._states.ask(group, request, DeleteSharePartitionsResponse)
         if topics is None:
             await self._claims.release_all(group)
-        for key in [each for each in self._windows if each.group_id == group]:
+        for key in [each for each in self._share_partitions if each.group_id == group]:
             if ids is None or key.topic_id in ids:
                 self._close(key, NotLeaderOrFollower(f"the state of group {group!r} was deleted"))
 
@@ -445,27 +453,27 @@ class DeliveryService:
 
     async def _forget_topics(self, topics: Sequence[Topic]) -> None:
         """Every broker cleans up the shards that it leads."""
-        request = DeleteWindowsRequest(topic_ids=[topic.topic_id for topic in topics])
+        request = DeleteSharePartitionsRequest(topic_ids=[topic.topic_id for topic in topics])
         try:
-            await self._states.ask_local(request, DeleteWindowsResponse)
+            await self._states.ask_local(request, DeleteSharePartitionsResponse)
         except BrokerError as reason:
             logger.warning("the delivery state of deleted topics stays: %s", reason)
 
     async def close(self) -> None:
         """Write what is decided, as far as that goes quickly, and let go."""
-        windows = tuple(self._windows.values())
-        draining = [asyncio.ensure_future(each.drain()) for each in windows]
+        share_partitions = tuple(self._share_partitions.values())
+        draining = [asyncio.ensure_future(each.drain()) for each in share_partitions]
         if draining:
             await asyncio.wait(draining, timeout=DRAIN_SECONDS_MAX)
-        for window in windows:
-            window.close(NotLeaderOrFollower("the broker is stopping"))
+        for share_partition in share_partitions:
+            share_partition.close(NotLeaderOrFollower("the broker is stopping"))
         tasks = [*draining, *self._forgetting, *self._opening.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _widen(delivery: WindowDelivery, limits: WindowLimits) -> None:
+def _widen(delivery: SharePartitionDelivery, limits: SharePartitionLimits) -> None:
     """A window that two doors opened is as wide as the wider one of them wants."""
     known = delivery.limits
     if known == limits:

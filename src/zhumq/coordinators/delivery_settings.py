@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from zhumq.coordinators.delivery_window import WindowDelivery
-from zhumq.delivery.in_flight import WindowLimits
-from zhumq.delivery.redelivery import RedeliveryPolicy
-from zhumq.delivery.subscription import SubscriptionMode
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
+from zhumq.share.redelivery import RedeliveryPolicy
+from zhumq.share.share_partition import SharePartitionLimits
+from zhumq.share.subscription import SubscriptionMode
 
 # In order there are few runs however many messages are in flight.
 IN_ORDER_FACTOR: Final = 4
@@ -24,12 +24,12 @@ class DeliverySettings:
     in_flight_max: int = 50_000  # delivery.in.flight.max, of one group on one partition
     backoff_ms: int = 1_000  # delivery.backoff.ms
     backoff_ms_max: int = 10_000  # delivery.backoff.max.ms
-    windows_max: int = 100_000  # open at once on this broker
+    share_partitions_max: int = 100_000  # open at once on this broker
 
-    def limits(self, mode: SubscriptionMode, max_deliveries: int | None) -> WindowLimits:
+    def limits(self, mode: SubscriptionMode, max_deliveries: int | None) -> SharePartitionLimits:
         """Of a window that the push door opens."""
         in_flight_max = self.in_flight_max * (IN_ORDER_FACTOR if mode.is_ordered else 1)
-        return WindowLimits(
+        return SharePartitionLimits(
             in_flight_max=in_flight_max,
             lock_ms=self.lock_ms,
             redelivery=RedeliveryPolicy(
@@ -50,18 +50,18 @@ class DeliveryCounters:
     nacked: dict[tuple[str, str], int] = field(default_factory=dict)
     rejected: dict[tuple[str, str], int] = field(default_factory=dict)
     redeliveries: dict[tuple[str, str], int] = field(default_factory=dict)
-    letters: dict[tuple[str, str], int] = field(default_factory=dict)
+    dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def add(self, window: WindowDelivery) -> None:
-        name = (window.group, window.topic)
+    def add(self, share_partition: SharePartitionDelivery) -> None:
+        name = (share_partition.group, share_partition.topic)
         if name not in self.acquired and len(self.acquired) >= NAMES_MAX:
             name = OTHERS
         for sums, value in (
-            (self.acquired, window.acquired_total),
-            (self.acknowledged, window.acknowledged_total),
-            (self.nacked, window.nacked_total),
-            (self.rejected, window.rejected_total),
-            (self.redeliveries, window.redeliveries),
-            (self.letters, window.letters_total),
+            (self.acquired, share_partition.acquired_total),
+            (self.acknowledged, share_partition.acknowledged_total),
+            (self.nacked, share_partition.nacked_total),
+            (self.rejected, share_partition.rejected_total),
+            (self.redeliveries, share_partition.redeliveries),
+            (self.dead_letters, share_partition.dead_letters_total),
         ):
             sums[name] = sums.get(name, 0) + value

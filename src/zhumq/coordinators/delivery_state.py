@@ -7,9 +7,6 @@ from typing import Final, Protocol, TypeVar
 from zhumq.coordinators.group_service import partition_for
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.runtime import CoordinatorRuntime
-from zhumq.delivery.persisted import WindowKey, read_runs, written_runs
-from zhumq.delivery.requests import DeliveryRequest, DeliveryResponse
-from zhumq.delivery.window_state import WindowState, WindowUpdate
 from zhumq.model.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -18,11 +15,14 @@ from zhumq.model.errors import (
     NotLeaderOrFollower,
 )
 from zhumq.protocol.messages.delivery_state import (
-    ReadWindowRequest,
-    ReadWindowResponse,
-    WriteWindowRequest,
-    WriteWindowResponse,
+    ReadSharePartitionRequest,
+    ReadSharePartitionResponse,
+    WriteSharePartitionRequest,
+    WriteSharePartitionResponse,
 )
+from zhumq.share.partition_state import SharePartitionState, SharePartitionUpdate
+from zhumq.share.persisted import SharePartitionKey, read_runs, written_runs
+from zhumq.share.requests import DeliveryRequest, DeliveryResponse
 
 RETRY_SECONDS_FIRST: Final = 0.02
 RETRY_SECONDS_MAX: Final = 0.5
@@ -48,7 +48,7 @@ class FencedStateEpoch(BrokerError):
     code = ErrorCode.FENCED_STATE_EPOCH
 
 
-class StateRoad(Protocol):
+class StateRouter(Protocol):
     """How a request gets to the leader of one partition of the state topic, wherever that is."""
 
     async def ensure(self) -> None:
@@ -61,7 +61,7 @@ class StateRoad(Protocol):
         """The partitions whose shards are here."""
 
 
-class LocalRoad:
+class LocalStateRouter:
     """All shards are on this broker, or nowhere."""
 
     def __init__(
@@ -85,13 +85,13 @@ class LocalRoad:
 class DeliveryStateClient:
     """Asks the shard that a group (or a topic, for claims) falls into."""
 
-    def __init__(self, road: StateRoad, partition_count: int) -> None:
-        self._road = road
+    def __init__(self, router: StateRouter, partition_count: int) -> None:
+        self._router = router
         self.partition_count = partition_count
 
     async def ask(self, routed_by: str, request: DeliveryRequest, expected: type[Answer]) -> Answer:
         """The shard's answer. Raises BrokerError where it refuses or cannot be reached in time."""
-        await self._road.ensure()
+        await self._router.ensure()
         return await self._ask(partition_for(routed_by, self.partition_count), request, expected)
 
     async def ask_all(self, request: DeliveryRequest, expected: type[Answer]) -> list[Answer]:
@@ -105,7 +105,7 @@ class DeliveryStateClient:
         """The answers of all shards that are here."""
         return list(
             await asyncio.gather(
-                *(self._ask(index, request, expected) for index in self._road.led())
+                *(self._ask(index, request, expected) for index in self._router.led())
             )
         )
 
@@ -114,7 +114,7 @@ class DeliveryStateClient:
         give_up_at = loop.time() + ASK_SECONDS_MAX
         delay = RETRY_SECONDS_FIRST
         while True:
-            response = await self._road.ask(index, request)
+            response = await self._router.ask(index, request)
             code = response.error_code
             if code == ErrorCode.NONE:
                 assert isinstance(response, expected)
@@ -125,59 +125,61 @@ class DeliveryStateClient:
             delay = min(delay * 2, RETRY_SECONDS_MAX)
 
 
-class KeptWindowStore:
+class PersistedSharePartitionStore:
     """One window's state in its shard, under the epochs of whoever opened it."""
 
-    def __init__(self, client: DeliveryStateClient, key: WindowKey, *, leader_epoch: int) -> None:
+    def __init__(
+        self, client: DeliveryStateClient, key: SharePartitionKey, *, leader_epoch: int
+    ) -> None:
         self._client = client
         self._key = key
         self._leader_epoch = leader_epoch
         self._state_epoch = 0
         self._write_number = 0
 
-    async def read(self) -> WindowState | None:
+    async def read(self) -> SharePartitionState | None:
         """The state, or None where nothing is known. Earlier leaders of the partition are fenced."""
         key = self._key
-        request = ReadWindowRequest(
+        request = ReadSharePartitionRequest(
             group_id=key.group_id,
             topic_id=key.topic_id,
             partition=key.partition,
             leader_epoch=self._leader_epoch,
         )
-        answer = await self._client.ask(key.group_id, request, ReadWindowResponse)
+        answer = await self._client.ask(key.group_id, request, ReadSharePartitionResponse)
         if not answer.is_known:
             return None
         self._state_epoch, self._write_number = answer.state_epoch, answer.write_number
-        return WindowState(
+        return SharePartitionState(
             start_offset=answer.start_offset,
             runs=read_runs(answer.runs),
-            letters_producer_id=answer.letters_producer_id,
-            letters_written=answer.letters_written,
+            dead_letter_producer_id=answer.dead_letter_producer_id,
+            dead_letters_written=answer.dead_letters_written,
         )
 
-    async def reset(self, state: WindowState) -> None:
+    async def reset(self, state: SharePartitionState) -> None:
         """Begin anew, with exactly this."""
         key = self._key
-        request = WriteWindowRequest(
+        request = WriteSharePartitionRequest(
             group_id=key.group_id,
             topic_id=key.topic_id,
             partition=key.partition,
             leader_epoch=self._leader_epoch,
             start_offset=state.start_offset,
-            letters_producer_id=state.letters_producer_id,
-            letters_written=state.letters_written,
+            dead_letter_producer_id=state.dead_letter_producer_id,
+            dead_letters_written=state.dead_letters_written,
             runs=written_runs(state.runs),
             resets=True,
         )
-        answer = await self._client.ask(key.group_id, request, WriteWindowResponse)
+        answer = await self._client.ask(key.group_id, request, WriteSharePartitionResponse)
         self._state_epoch, self._write_number = answer.state_epoch, answer.write_number
 
-    async def write(self, update: WindowUpdate) -> None:
+    async def write(self, update: SharePartitionUpdate) -> None:
         """Durable when this returns. One at a time: a write that is tried again must not come after
         a later one."""
         key = self._key
         self._write_number += 1
-        request = WriteWindowRequest(
+        request = WriteSharePartitionRequest(
             group_id=key.group_id,
             topic_id=key.topic_id,
             partition=key.partition,
@@ -185,28 +187,28 @@ class KeptWindowStore:
             state_epoch=self._state_epoch,
             write_number=self._write_number,
             start_offset=update.start_offset,
-            letters_written=update.letters_written,
+            dead_letters_written=update.dead_letters_written,
             runs=written_runs(update.runs),
         )
-        await self._client.ask(key.group_id, request, WriteWindowResponse)
+        await self._client.ask(key.group_id, request, WriteSharePartitionResponse)
 
 
-class ForgottenWindowStore:
+class TransientSharePartitionStore:
     """For a window that nothing is kept of."""
 
-    async def write(self, update: WindowUpdate) -> None:
+    async def write(self, update: SharePartitionUpdate) -> None:
         """Nothing to do."""
 
 
-class WindowStore(Protocol):
+class SharePartitionStore(Protocol):
     """Where an open window's updates go."""
 
-    async def write(self, update: WindowUpdate) -> None:
+    async def write(self, update: SharePartitionUpdate) -> None:
         """Durable when this returns. Raises BrokerError."""
 
 
-def window_key(group: str, topic_id: uuid.UUID, partition: int) -> WindowKey:
-    return WindowKey(group, topic_id, partition)
+def share_partition_key(group: str, topic_id: uuid.UUID, partition: int) -> SharePartitionKey:
+    return SharePartitionKey(group, topic_id, partition)
 
 
 def _error(code: int, message: str | None) -> BrokerError:

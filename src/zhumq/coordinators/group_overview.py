@@ -4,46 +4,50 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from zhumq.coordinators.delivery_seam import GroupPosition
-from zhumq.coordinators.delivery_window import WindowDelivery
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.metadata.image import Topic
-from zhumq.protocol.messages.delivery_state import DescribedWindow
+from zhumq.protocol.messages.delivery_state import DescribedSharePartition
 from zhumq.replication.replica_manager import ReplicaManager
 
 
 def group_positions(
-    opened: Iterable[WindowDelivery],
-    kept: Iterable[DescribedWindow],
+    opened: Iterable[SharePartitionDelivery],
+    kept: Iterable[DescribedSharePartition],
     *,
     topics: Mapping[uuid.UUID, Topic],
     replicas: ReplicaManager,
 ) -> list[GroupPosition]:
     """Partitions that consumers read through this broker, and positions written down on it that they do not."""
     found = {
-        (window.group, window.key.topic_id, window.partition): GroupPosition(
-            group=window.group,
-            topic=window.topic,
-            partition=window.partition,
-            start_offset=window.start_offset,
-            done_count=window.done_count,
-            end_offset=window.served.high_watermark,
-            in_flight=window.in_flight,
+        (
+            share_partition.group,
+            share_partition.key.topic_id,
+            share_partition.partition,
+        ): GroupPosition(
+            group=share_partition.group,
+            topic=share_partition.topic,
+            partition=share_partition.partition,
+            start_offset=share_partition.start_offset,
+            done_count=share_partition.done_count,
+            end_offset=share_partition.served.high_watermark,
+            in_flight=share_partition.in_flight,
             is_open=True,
-            consumers=tuple(sorted(window.members)),
+            consumers=tuple(sorted(share_partition.members)),
         )
-        for window in opened
+        for share_partition in opened
     }
-    for window in kept:
-        topic = topics.get(window.topic_id)
-        key = (window.group_id, window.topic_id, window.partition)
+    for share_partition in kept:
+        topic = topics.get(share_partition.topic_id)
+        key = (share_partition.group_id, share_partition.topic_id, share_partition.partition)
         if topic is None or key in found:
             continue
-        served = replicas.find(topic.name, window.partition)
+        served = replicas.find(topic.name, share_partition.partition)
         found[key] = GroupPosition(
-            group=window.group_id,
+            group=share_partition.group_id,
             topic=topic.name,
-            partition=window.partition,
-            start_offset=window.start_offset,
-            done_count=window.done_count,
+            partition=share_partition.partition,
+            start_offset=share_partition.start_offset,
+            done_count=share_partition.done_count,
             end_offset=None if served is None else served.high_watermark,
         )
     return list(found.values())

@@ -26,8 +26,8 @@ from zhumq.protocol.messages.offsets import (
 )
 from zhumq.protocol.peer_api import PeerApi
 from zhumq.protocol.schema import Message
-from zhumq.replication.peer_service import PeerConnection, PeerService
-from zhumq.replication.peers import Peers
+from zhumq.replication.inter_broker.peer_service import PeerConnection, PeerService
+from zhumq.replication.inter_broker.peers import Peers
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.runtime import CoordinatorRuntime, StatePartition
-from zhumq.metadata.controller import TopicWish
+from zhumq.metadata.topics import NewTopic
 from zhumq.model.errors import BrokerError, TopicAlreadyExists
 from zhumq.model.ids import TopicPartition
 
@@ -36,16 +36,16 @@ class InternalTopic:
 
     def __init__(
         self,
-        wish: TopicWish,
+        wish: NewTopic,
         *,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         replicas: LedPartitions,
         runtime: CoordinatorRuntime[Any, Any],
     ) -> None:
-        self._wish = wish
+        self._new_topic = wish
         self._store = store
-        self._controller = controller
+        self._metadata_client = metadata_client
         self._replicas = replicas
         self._runtime = runtime
         # One for each shard that is on its way, with its later attempts.
@@ -59,11 +59,11 @@ class InternalTopic:
 
         Raises BrokerError.
         """
-        while self._wish.name not in self._store.image.topics:
+        while self._new_topic.name not in self._store.image.topics:
             # As many replicas as there are brokers, where that is less: groups must work at once.
-            copies = min(self._wish.replication_factor, len(self._store.image.brokers))
-            wish = replace(self._wish, replication_factor=max(copies, 1))
-            (result,) = await self._controller.create_topics([wish])
+            copies = min(self._new_topic.replication_factor, len(self._store.image.brokers))
+            wish = replace(self._new_topic, replication_factor=max(copies, 1))
+            (result,) = await self._metadata_client.create_topics([wish])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
         with contextlib.suppress(TimeoutError):
@@ -83,7 +83,7 @@ class InternalTopic:
     def _leadership_changed(
         self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
     ) -> None:
-        if topic_partition.topic != self._wish.name:
+        if topic_partition.topic != self._new_topic.name:
             return
         index = topic_partition.partition
         self._unload(index)
@@ -113,7 +113,7 @@ class InternalTopic:
             except BrokerError as reason:
                 # Its groups are answered COORDINATOR_NOT_AVAILABLE; all the others are served.
                 logger.error(  # noqa: TRY400
-                    "cannot load %s-%d: %s", self._wish.name, index, reason
+                    "cannot load %s-%d: %s", self._new_topic.name, index, reason
                 )
             else:
                 return

@@ -1,7 +1,7 @@
 """Where in a partition a subscription begins: the offset that a start means, and whether there is one."""
 
-from zhumq.delivery.subscription import Start, StartKind, check_start
 from zhumq.replication.partition import Partition
+from zhumq.share.subscription import Start, StartKind, check_start
 
 
 def check_partition_start(served: Partition, start: Start) -> None:

@@ -333,7 +333,7 @@ def _partition_to_json(state: PartitionState) -> dict[str, Any]:
         data["removing"] = list(state.removing)
     if state.mode is not Mode.RAFT:
         data["mode"] = state.mode
-    if state.handover:
+    if state.changing_mode:
         data["handover"] = True
     if state.eligible:
         data["eligible"] = list(state.eligible)
@@ -358,7 +358,7 @@ def _partition_from_json(data: Mapping[str, Any]) -> PartitionState:
         adding=_brokers(data.get("adding", ())),
         removing=_brokers(data.get("removing", ())),
         mode=Mode(data.get("mode", Mode.RAFT)),
-        handover=bool(data.get("handover", False)),
+        changing_mode=bool(data.get("handover", False)),
         eligible=_brokers(data.get("eligible", ())),
         wanted_replicas=_brokers(data.get("wanted_replicas", ())),
         unclean_epoch=int(data.get("unclean_epoch", -1)),

@@ -56,7 +56,7 @@ class PartitionState:
     # may; a partition that moves is in fetch mode meanwhile.
     mode: Mode = Mode.RAFT
     # Fetch mode only: it comes from raft, and the named leader has to win the replicas' votes first.
-    handover: bool = False
+    changing_mode: bool = False
     # KIP-966: left the in-sync set when it fell below min.insync.replicas. Nothing has been
     # committed since, so they are as good as those who are in it.
     eligible: tuple[BrokerId, ...] = ()

@@ -62,7 +62,7 @@ PolicyOf = Callable[[Topic], LeaderPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InSyncWish:
+class InSyncRequest:
     """What a leader asks of the controller (KIP-497): that these replicas count as in sync."""
 
     broker_id: BrokerId
@@ -73,7 +73,7 @@ class InSyncWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vote:
+class ElectionResult:
     """The outcome of an election among replicas."""
 
     leader: BrokerId
@@ -141,7 +141,7 @@ def choose_leader(
         return log_ends.get(broker_id, UNKNOWN_LOG_END)
 
     living = [each for each in state.replicas if each in alive and each not in unfit]
-    if state.handover:
+    if state.changing_mode:
         candidates = living
     else:
         candidates = (
@@ -172,7 +172,7 @@ def name_leader(
     in_sync = tuple(
         [each for each in state.in_sync if each in alive and each not in unfit] or [chosen]
     )
-    if state.handover:
+    if state.changing_mode:
         # Nobody counts as in sync before the named leader has won, not even those who are.
         return with_leader(replace(raised, eligible=()), alive[chosen], (chosen,))
     if chosen in state.in_sync or chosen in state.eligible:
@@ -189,18 +189,18 @@ def plan_preferred_leaders(
 
     Brokers that miss no more than so many of their partitions are left alone.
     """
-    missed: Counter[BrokerId] = Counter()
+    unreachable: Counter[BrokerId] = Counter()
     preferred_by: Counter[BrokerId] = Counter()
     for topic in image.topics.values():
         for state in topic.partitions:
             if state.mode is Mode.FETCH:
                 preferred_by[state.replicas[0]] += 1
-                missed[state.replicas[0]] += image.leader_of(state) != state.replicas[0]
+                unreachable[state.replicas[0]] += image.leader_of(state) != state.replicas[0]
     for topic in image.topics.values():
         for index, state in enumerate(topic.partitions):
             preferred = state.replicas[0]
             if state.mode is Mode.RAFT or (
-                100 * missed[preferred] <= tolerated_percent * preferred_by[preferred]
+                100 * unreachable[preferred] <= tolerated_percent * preferred_by[preferred]
             ):
                 continue
             leader = image.leader_of(state)
@@ -245,8 +245,8 @@ def elect_unclean(
     return changed_partition(topic_partition, repaired)
 
 
-def check_in_sync_wish(
-    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncWish, min_in_sync: int = 1
+def check_in_sync_request(
+    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncRequest, min_in_sync: int = 1
 ) -> PartitionState:
     """The partition with the in-sync set that its leader asks for, or the reason why not."""
     state = existing_partition(image, topic_partition)
@@ -272,7 +272,9 @@ def check_in_sync_wish(
     return with_in_sync(state, in_sync, min_in_sync)
 
 
-def plan_votes(image: ClusterImage, votes: Mapping[TopicPartition, Vote]) -> list[PartitionChanged]:
+def plan_election_results(
+    image: ClusterImage, votes: Mapping[TopicPartition, ElectionResult]
+) -> list[PartitionChanged]:
     """Make known whom the replicas elected. News of an epoch that is known already is dropped."""
     changes = []
     for topic_partition, vote in votes.items():
@@ -362,12 +364,12 @@ def with_in_sync(
         good = {*state.eligible, *state.in_sync}.difference(in_sync)
         eligible = tuple(each for each in state.replicas if each in good)
     # A majority in sync has all that was committed: what comes from raft has arrived.
-    handover = state.handover and 2 * len(in_sync) <= len(state.replicas)
+    changing_mode = state.changing_mode and 2 * len(in_sync) <= len(state.replicas)
     return replace(
         state,
         in_sync=in_sync,
         eligible=eligible,
-        handover=handover,
+        changing_mode=changing_mode,
         partition_epoch=state.partition_epoch + 1,
     )
 
@@ -400,5 +402,5 @@ def _repaired(
 
 
 def _may_lead(image: ClusterImage, state: PartitionState, broker_id: BrokerId) -> bool:
-    in_sync = broker_id in state.in_sync and not state.handover
+    in_sync = broker_id in state.in_sync and not state.changing_mode
     return broker_id in image.brokers and in_sync

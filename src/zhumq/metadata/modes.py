@@ -1,6 +1,6 @@
 """Partitions between raft and fetch mode: each step is safe while some replicas know only the last one.
 
-What has to hold for a step is said in `consensus.handover`. A partition of a raft topic that is to
+What has to hold for a step is said in `consensus.changing_mode`. A partition of a raft topic that is to
 move goes through fetch mode, whose in-sync set says when the new replicas have everything:
 raft, handover, fetch, the move, raft again with the new replicas as voters.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from zhumq.metadata.changes import PartitionChanged
 from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import LeaderPolicy, name_leader, with_leader
-from zhumq.metadata.moves import move_begun
+from zhumq.metadata.reassignment import move_begun
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
@@ -29,7 +29,7 @@ def plan_steps(
 
 def is_settled(state: PartitionState, mode: Mode) -> bool:
     """Whether no step is left to be made."""
-    return state.mode is mode and not state.wanted_replicas and not state.handover
+    return state.mode is mode and not state.wanted_replicas and not state.changing_mode
 
 
 def _step(
@@ -38,7 +38,7 @@ def _step(
     state: PartitionState,
     policy: LeaderPolicy,
 ) -> PartitionState | None:
-    if is_settled(state, policy.mode) or state.handover:
+    if is_settled(state, policy.mode) or state.changing_mode:
         return None
     if state.mode is Mode.RAFT:
         return _to_fetch(state, image.brokers, policy)
@@ -62,7 +62,7 @@ def _to_fetch(
 ) -> PartitionState | None:
     """Name a leader that has to win the replicas' votes before it leads."""
     leader = alive.get(state.leader)
-    fetching = replace(state, mode=Mode.FETCH, handover=len(state.replicas) > 1, eligible=())
+    fetching = replace(state, mode=Mode.FETCH, changing_mode=len(state.replicas) > 1, eligible=())
     if leader is not None:
         # Whoever leads now most likely has everything: so nobody waits for long.
         others = frozenset(each for each in state.replicas if each != state.leader)

@@ -9,7 +9,7 @@ from time import monotonic, thread_time
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.net.answers import AnswerWriter
-from zhumq.net.expiry import Standing, deadline_of
+from zhumq.net.expiry import ConnectionActivity, deadline_of
 from zhumq.net.owner import Owner
 from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.net.slow_lane import NEW, QUICK, SLOW, SLOW_SECONDS
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         if self._closing:
             self.abort()
             return 0
-        found = deadline_of(self._standing(), self._limits, self._wheel.ticks)
+        found = deadline_of(self._activity(), self._limits, self._wheel.ticks)
         if found is None:
             return tick + self._look_ticks()
         deadline, reason = found
@@ -214,8 +214,8 @@ class Connection(asyncio.Protocol):
         self._close_after_answers()
         return tick + self._wheel.ticks(self._limits.close_ms)
 
-    def _standing(self) -> Standing:
-        return Standing(
+    def _activity(self) -> ConnectionActivity:
+        return ConnectionActivity(
             accepted_tick=self._accepted_tick,
             active_tick=self._active_tick,
             frame_tick=self._frame_tick,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from zhumq.net.limits import Limits
 
 
-class Standing(NamedTuple):
+class ConnectionActivity(NamedTuple):
     """What a connection is in the middle of. Ticks are those of the listener's wheel."""
 
     accepted_tick: int
@@ -21,27 +21,27 @@ class Standing(NamedTuple):
 
 
 def deadline_of(
-    standing: Standing, limits: Limits, ticks: Callable[[int], int]
+    activity: ConnectionActivity, limits: Limits, ticks: Callable[[int], int]
 ) -> tuple[int, str] | None:
     """The tick by which something has to happen, and what a client did wrong that lets it pass.
 
     None: the client waits for us. An empty reason: nothing wrong, it was idle.
     """
-    is_half = standing.is_reading and standing.frame_bytes > 0
-    if standing.waits_for_memory:
-        deadline = standing.active_tick + ticks(limits.memory_wait_ms)
+    is_half = activity.is_reading and activity.frame_bytes > 0
+    if activity.waits_for_memory:
+        deadline = activity.active_tick + ticks(limits.memory_wait_ms)
         return deadline, "found no memory for its request"
-    if standing.is_reading and not standing.has_asked:
-        deadline = standing.accepted_tick + ticks(limits.first_frame_ms)
+    if activity.is_reading and not activity.has_asked:
+        deadline = activity.accepted_tick + ticks(limits.first_frame_ms)
         return deadline, "sent no whole request" if is_half else ""
     if is_half:
-        arrival_ms = standing.frame_bytes * 1000 // limits.frame_bytes_per_second_min
+        arrival_ms = activity.frame_bytes * 1000 // limits.frame_bytes_per_second_min
         deadline = min(
-            standing.active_tick + ticks(limits.half_frame_ms),
-            standing.frame_tick + ticks(limits.half_frame_ms + arrival_ms),
+            activity.active_tick + ticks(limits.half_frame_ms),
+            activity.frame_tick + ticks(limits.half_frame_ms + arrival_ms),
         )
         return deadline, "stopped inside a request, or sent it too slowly"
-    if not standing.is_stuck and (standing.is_parked or not standing.is_reading):
+    if not activity.is_stuck and (activity.is_parked or not activity.is_reading):
         # It waits for us, not we for it; a parked request has its deadline in the service.
         return None
-    return standing.active_tick + ticks(limits.idle_ms), ""
+    return activity.active_tick + ticks(limits.idle_ms), ""

@@ -31,9 +31,9 @@ class Listener:
     as an async context manager.
     """
 
-    def __init__(self, server: asyncio.Server, hub: "_Hub") -> None:
+    def __init__(self, server: asyncio.Server, acceptor: "_Acceptor") -> None:
         self._server = server
-        self._hub = hub
+        self._acceptor = acceptor
         self._address = server.sockets[0].getsockname()
 
     @classmethod
@@ -49,17 +49,17 @@ class Listener:
     ) -> Self:
         """Listens. OSError, as the system gave it, if the address cannot be had."""
         loop = asyncio.get_running_loop()
-        hub = _Hub(
+        acceptor = _Acceptor(
             loop, name=name, service=service, handle_run=handle_run, limits=limits or Limits()
         )
         try:
             server = await loop.create_server(
-                lambda: hub, host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
+                lambda: acceptor, host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
             )
         except BaseException:
-            hub.wheel.close()
+            acceptor.wheel.close()
             raise
-        return cls(server, hub)
+        return cls(server, acceptor)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -68,16 +68,16 @@ class Listener:
 
     @property
     def counters(self) -> Counters:
-        return self._hub.counters
+        return self._acceptor.counters
 
     @property
     def memory(self) -> RequestMemory:
-        return self._hub.memory
+        return self._acceptor.memory
 
     async def close(self, drain_seconds: float = 0.0) -> None:
         """Accepts and serves nothing more; gives answers under way this long to go out."""
         self._server.close()
-        await self._hub.drain(drain_seconds)
+        await self._acceptor.drain(drain_seconds)
         await self._server.wait_closed()
 
     async def __aenter__(self) -> Self:
@@ -92,7 +92,7 @@ class Listener:
         await self.close()
 
 
-class _Hub(asyncio.Protocol):
+class _Acceptor(asyncio.Protocol):
     """What the connections of one listener share, and the protocol each of them starts with."""
 
     def __init__(

@@ -69,18 +69,18 @@ class Inspection:
         return [self.first_minute + index * MINUTE for index in range(min(count, MINUTES_MAX))]
 
 
-def report(table: str, burst: str = "20", picture: str | None = None) -> Iterator[str]:
+def report(table: str, burst: str = "20", chart: str | None = None) -> Iterator[str]:
     """The lines that a person reads after a run, and a picture in a file."""
     found = read_inspection(table, burst=int(burst))
     yield ""
     yield from draw(found)
     yield ""
     yield from say(found)
-    if picture is not None:
+    if chart is not None:
         # Drawing is slow to import, and only pictures need it.
-        pictures = importlib.import_module("zhumq.pipelines.pictures")
-        pictures.paint_inspection(found, Path(picture))
-        yield f"picture: {picture}"
+        charts = importlib.import_module("zhumq.pipelines.charts")
+        charts.paint_inspection(found, Path(chart))
+        yield f"picture: {chart}"
 
 
 def read_inspection(table: str, *, burst: int) -> Inspection:

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.frames import ACK_KINDS, code_of
-from zhumq.push.holdings import Holdings, NotHeld
-from zhumq.push.windows import Window, Windows
+from zhumq.push.in_flight_deliveries import InFlightDeliveries, NotHeld
+from zhumq.push.stream_partitions import StreamPartition, StreamPartitions
+from zhumq.share.acknowledgement import AckKind, Acknowledgement
 
 WAITING_MAX: Final = 4_096  # answers not yet durable; a client that sends more is read later
 RANGES_MAX: Final = 10_000  # in one answer
@@ -20,7 +20,7 @@ DELAY_MS_MAX: Final = 12 * 3_600_000
 
 class _Waiting(NamedTuple):
     id: int
-    window: Window
+    stream_partition: StreamPartition
     acknowledgements: list[Acknowledgement]
     takes_back: bool
 
@@ -31,16 +31,16 @@ class Answers:
     def __init__(
         self,
         member: str,
-        windows: Windows,
-        holdings: Holdings,
+        stream_partitions: StreamPartitions,
+        in_flight_deliveries: InFlightDeliveries,
         send: Callable[[pb.ServerFrame], None],
         *,
         in_order: bool,
         lock_ms: int,
     ) -> None:
         self.member = member
-        self._windows = windows
-        self._holdings = holdings
+        self._stream_partitions = stream_partitions
+        self._in_flight_deliveries = in_flight_deliveries
         self._send = send
         self._in_order = in_order
         self._lock_ms = lock_ms
@@ -50,7 +50,7 @@ class Answers:
         """Check an answer against what the consumer holds, and queue it. A wrong one changes nothing."""
         place = TopicPartition(answer.topic, answer.partition)
         kind = ACK_KINDS.get(answer.kind)
-        window = self._windows.find(place)
+        stream_partition = self._stream_partitions.find(place)
         if kind is None or not answer.ranges or len(answer.ranges) > RANGES_MAX:
             self._tell(answer.id, pb.INVALID, "an answer has a kind and ranges, not too many")
             return
@@ -61,15 +61,15 @@ class Answers:
                 answer.id, pb.INVALID, f"delay_ms goes with a nack, and is 0 to {DELAY_MS_MAX}"
             )
             return
-        if window is None:
+        if stream_partition is None:
             self._tell(
                 answer.id, pb.NOT_DELIVERED, f"{place} is not delivered on this stream (any more)"
             )
             return
-        holdings = self._holdings
+        in_flight_deliveries = self._in_flight_deliveries
         try:
             for each in answer.ranges:
-                holdings.check(place, each.first_offset, each.last_offset)
+                in_flight_deliveries.check(place, each.first_offset, each.last_offset)
         except NotHeld as wrong:
             self._tell(answer.id, pb.NOT_DELIVERED, str(wrong))
             return
@@ -91,16 +91,16 @@ class Answers:
                 )
             )
             if kind is AckKind.RENEW:
-                holdings.renewed(place, first, last, deadline_ms)
+                in_flight_deliveries.renewed(place, first, last, deadline_ms)
             else:
-                holdings.answered(place, first, last)
+                in_flight_deliveries.answered(place, first, last)
         takes_back = kind is AckKind.RELEASE and self._in_order
         if takes_back:
             # In order: what comes after it comes again as well, and nothing new before it.
-            holdings.drop_from(place, answer.ranges[0].first_offset)
-            self._windows.untake(window)
-            window.blocked += 1
-        await self._waiting.put(_Waiting(answer.id, window, acknowledgements, takes_back))
+            in_flight_deliveries.drop_from(place, answer.ranges[0].first_offset)
+            self._stream_partitions.untake(stream_partition)
+            stream_partition.blocked += 1
+        await self._waiting.put(_Waiting(answer.id, stream_partition, acknowledgements, takes_back))
 
     async def run(self) -> None:
         """Carry out what was taken, many at a time."""
@@ -111,11 +111,14 @@ class Answers:
                 not self._waiting.empty() and not batch[-1].takes_back and len(batch) < WAITING_MAX
             ):
                 batch.append(self._waiting.get_nowait())
-            by_window: dict[Window, list[_Waiting]] = {}
+            by_partition: dict[StreamPartition, list[_Waiting]] = {}
             for each in batch:
-                by_window.setdefault(each.window, []).append(each)
+                by_partition.setdefault(each.stream_partition, []).append(each)
             await asyncio.gather(
-                *(self._carry_out(window, waiting) for window, waiting in by_window.items())
+                *(
+                    self._carry_out(stream_partition, waiting)
+                    for stream_partition, waiting in by_partition.items()
+                )
             )
             for _ in batch:
                 self._waiting.task_done()
@@ -124,11 +127,11 @@ class Answers:
         """Done when everything taken has been carried out."""
         await self._waiting.join()
 
-    async def _carry_out(self, window: Window, waiting: list[_Waiting]) -> None:
+    async def _carry_out(self, stream_partition: StreamPartition, waiting: list[_Waiting]) -> None:
         results: list[BrokerError | None]
         together = [each for answer in waiting for each in answer.acknowledgements]
         try:
-            results = await window.delivery.acknowledge(self.member, together)
+            results = await stream_partition.delivery.acknowledge(self.member, together)
         except BrokerError as error:
             results = [error] * len(together)
         position = 0
@@ -141,9 +144,9 @@ class Answers:
             elif answer.id:
                 self._tell(answer.id, pb.OK, "")
             if answer.takes_back:
-                window.round += 1
-                window.blocked -= 1
-                self._windows.wake()
+                stream_partition.round += 1
+                stream_partition.blocked -= 1
+                self._stream_partitions.wake()
 
     def _tell(self, answer_id: int, code: pb.Code, message: str) -> None:
         answered = pb.Answered(id=answer_id, code=code, message=message)

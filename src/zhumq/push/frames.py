@@ -3,14 +3,6 @@
 from collections.abc import Iterable
 from typing import Final
 
-from zhumq.delivery.acknowledgement import AckKind
-from zhumq.delivery.subscription import (
-    PartitionTaken,
-    Start,
-    StartKind,
-    SubscriptionMode,
-    TopicTaken,
-)
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import (
     BrokerError,
@@ -22,6 +14,14 @@ from zhumq.model.errors import (
 )
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
+from zhumq.share.acknowledgement import AckKind
+from zhumq.share.subscription import (
+    PartitionTaken,
+    Start,
+    StartKind,
+    SubscriptionMode,
+    TopicTaken,
+)
 
 MODES: Final[dict[pb.Mode, SubscriptionMode]] = {
     pb.PTP_EXCLUSIVE: SubscriptionMode.PTP_EXCLUSIVE,

@@ -30,7 +30,7 @@ _OUT: Final = frozenset(
 )
 
 
-class GroupDoor(Protocol):
+class GroupCalls(Protocol):
     """The group coordinator, wherever it is."""
 
     async def ensure(self) -> None:
@@ -57,7 +57,7 @@ class Membership:
 
     def __init__(
         self,
-        groups: GroupDoor,
+        groups: GroupCalls,
         assignee: Assignee,
         *,
         group: str,

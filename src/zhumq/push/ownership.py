@@ -10,10 +10,10 @@ from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.answers import Answers
-from zhumq.push.door import PushDoor
+from zhumq.push.delivery_buffer import DeliveryBuffer
 from zhumq.push.frames import Refusal
 from zhumq.push.membership import Membership
-from zhumq.push.shelf import Shelf
+from zhumq.push.services import PushServices
 from zhumq.push.subscribing import Accepted
 
 REVOKE_SECONDS_MAX: Final = (
@@ -26,17 +26,17 @@ class Ownership:
 
     def __init__(
         self,
-        door: PushDoor,
+        services: PushServices,
         accepted: Accepted,
-        shelf: Shelf,
+        buffer: DeliveryBuffer,
         answers: Answers,
         *,
         peer: str,
         send: Callable[[pb.ServerFrame], None],
         end: Callable[[Refusal], None],
     ) -> None:
-        self._door = door
-        self._shelf = shelf
+        self._services = services
+        self._buffer = buffer
         self._answers = answers
         self._send = send
         self._end = end
@@ -57,21 +57,21 @@ class Ownership:
         """Become a member, in the background."""
         accepted = self._accepted
         membership = self._membership = Membership(
-            self._door.groups,
+            self._services.groups,
             self,
             group=accepted.session.group,
             topics=accepted.topics,
             client_id=accepted.client_id,
             client_host=self._peer,
-            interval_ms=self._door.settings.heartbeat_interval_ms,
+            interval_ms=self._services.settings.heartbeat_interval_ms,
             # The same over reconnects: a group that outlives this broker knows the member again.
             member_id=accepted.instance or str(uuid.uuid4()),
         )
-        self._shelf.member = self._answers.member = membership.member_id
+        self._buffer.member = self._answers.member = membership.member_id
 
         async def belong() -> None:
             try:
-                await membership.run(self._door.topic_ids)
+                await membership.run(self._services.topic_ids)
             except Refusal as refusal:
                 self._end(refusal)
             except BrokerError as error:
@@ -88,15 +88,15 @@ class Ownership:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         if membership is not None:
-            self._shelf.forget(self._shelf.windows.places | self._places)
+            self._buffer.forget(self._buffer.stream_partitions.places | self._places)
             with contextlib.suppress(BrokerError):
                 await membership.leave()
 
     async def refresh(self) -> None:
         """Leaders have changed: tell the client, and open what this broker leads by now."""
-        told = self._shelf.leaders(sorted(self._places))
+        told = self._buffer.leaders(sorted(self._places))
         if self.is_member and told != self._told:
-            await self.assign(self._places, self._shelf.member, self._shelf.epoch)
+            await self.assign(self._places, self._buffer.member, self._buffer.epoch)
 
     def revoked(self) -> None:
         """The client has finished with what it was told to give up."""
@@ -105,34 +105,38 @@ class Ownership:
     # What the membership tells
 
     async def assign(self, places: frozenset[TopicPartition], member: str, epoch: int) -> None:
-        shelf = self._shelf
-        shelf.epoch = epoch
-        shelf.forget((shelf.windows.places | self._places) - places)
+        buffer = self._buffer
+        buffer.epoch = epoch
+        buffer.forget((buffer.stream_partitions.places | self._places) - places)
         self._places = places
-        self._told = shelf.leaders(sorted(places))
+        self._told = buffer.leaders(sorted(places))
         assigned = pb.Assigned(partitions=self._told, member_id=member, member_epoch=epoch)
         self._send(pb.ServerFrame(assigned=assigned))
         for place in places:
-            if self._door.leads(place):
-                await shelf.open(place, first_time=place not in shelf.windows)
+            if self._services.leads(place):
+                await buffer.open(place, first_time=place not in buffer.stream_partitions)
 
     async def revoke(self, places: frozenset[TopicPartition]) -> None:
-        shelf = self._shelf
+        buffer = self._buffer
         self._revoked.clear()
-        windows = [window for window in shelf.windows if window.place in places]
-        for window in windows:
-            window.blocked += 1
-        self._send(pb.ServerFrame(revoke=pb.Revoke(partitions=shelf.leaders(sorted(places)))))
+        stream_partitions = [
+            stream_partition
+            for stream_partition in buffer.stream_partitions
+            if stream_partition.place in places
+        ]
+        for stream_partition in stream_partitions:
+            stream_partition.blocked += 1
+        self._send(pb.ServerFrame(revoke=pb.Revoke(partitions=buffer.leaders(sorted(places)))))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REVOKE_SECONDS_MAX):
                 await self._revoked.wait()
         await self._answers.settled()
-        for window in windows:
-            await shelf.give_back(window, "")
-            shelf.windows.remove(window.place)
+        for stream_partition in stream_partitions:
+            await buffer.give_back(stream_partition, "")
+            buffer.stream_partitions.remove(stream_partition.place)
 
     async def lose(self) -> None:
-        self._shelf.forget(self._shelf.windows.places | self._places)
+        self._buffer.forget(self._buffer.stream_partitions.places | self._places)
         self._places = frozenset()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:

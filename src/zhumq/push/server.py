@@ -13,8 +13,8 @@ from google.protobuf.message import DecodeError
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
-from zhumq.push.door import PushDoor
 from zhumq.push.frames import MODE_CODES, Refusal, code_of, leaders
+from zhumq.push.services import PushServices
 from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
 from zhumq.push.wire import WireBroken
@@ -46,17 +46,17 @@ class PushServer:
     """Serves a door on an address until closed."""
 
     def __init__(
-        self, server: grpc.aio.Server, door: PushDoor, host: str, port: int, restore: Any
+        self, server: grpc.aio.Server, services: PushServices, host: str, port: int, restore: Any
     ) -> None:
         self._server = server
-        self._door = door
+        self._services = services
         self._restore = restore
         self.address = (host, port)
 
     @classmethod
     async def open(
         cls,
-        door: PushDoor,
+        services: PushServices,
         host: str,
         port: int,
         *,
@@ -66,7 +66,7 @@ class PushServer:
         if port:
             _check_free(host, port)
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((_handlers(door),))
+        server.add_generic_rpc_handlers((_handlers(services),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if credentials is None:
@@ -76,23 +76,23 @@ class PushServer:
         except RuntimeError as error:
             raise OSError(None, "the address cannot be had") from error
         await server.start()
-        restore = asyncio.create_task(_restore(door))
-        return cls(server, door, host, bound, restore)
+        restore = asyncio.create_task(_restore(services))
+        return cls(server, services, host, bound, restore)
 
     async def close(self) -> None:
-        self._door.closing = True
+        self._services.closing = True
         self._restore.cancel()
-        for stream in tuple(self._door.sessions.streams):
+        for stream in tuple(self._services.sessions.streams):
             stream.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
-        self._door.unread.end_unread(0.0)
+        self._services.unread.end_unread(0.0)
         # Connections whose clients read nothing would hold it up until their keepalive ends.
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._server.stop(STOP_SECONDS)
         except TimeoutError:
             logger.warning("some push connections were left open at the stop")
-        await self._door.endings.finish()
-        await self._door.sessions.close()
+        await self._services.endings.finish()
+        await self._services.sessions.close()
 
 
 def _check_free(host: str, port: int) -> None:
@@ -106,10 +106,10 @@ def _check_free(host: str, port: int) -> None:
             raise OSError(error.errno, (error.strerror or str(error)).lower()) from error
 
 
-async def _restore(door: PushDoor) -> None:
+async def _restore(services: PushServices) -> None:
     while True:
         try:
-            await door.sessions.restore()
+            await services.sessions.restore()
         except BrokerError:
             await asyncio.sleep(RELOAD_SECONDS)
         else:
@@ -153,8 +153,8 @@ class _CallWire:
         return WireBroken()
 
 
-def _handlers(door: PushDoor) -> grpc.GenericRpcHandler:
-    calls = _Calls(door)
+def _handlers(services: PushServices) -> grpc.GenericRpcHandler:
+    calls = _Calls(services)
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {
@@ -197,13 +197,13 @@ def _unary(
 class _Calls:
     """What the service's methods do."""
 
-    def __init__(self, door: PushDoor) -> None:
-        self._door = door
+    def __init__(self, services: PushServices) -> None:
+        self._services = services
 
     async def stream(self, requests: Any, context: Any) -> None:
         del requests
         try:
-            await serve_stream(self._door, _CallWire(context))
+            await serve_stream(self._services, _CallWire(context))
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -211,7 +211,7 @@ class _Calls:
             raise
 
     async def leaders(self, request: pb.LeadersRequest) -> pb.LeadersResponse:
-        image = self._door.image
+        image = self._services.image
         places = []
         for name in request.topics:
             topic = image.topics.get(name)
@@ -220,11 +220,11 @@ class _Calls:
                     code=pb.UNKNOWN_TOPIC, message=f"there is no topic {name!r}"
                 )
             places += [TopicPartition(name, index) for index in range(len(topic.partitions))]
-        return pb.LeadersResponse(leaders=leaders(image, places, self._door.push_addresses()))
+        return pb.LeadersResponse(leaders=leaders(image, places, self._services.push_addresses()))
 
     async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
         response = pb.ListSessionsResponse()
-        for session, stream in await self._door.sessions.listed(request.group):
+        for session, stream in await self._services.sessions.listed(request.group):
             traffic = stream.traffic if stream is not None else None
             response.sessions.append(
                 pb.Session(
@@ -241,7 +241,7 @@ class _Calls:
                     in_flight=traffic.in_flight if traffic else 0,
                     delivered=traffic.delivered if traffic else 0,
                     redelivered=traffic.redelivered if traffic else 0,
-                    broker_id=self._door.broker_id,
+                    broker_id=self._services.broker_id,
                 )
             )
         return response
@@ -249,7 +249,7 @@ class _Calls:
     async def resume_session(self, request: pb.ResumeSessionRequest) -> pb.ResumeSessionResponse:
         group, _, consumer = request.name.rpartition("/")
         try:
-            found = await self._door.sessions.resume(group, consumer)
+            found = await self._services.sessions.resume(group, consumer)
         except BrokerError as error:
             return pb.ResumeSessionResponse(code=code_of(error), message=str(error))
         if found is None:
@@ -259,7 +259,7 @@ class _Calls:
         return pb.ResumeSessionResponse()
 
     async def list_groups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
-        deliveries, name = self._door.deliveries, request.group
+        deliveries, name = self._services.deliveries, request.group
         response = pb.ListGroupsResponse()
         for claim in await deliveries.local_claims():
             if name in ("", claim.group):
@@ -281,7 +281,7 @@ class _Calls:
                     consumers=each.consumers,
                 )
             )
-        for stream in self._door.sessions.streams:
+        for stream in self._services.sessions.streams:
             session = stream.session
             if name in ("", session.group):
                 response.consumers.append(
@@ -297,7 +297,7 @@ class _Calls:
 
     async def release(self, request: pb.ReleaseRequest) -> pb.ReleaseResponse:
         try:
-            rest = await self._door.deliveries.unclaim(request.topic, request.group)
+            rest = await self._services.deliveries.unclaim(request.topic, request.group)
         except BrokerError as error:
             return pb.ReleaseResponse(code=code_of(error), message=str(error))
         if rest is not None:

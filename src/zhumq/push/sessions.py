@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from zhumq.coordinators.delivery_seam import Deliveries
-from zhumq.delivery.push_session import (
+from zhumq.host.clock import Clock
+from zhumq.model.errors import BrokerError
+from zhumq.push.frames import Refusal
+from zhumq.share.push_session import (
     PushSession,
     SessionPolicy,
     SessionState,
@@ -16,9 +19,6 @@ from zhumq.delivery.push_session import (
     resumed,
     unanswered,
 )
-from zhumq.host.clock import Clock
-from zhumq.model.errors import BrokerError
-from zhumq.push.frames import Refusal
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from zhumq.delivery.push_session import SessionPolicy
+from zhumq.share.push_session import SessionPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,54 +8,58 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from zhumq.delivery.push_session import PushSession
 from zhumq.model.errors import BrokerError
 from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.ack_deadlines import SILENT, AckDeadlines
 from zhumq.push.answers import Answers
-from zhumq.push.door import PushDoor
+from zhumq.push.delivery_buffer import DeliveryBuffer
 from zhumq.push.frames import Refusal
 from zhumq.push.ownership import Ownership
-from zhumq.push.patience import SILENT, Patience
+from zhumq.push.services import PushServices
 from zhumq.push.sessions import Traffic
-from zhumq.push.shelf import Shelf
+from zhumq.push.stream_partitions import PartitionClosed
 from zhumq.push.subscribing import CREDITS_MAX, Accepted, accept
-from zhumq.push.windows import WindowClosed
 from zhumq.push.wire import Wire, WireBroken
+from zhumq.share.push_session import PushSession
 
 logger = logging.getLogger(__name__)
 
 SUBSCRIBE_SECONDS_MAX: Final = 10.0  # what a client has for its first frame
-LAST_WORDS_SECONDS_MAX: Final = 1.0
+LAST_FRAMES_SECONDS_MAX: Final = 1.0
 TICK_SECONDS_MIN: Final = 0.02
 
 
 class Stream:
     """A connected consumer. `run` lives as long as the call."""
 
-    def __init__(self, door: PushDoor, wire: Wire, accepted: Accepted) -> None:
-        self._door = door
+    def __init__(self, services: PushServices, wire: Wire, accepted: Accepted) -> None:
+        self._services = services
         self._wire = wire
         self._accepted = accepted
         self.instance = accepted.instance
-        self._patience = Patience(accepted.session, door.settings, door.clock.monotonic_ms())
+        self._ack_deadlines = AckDeadlines(
+            accepted.session, services.settings, services.clock.monotonic_ms()
+        )
         self._credit = accepted.credits
         self._paused = False
         self._wake = asyncio.Event()
         self._control: deque[pb.ServerFrame] = deque()
         member = f"{accepted.session.consumer}.{uuid.uuid4().hex[:8]}"
-        self._shelf = Shelf(door, accepted, member, send=self.send, wake=self._wake.set)
+        self._buffer = DeliveryBuffer(
+            services, accepted, member, send=self.send, wake=self._wake.set
+        )
         self._answers = Answers(
             member,
-            self._shelf.windows,
-            self._shelf.holdings,
+            self._buffer.stream_partitions,
+            self._buffer.in_flight_deliveries,
             self.send,
             in_order=accepted.mode.is_ordered,
-            lock_ms=self._shelf.lock_ms,
+            lock_ms=self._buffer.lock_ms,
         )
         self._ownership = Ownership(
-            door,
+            services,
             accepted,
-            self._shelf,
+            self._buffer,
             self._answers,
             peer=wire.peer,
             send=self.send,
@@ -77,11 +81,11 @@ class Stream:
 
     @property
     def session(self) -> PushSession:
-        return self._patience.session
+        return self._ack_deadlines.session
 
     @property
     def traffic(self) -> Traffic:
-        return self._shelf.traffic
+        return self._buffer.traffic
 
     def resume_session(self) -> None:
         self._spawn(self._resume())
@@ -100,7 +104,7 @@ class Stream:
             if self._runner is not None:
                 # Its client may not be reading, so that nothing more can be written to it.
                 loop = asyncio.get_running_loop()
-                loop.call_later(LAST_WORDS_SECONDS_MAX, self._runner.cancel)
+                loop.call_later(LAST_FRAMES_SECONDS_MAX, self._runner.cancel)
         self._wake.set()
 
     def send(self, frame: pb.ServerFrame) -> None:
@@ -113,7 +117,7 @@ class Stream:
     async def run(self) -> None:
         """Serve until the client is done, gone, or refused."""
         self._runner = asyncio.current_task()
-        self._door.sessions.attach(self)
+        self._services.sessions.attach(self)
         broken = False
         try:
             self.send(self._greeting())
@@ -132,17 +136,17 @@ class Stream:
                 await self._wire.write(refusal.frame())
         finally:
             # A call that is cancelled, now or meanwhile, must not keep what its consumer held.
-            await asyncio.shield(self._door.endings.begin(self._close(broken=broken)))
+            await asyncio.shield(self._services.endings.begin(self._close(broken=broken)))
 
     def _greeting(self) -> pb.ServerFrame:
         return pb.ServerFrame(
             subscribed=pb.Subscribed(
                 session=f"{self.session.group}/{self.session.consumer}",
                 consumer=self.session.consumer,
-                broker_id=self._door.broker_id,
-                ping_interval_ms=self._door.settings.ping_interval_ms,
+                broker_id=self._services.broker_id,
+                ping_interval_ms=self._services.settings.ping_interval_ms,
                 ack_timeout_ms=self._accepted.ack_timeout_ms,
-                leaders=self._shelf.leaders(self._accepted.places),
+                leaders=self._buffer.leaders(self._accepted.places),
                 group="" if self._accepted.anonymous else self.session.group,
             )
         )
@@ -150,17 +154,17 @@ class Stream:
     async def _open_first(self) -> None:
         attachment = self._accepted.attachment
         if attachment is not None:
-            self._shelf.member = self._answers.member = attachment.member_id
-            self._shelf.epoch = attachment.member_epoch
+            self._buffer.member = self._answers.member = attachment.member_id
+            self._buffer.epoch = attachment.member_epoch
         elif self._accepted.joins:
             self._ownership.join()
             return
         for place in self._accepted.places:
-            await self._shelf.open(place, first_time=True)
+            await self._buffer.open(place, first_time=True)
 
     async def _refresh(self) -> None:
         async with self._changing:
-            if self._patience.is_active:
+            if self._ack_deadlines.is_active:
                 await self._open_again()
 
     async def _open_again(self) -> None:
@@ -169,8 +173,8 @@ class Stream:
             return  # What it has is being given away.
         try:
             if not self._accepted.joins:
-                await self._shelf.open_missing()
-                self._shelf.tell_leaders()
+                await self._buffer.open_missing()
+                self._buffer.tell_leaders()
             elif self._ownership.is_member:
                 await self._ownership.refresh()
             else:
@@ -180,7 +184,7 @@ class Stream:
 
     async def _open_taken(self) -> None:
         try:
-            await self._shelf.open_taken()
+            await self._buffer.open_taken()
         except Refusal as refusal:
             self.end(refusal)
 
@@ -198,15 +202,15 @@ class Stream:
             if reader.done():
                 return
             room = self._room()
-            if room > 0 and not self._door.unread.has_room:
-                await self._door.unread.wait_for_room()
+            if room > 0 and not self._services.unread.has_room:
+                await self._services.unread.wait_for_room()
                 continue
-            taken = self._shelf.take(room) if room > 0 else None
-            if isinstance(taken, WindowClosed):
+            taken = self._buffer.take(room) if room > 0 else None
+            if isinstance(taken, PartitionClosed):
                 self._spawn(self._reopen(taken))
-                self._shelf.windows.remove(taken.window.place)
+                self._buffer.stream_partitions.remove(taken.stream_partition.place)
             elif taken is not None:
-                async with self._door.unread.writing(self, taken.ByteSize()):
+                async with self._services.unread.writing(self, taken.ByteSize()):
                     await self._wire.write(taken)
                 del taken  # it can be large, and the next one may be long in coming
             else:
@@ -218,12 +222,14 @@ class Stream:
         """How many more messages the consumer may be given now."""
         if self._paused:
             return 0
-        held = self._shelf.holdings.count
-        return self._patience.room(self._credit - held, held, self._door.clock.monotonic_ms())
+        held = self._buffer.in_flight_deliveries.count
+        return self._ack_deadlines.room(
+            self._credit - held, held, self._services.clock.monotonic_ms()
+        )
 
-    async def _reopen(self, closed: WindowClosed) -> None:
+    async def _reopen(self, closed: PartitionClosed) -> None:
         try:
-            await self._shelf.reopen(closed)
+            await self._buffer.reopen(closed)
         except Refusal as refusal:
             self.end(refusal)
 
@@ -238,9 +244,9 @@ class Stream:
 
     async def _handle(self, frame: pb.ClientFrame) -> None:
         kind = frame.WhichOneof("frame")
-        clock = self._door.clock
-        self._patience.heard(clock.monotonic_ms())
-        if not self._patience.is_active:
+        clock = self._services.clock
+        self._ack_deadlines.note_contact(clock.monotonic_ms())
+        if not self._ack_deadlines.is_active:
             await self._forgive(is_answer=kind == "answer")
         match kind:
             case "answer":
@@ -266,9 +272,9 @@ class Stream:
         self._wake.set()
 
     async def _forgive(self, *, is_answer: bool) -> None:
-        clock = self._door.clock
+        clock = self._services.clock
         async with self._changing:
-            if self._patience.forgives(
+            if self._ack_deadlines.forgives(
                 is_answer=is_answer, now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()
             ):
                 await self._save()
@@ -277,50 +283,58 @@ class Stream:
     # Time
 
     async def _supervise(self) -> None:
-        clock, patience, holdings = self._door.clock, self._patience, self._shelf.holdings
+        clock, ack_deadlines, in_flight_deliveries = (
+            self._services.clock,
+            self._ack_deadlines,
+            self._buffer.in_flight_deliveries,
+        )
         while True:
             now_ms = clock.monotonic_ms()
-            patience.looked(now_ms)
-            if patience.ping_due(now_ms) and not any(
+            ack_deadlines.looked(now_ms)
+            if ack_deadlines.ping_due(now_ms) and not any(
                 each.HasField("ping") for each in self._control
             ):
-                self.send(pb.ServerFrame(ping=pb.Ping(number=patience.pings)))
+                self.send(pb.ServerFrame(ping=pb.Ping(number=ack_deadlines.pings)))
             async with self._changing:
-                reason = patience.failure(clock.monotonic_ms(), holdings.next_deadline_ms())
+                reason = ack_deadlines.failure(
+                    clock.monotonic_ms(), in_flight_deliveries.next_deadline_ms()
+                )
                 if reason is not None:
                     await self._not_answered(reason)
-                elif self._patience.is_active:
+                elif self._ack_deadlines.is_active:
                     await self._open_taken()
             self._wake.set()
-            look_ms = patience.next_look_ms(
-                clock.monotonic_ms(), holdings.next_deadline_ms(), self._accepted.ack_timeout_ms
+            look_ms = ack_deadlines.next_look_ms(
+                clock.monotonic_ms(),
+                in_flight_deliveries.next_deadline_ms(),
+                self._accepted.ack_timeout_ms,
             )
             await asyncio.sleep(max((look_ms - clock.monotonic_ms()) / 1000, TICK_SECONDS_MIN))
 
     async def _not_answered(self, reason: str) -> None:
         """Into the timeout queue, and from there to the parked."""
-        clock = self._door.clock
-        self._patience.failed(reason, clock.monotonic_ms(), clock.now_ms())
-        await self._shelf.overdue(reason)
-        if self._patience.is_parked or reason == SILENT:
+        clock = self._services.clock
+        self._ack_deadlines.failed(reason, clock.monotonic_ms(), clock.now_ms())
+        await self._buffer.overdue(reason)
+        if self._ack_deadlines.is_parked or reason == SILENT:
             # Others may have what this consumer does not answer for.
-            await self._shelf.give_back_all(reason)
+            await self._buffer.give_back_all(reason)
             await self._ownership.leave()
             if self._accepted.chooses:
                 # Another consumer may choose them meanwhile: opening them again finds out.
-                self._shelf.forget(self._shelf.windows.places)
+                self._buffer.forget(self._buffer.stream_partitions.places)
         await self._save()
         session = self.session
         logger.info(
             "session %s/%s is %s: %s", session.group, session.consumer, session.state, reason
         )
-        if self._patience.is_parked:
+        if self._ack_deadlines.is_parked:
             self.send(pb.ServerFrame(parked=pb.Parked(reason=reason)))
 
     async def _resume(self) -> None:
-        clock = self._door.clock
+        clock = self._services.clock
         async with self._changing:
-            if self._patience.resume(clock.monotonic_ms(), clock.now_ms()):
+            if self._ack_deadlines.resume(clock.monotonic_ms(), clock.now_ms()):
                 await self._save()
                 await self._open_again()
         self._wake.set()
@@ -329,30 +343,30 @@ class Stream:
         if not self._accepted.durable:
             return
         try:
-            await self._door.sessions.save(self.session)
+            await self._services.sessions.save(self.session)
         except BrokerError as error:
             logger.warning("session %s is not kept: %s", self.session.consumer, error)
 
     # The end
 
     async def _close(self, *, broken: bool) -> None:
-        door = self._door
+        services = self._services
         self._is_closing = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_SECONDS_MAX):
+            async with asyncio.timeout(LAST_FRAMES_SECONDS_MAX):
                 await self._answers.settled()
-        held = self._shelf.holdings.count
+        held = self._buffer.in_flight_deliveries.count
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._shelf.give_back_all("disconnected" if broken else "")
+        await self._buffer.give_back_all("disconnected" if broken else "")
         await self._ownership.leave()
-        self._shelf.windows.close()
-        door.sessions.detach(self)
+        self._buffer.stream_partitions.close()
+        services.sessions.detach(self)
         self._closed.set()
         unsettled = held or self.session.retries
-        if broken and self._accepted.durable and unsettled and not door.closing:
-            door.sessions.gone(self.session)
+        if broken and self._accepted.durable and unsettled and not services.closing:
+            services.sessions.gone(self.session)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -374,17 +388,17 @@ def _bad_credit(credit: int) -> Refusal:
     return Refusal(pb.CREDIT_INVALID, f"credit {credit} is not between 0 and {CREDITS_MAX}")
 
 
-async def serve_stream(door: PushDoor, wire: Wire) -> None:
+async def serve_stream(services: PushServices, wire: Wire) -> None:
     """One call from its first frame to its end."""
     try:
-        accepted = await accept(door, await _subscribe_frame(wire))
+        accepted = await accept(services, await _subscribe_frame(wire))
     except Refusal as refusal:
         with contextlib.suppress(WireBroken):
             await wire.write(refusal.frame())
         return
     except WireBroken:
         return
-    await Stream(door, wire, accepted).run()
+    await Stream(services, wire, accepted).run()
 
 
 async def _subscribe_frame(wire: Wire) -> pb.Subscribe:

@@ -5,14 +5,14 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zhumq.delivery.push_session import PushSession, SessionState, resumed
-from zhumq.delivery.subscription import Start, StartKind, Subscription, SubscriptionMode
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
-from zhumq.push.door import PushDoor
 from zhumq.push.frames import MODES, Refusal, start_of
+from zhumq.push.services import PushServices
 from zhumq.push.sessions import came_back
+from zhumq.share.push_session import PushSession, SessionState, resumed
+from zhumq.share.subscription import Start, StartKind, Subscription, SubscriptionMode
 
 TOPICS_MAX: Final = 1_000
 NAME_CHARACTERS_MAX: Final = 250
@@ -75,12 +75,12 @@ class Accepted:
         return Start(StartKind.STORED, otherwise=otherwise)
 
 
-async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
+async def accept(services: PushServices, subscribe: pb.Subscribe) -> Accepted:
     """The subscription, or Refusal."""
     mode = MODES.get(subscribe.mode)
     if mode is None:
         raise Refusal(pb.INVALID, "a subscription says PTP_EXCLUSIVE, PTP_SHARED or PSB")
-    if len(door.sessions.streams) >= door.settings.streams_max:
+    if len(services.sessions.streams) >= services.settings.streams_max:
         raise Refusal(pb.UNAVAILABLE, "this broker has all the streams it may have", retry=True)
     if subscribe.filter:
         raise Refusal(pb.FILTER_UNSUPPORTED, "filters do not exist yet: leave the field empty")
@@ -90,8 +90,10 @@ async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
             f"credit {subscribe.credits} is not between 1 and {CREDITS_MAX}: it is how many"
             " unanswered messages this consumer bears",
         )
-    if not 0 <= subscribe.ack_timeout_ms <= door.settings.ack_timeout_ms_max:
-        raise Refusal(pb.INVALID, f"ack_timeout_ms is at most {door.settings.ack_timeout_ms_max}")
+    if not 0 <= subscribe.ack_timeout_ms <= services.settings.ack_timeout_ms_max:
+        raise Refusal(
+            pb.INVALID, f"ack_timeout_ms is at most {services.settings.ack_timeout_ms_max}"
+        )
     if not 0 <= subscribe.max_deliveries <= MAX_DELIVERIES_MAX:
         raise Refusal(
             pb.INVALID,
@@ -103,9 +105,9 @@ async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
             raise Refusal(pb.INVALID, f"a name has at most {NAME_CHARACTERS_MAX} characters")
     topics = _topics(subscribe, mode)
     anonymous = not subscribe.group and mode is SubscriptionMode.PSB
-    group = subscribe.group or await _unnamed_group(door, topics, anonymous=anonymous)
+    group = subscribe.group or await _unnamed_group(services, topics, anonymous=anonymous)
     start = start_of(subscribe, mode)
-    places = await _places(door, subscribe, mode=mode, group=group, start=start)
+    places = await _places(services, subscribe, mode=mode, group=group, start=start)
     consumer = subscribe.consumer or (
         group if mode is SubscriptionMode.PSB else f"consumer-{uuid.uuid4().hex[:8]}"
     )
@@ -116,23 +118,23 @@ async def accept(door: PushDoor, subscribe: pb.Subscribe) -> Accepted:
         topic=",".join(topics),
         mode=mode,
         client=subscribe.client_id,
-        state_since_ms=door.clock.now_ms(),
+        state_since_ms=services.clock.now_ms(),
     )
     attachment = subscribe.attachment if subscribe.HasField("attachment") else None
     session = fresh
     if durable and attachment is None:
-        session = await _session(door, fresh, resume=subscribe.resume)
+        session = await _session(services, fresh, resume=subscribe.resume)
     # A member has one stream on a broker, be it its home or an attachment: what an earlier one holds
     # under the member's name is given back before a later one begins, or it would begin behind that.
     instance = subscribe.instance if attachment is None else attachment.member_id
-    await _check_rivals(door, session, instance)
+    await _check_rivals(services, session, instance)
     return Accepted(
         mode=mode,
         topics=topics,
         places=places,
         start=start,
         credits=subscribe.credits,
-        ack_timeout_ms=subscribe.ack_timeout_ms or door.settings.ack_timeout_ms,
+        ack_timeout_ms=subscribe.ack_timeout_ms or services.settings.ack_timeout_ms,
         max_deliveries=subscribe.max_deliveries or None,
         session=session,
         durable=durable and attachment is None,
@@ -159,13 +161,15 @@ def _topics(subscribe: pb.Subscribe, mode: SubscriptionMode) -> tuple[str, ...]:
     return names
 
 
-async def _unnamed_group(door: PushDoor, topics: tuple[str, ...], *, anonymous: bool) -> str:
+async def _unnamed_group(
+    services: PushServices, topics: tuple[str, ...], *, anonymous: bool
+) -> str:
     """The group of a subscription that names none: for PTP the one that is there, or a new one."""
     if anonymous:
         return f"{ANONYMOUS_GROUP}{uuid.uuid4().hex}"
     try:
         for topic in topics:
-            claim = await door.deliveries.claim_of(topic)
+            claim = await services.deliveries.claim_of(topic)
             if claim is not None:
                 return claim.group
     except BrokerError as error:
@@ -174,12 +178,17 @@ async def _unnamed_group(door: PushDoor, topics: tuple[str, ...], *, anonymous: 
 
 
 async def _places(
-    door: PushDoor, subscribe: pb.Subscribe, *, mode: SubscriptionMode, group: str, start: Start
+    services: PushServices,
+    subscribe: pb.Subscribe,
+    *,
+    mode: SubscriptionMode,
+    group: str,
+    start: Start,
 ) -> tuple[TopicPartition, ...]:
     """The chosen partitions of every topic, each topic checked, and claimed if PTP."""
     places: list[TopicPartition] = []
     for choice in subscribe.topics:
-        topic = door.image.topics.get(choice.name)
+        topic = services.image.topics.get(choice.name)
         if topic is None:
             raise Refusal(
                 pb.UNKNOWN_TOPIC,
@@ -194,7 +203,7 @@ async def _places(
                 )
         partitions = tuple(choice.partitions) or tuple(range(count))
         try:
-            await door.deliveries.subscribe(
+            await services.deliveries.subscribe(
                 Subscription(
                     topic=choice.name,
                     group=group,
@@ -210,11 +219,11 @@ async def _places(
     return tuple(places)
 
 
-async def _session(door: PushDoor, fresh: PushSession, *, resume: bool) -> PushSession:
+async def _session(services: PushServices, fresh: PushSession, *, resume: bool) -> PushSession:
     """The session as it was left, awake; a parked one only if it says resume."""
-    now_ms = door.clock.now_ms()
+    now_ms = services.clock.now_ms()
     try:
-        known = await door.sessions.find(fresh.group, fresh.consumer)
+        known = await services.sessions.find(fresh.group, fresh.consumer)
         if known is None:
             return fresh
         if known.state is SessionState.PARKED:
@@ -227,16 +236,16 @@ async def _session(door: PushDoor, fresh: PushSession, *, resume: bool) -> PushS
                 )
             known = resumed(known, now_ms)
         session = came_back(known, fresh, now_ms)
-        await door.sessions.save(session)
+        await services.sessions.save(session)
     except BrokerError as error:
         raise Refusal.of(error) from error
     return replace(fresh, state=session.state, state_since_ms=session.state_since_ms)
 
 
-async def _check_rivals(door: PushDoor, session: PushSession, instance: str) -> None:
+async def _check_rivals(services: PushServices, session: PushSession, instance: str) -> None:
     """A PSB group has one consumer; the same consumer on a new connection ends its old one."""
     wanted = set(session.topic.split(","))
-    for stream in tuple(door.sessions.streams):
+    for stream in tuple(services.sessions.streams):
         other = stream.session
         if other.group != session.group:
             continue

@@ -16,24 +16,24 @@ from zhumq.consensus.contract import (
     ReplicaSettings,
     Role,
 )
-from zhumq.consensus.handover import state_for_fetch
+from zhumq.consensus.mode_change import state_for_fetch
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.metadata.leadership import LogEnd, LogEnds
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from zhumq.protocol.messages.replicas import LogEndsRequest, LogEndsResponse
 from zhumq.replication.driver_seam import damage_of
-from zhumq.replication.hand_back import HAND_BACK, HandBack
-from zhumq.replication.hub import ReplicaHub
+from zhumq.replication.inter_broker.peer_service import PeerConnection
+from zhumq.replication.inter_broker.peers import TaskKeeper
 from zhumq.replication.log_ends import LOG_ENDS, answer_log_ends, ask_log_ends
 from zhumq.replication.partition import PartitionSettings
-from zhumq.replication.peer_service import PeerConnection
-from zhumq.replication.peers import TaskKeeper
+from zhumq.replication.preferred_leaders import ELECT_PREFERRED, PreferredLeaders
 from zhumq.replication.replica_builder import (
     CoreMaker,
     admit_losses,
-    assigned_word,
+    leader_assigned,
     remember,
 )
+from zhumq.replication.replica_router import ReplicaRouter
 from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
 from zhumq.replication.replication import Replication
 from zhumq.storage.flusher import Flusher
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
 # In which all replicas have heard that their partition is in another mode.
-MODE_NEWS_MS: Final = 100
+MODE_NOTICE_MS: Final = 100
 
 
 class ClusterReplicas:
@@ -64,7 +64,7 @@ class ClusterReplicas:
         self._replication = replication
         self._on_leadership = on_leadership
         self._partitions: dict[TopicPartition, ReplicatedPartition] = {}
-        self._life: int | None = None
+        self._broker_epoch: int | None = None
         self._is_alive = False
         self._has_seen_itself = False
         # Elected here, and not in the picture yet.
@@ -73,31 +73,31 @@ class ClusterReplicas:
         self.image: ClusterImage | None = None
         self._lost: frozenset[BrokerId] = frozenset()
         self._journal = QuorumJournal(logs.disk, f"{logs.data_dir}/{QUORUM_FILE}")
-        self.hub = ReplicaHub(replication, flusher, self._journal)
-        self.hand_back = HandBack(
+        self.router = ReplicaRouter(replication, flusher, self._journal)
+        self.preferred_leaders = PreferredLeaders(
             broker_id, replication.peers, lambda: self.image, self._partitions
         )
         self._tasks = TaskKeeper()
         self._ticks = 0
         replication.service.register(LOG_ENDS, self._on_log_ends)
-        replication.service.register(HAND_BACK, self.hand_back.answer)
+        replication.service.register(ELECT_PREFERRED, self.preferred_leaders.answer)
 
     @property
     def has_begun(self) -> bool:
         """Whether replicas may take part: the broker is registered, and the picture is no older
         than that. An older one may tell of a mode that this broker has left for good."""
-        if self._life is None or self.image is None:
+        if self._broker_epoch is None or self.image is None:
             return False
         if not self._has_seen_itself:
             own = self.image.brokers.get(self._broker_id)
-            self._has_seen_itself = own is not None and own.epoch >= self._life
+            self._has_seen_itself = own is not None and own.epoch >= self._broker_epoch
         return self._has_seen_itself
 
     # The life of the broker
 
-    def begin_life(self, broker_epoch: int) -> None:
-        is_first = self._life is None
-        self._life = broker_epoch
+    def on_registered(self, broker_epoch: int) -> None:
+        is_first = self._broker_epoch is None
+        self._broker_epoch = broker_epoch
         self._is_alive = True
         self._replication.peers.broker_epoch = broker_epoch
         if is_first:
@@ -118,7 +118,7 @@ class ClusterReplicas:
                 self._unpublished.add(partition.topic_partition)
         self._publish()
 
-    def end_life(self) -> None:
+    def on_session_lost(self) -> None:
         """The session is over, or nobody can tell. Leaders go on for as long as they are followed.
 
         Leaders are fenced by epochs, not by sessions: another leader is named from the in-sync set,
@@ -143,7 +143,7 @@ class ClusterReplicas:
         if self._timer is not None:
             self._timer.cancel()
         await self._tasks.close()
-        await self.hub.close()
+        await self.router.close()
 
     # Following the picture
 
@@ -156,7 +156,7 @@ class ClusterReplicas:
         self._lost = known.difference(image.brokers)
         self.image = image
 
-    def picture_applied(self) -> None:
+    def on_image_applied(self) -> None:
         lost, self._lost = self._lost, frozenset()
         for broker_id in sorted(lost):
             logger.info("broker %d is gone", broker_id)
@@ -187,7 +187,7 @@ class ClusterReplicas:
             topic_id,
             log,
             self._flusher,
-            self.hub,
+            self.router,
             self._maker().make(
                 state,
                 quorum_state,
@@ -203,8 +203,8 @@ class ClusterReplicas:
             ),
         )
         self._partitions[topic_partition] = partition
-        self.hub.add((topic_id, topic_partition.partition), partition.driver)
-        is_new = not had_log and not quorum_state.healing
+        self.router.add((topic_id, topic_partition.partition), partition.driver)
+        is_new = not had_log and not quorum_state.recovering
         if is_new and state.replicas[0] == self._broker_id:
             # Nobody leads a new partition: its first replica need not wait until it is missed.
             partition.driver.core.campaign_soon(self._replication.clock.monotonic_ms())
@@ -213,12 +213,12 @@ class ClusterReplicas:
     def start(self, partition: ReplicatedPartition, state: PartitionState) -> None:
         """Let a replica that was just opened take part."""
         partition.driver.start(
-            damaged_from=partition.damaged_from, promised=self._promised(partition)
+            damaged_from=partition.damaged_from, persisted=self._persisted_state(partition)
         )
         self.update(partition, state)
-        self.hub.take_early(partition.driver, state.replicas)
+        self.router.take_early(partition.driver, state.replicas)
 
-    def _promised(self, partition: ReplicatedPartition) -> QuorumState | None:
+    def _persisted_state(self, partition: ReplicatedPartition) -> QuorumState | None:
         return self._journal.find((partition.topic_id, partition.topic_partition.partition))
 
     def update(self, partition: ReplicatedPartition, state: PartitionState) -> None:
@@ -236,10 +236,10 @@ class ClusterReplicas:
             if led:
                 # Who led until now has everything, and waits only until the others have heard.
                 now_ms = self._replication.clock.monotonic_ms()
-                driver.core.campaign_soon(now_ms + MODE_NEWS_MS)
+                driver.core.campaign_soon(now_ms + MODE_NOTICE_MS)
             return
         if state.mode is Mode.FETCH:
-            driver.step(assigned_word(state, self._broker_id, own_epoch=self._life))
+            driver.step(leader_assigned(state, self._broker_id, own_epoch=self._broker_epoch))
         elif set(core.voters.ids) != set(state.replicas):
             logger.info("%s: of a move only its end was heard", partition.topic_partition)
             self._rebuild(partition, state)
@@ -250,7 +250,7 @@ class ClusterReplicas:
         """The partition is no longer this broker's."""
         self._partitions.pop(partition.topic_partition, None)
         self._unpublished.discard(partition.topic_partition)
-        self.hub.remove(partition.driver)
+        self.router.remove(partition.driver)
 
     def _rebuild(self, partition: ReplicatedPartition, state: PartitionState) -> None:
         core = partition.driver.core
@@ -266,12 +266,16 @@ class ClusterReplicas:
             )
         )
         if state.mode is Mode.FETCH:
-            word = assigned_word(state, self._broker_id, own_epoch=self._life)
-            partition.driver.step(word)
+            assigned = leader_assigned(state, self._broker_id, own_epoch=self._broker_epoch)
+            partition.driver.step(assigned)
 
     def _maker(self) -> CoreMaker:
-        assert self._life is not None
-        return CoreMaker(broker_id=self._broker_id, life=self._life, replication=self._replication)
+        assert self._broker_epoch is not None
+        return CoreMaker(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            replication=self._replication,
+        )
 
     def _settings(self, min_in_sync_replicas: int) -> ReplicaSettings:
         return replace(
@@ -326,22 +330,22 @@ class ClusterReplicas:
             or (
                 state.leader == self._broker_id
                 and state.leader_epoch == core.epoch
-                and state.leader_broker_epoch == self._life
+                and state.leader_broker_epoch == self._broker_epoch
             )
         ):
             self._unpublished.discard(topic_partition)
         else:
-            self._replication.wishes.elected(topic_partition, core.epoch)
+            self._replication.controller_requests.elected(topic_partition, core.epoch)
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         self._publish()
-        self.hub.forget_early()
+        self.router.forget_early()
         self._ticks += 1
         balance_seconds = self._replication.balance_seconds
         if balance_seconds is not None and self._ticks % max(int(balance_seconds), 1) == 0:
             balancing = asyncio.get_running_loop().create_task(
-                self.hand_back.balance(), name="balance of leaders"
+                self.preferred_leaders.balance(), name="balance of leaders"
             )
             self._tasks.start(balancing)
         now_ms = self._replication.clock.monotonic_ms()
@@ -368,7 +372,7 @@ class ClusterReplicas:
         if partition is None or partition.driver.is_out:
             return None
         core = partition.driver.core
-        if core.quorum_state.healing:
+        if core.quorum_state.recovering:
             return None
         last_epoch, end_offset = core.vote_position
         return LogEnd(LeaderEpoch(last_epoch), Offset(end_offset))

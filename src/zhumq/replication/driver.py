@@ -38,8 +38,8 @@ from zhumq.replication.driver_seam import (
     DriverHost,
     DriverWork,
     FetchedRecords,
+    FollowerFetchState,
     PartitionFace,
-    Standing,
     damage_of,
     is_plain,
     refusal_of,
@@ -47,7 +47,7 @@ from zhumq.replication.driver_seam import (
 from zhumq.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from zhumq.replication.follower_session import FollowerSession
+    from zhumq.replication.inter_broker.follower_session import FollowerSession
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class ReplicaDriver:
         self._work = DriverWork()
         self._flush_requested = False
         # By broker: at most one session each.
-        self.standings: dict[int, Standing] = {}
+        self.fetch_states: dict[int, FollowerFetchState] = {}
         self.counters = DriverCounters()
         self.look_at_ms: int | None = None
         self.failure: BrokerError | None = None
@@ -101,18 +101,18 @@ class ReplicaDriver:
         """Whether this replica takes no part any more, until the broker starts again."""
         return self.is_closed or self.failure is not None
 
-    def start(self, *, damaged_from: int | None, promised: QuorumState | None) -> None:
+    def start(self, *, damaged_from: int | None, persisted: QuorumState | None) -> None:
         """Carry out what the core wants at its beginning."""
         if damaged_from is not None:
             self._feed(LogDamaged(offset=damaged_from))
         self._request_flush()
         state = self.core.quorum_state
-        if state != promised and state != QuorumState(mode=state.mode):
-            self._promise()
+        if state != persisted and state != QuorumState(mode=state.mode):
+            self._persist_state()
         else:
             self._carry_out()
 
-    def _promise(self) -> None:
+    def _persist_state(self) -> None:
         """Write down what the core begins with, before it does anything."""
         self._work.is_busy = True
         core = self.core
@@ -133,10 +133,10 @@ class ReplicaDriver:
             self._feed(LogDamaged(offset=damaged_from))
         if not work.is_busy:
             # The new way is a promise as well.
-            self._promise()
+            self._persist_state()
         else:
             work.must_persist = True
-        self.news()
+        self.notify_followers()
 
     def step(self, event: Input) -> None:
         """Take in one event, now or when what is under way is done."""
@@ -152,21 +152,23 @@ class ReplicaDriver:
         self._feed(event)
         self._carry_out()
 
-    def fetch_arrived(self, standing: Standing, fetch: FetchArrived) -> None:
+    def fetch_arrived(self, fetch_state: FollowerFetchState, fetch: FetchArrived) -> None:
         """A follower says where it is."""
-        standing.fetch = fetch
-        self.standings[fetch.replica_id] = standing
+        fetch_state.fetch = fetch
+        self.fetch_states[fetch.replica_id] = fetch_state
         if self.is_out:
-            standing.session.mark(self)
+            fetch_state.session.mark(self)
         else:
             self.step(fetch)
 
     def forget_follower(self, session: "FollowerSession") -> None:
-        standing = self.standings.get(session.broker_id)
-        if standing is not None and standing.session is session:
+        fetch_state = self.fetch_states.get(session.broker_id)
+        if fetch_state is not None and fetch_state.session is session:
             # An idle partition was heard of with the session alone, until now.
-            self.core.heard_until(session.broker_id, self.heard_ms(session.broker_id))
-            del self.standings[session.broker_id]
+            self.core.last_contact_was(
+                session.broker_id, self.session_contact_ms(session.broker_id)
+            )
+            del self.fetch_states[session.broker_id]
 
     def deadline_passed(self, now_ms: int) -> int | None:
         due_ms = self._due_ms()
@@ -178,30 +180,30 @@ class ReplicaDriver:
             due_ms = self._due_ms()
         return due_ms
 
-    def heard_ms(self, replica_id: int) -> int:
+    def session_contact_ms(self, replica_id: int) -> int:
         """See consensus.contract.Heard."""
         if self.core.role is not Role.LEADER:
-            return self._host.heard_from_leader_ms(self, replica_id)
-        standing = self.standings.get(replica_id)
-        if standing is None or standing.fetch is None:
+            return self._host.leader_contact_ms(self, replica_id)
+        fetch_state = self.fetch_states.get(replica_id)
+        if fetch_state is None or fetch_state.fetch is None:
             return NEVER_MS
-        return standing.session.heard_ms
+        return fetch_state.session.session_contact_ms
 
     def appended(self) -> None:
         """The leader has written a client's batches: flush them, and let followers have them."""
         # The core need not hear of it: of the own log it counts only what is flushed.
         self._request_flush()
-        self.news()
+        self.notify_followers()
 
-    def news(self) -> None:
+    def notify_followers(self) -> None:
         """There may be something to tell those who wait for it."""
-        for standing in self.standings.values():
-            if standing.fetch is not None:
-                standing.session.mark(self)
+        for fetch_state in self.fetch_states.values():
+            if fetch_state.fetch is not None:
+                fetch_state.session.mark(self)
 
-    def answer(self, standing: Standing) -> FetchAnswered | None:
+    def answer(self, fetch_state: FollowerFetchState) -> FetchAnswered | None:
         """What a follower's fetch is to be answered with now; None while that is not certain."""
-        fetch = standing.fetch
+        fetch = fetch_state.fetch
         if fetch is None or (self._work.is_busy and not self.is_out):
             return None
         answer = self.core.fetch_answer(fetch)
@@ -263,7 +265,7 @@ class ReplicaDriver:
         """The partition is no longer this broker's."""
         self.is_closed = True
         self._host.follow(self, None)
-        self.news()
+        self.notify_followers()
 
     def fail(self, reason: BrokerError) -> None:
         """A disk that failed stays out until the broker starts again."""
@@ -284,10 +286,10 @@ class ReplicaDriver:
             proposal = core.take_ready().propose
         self.failure = reason
         if proposal is not None and not isinstance(proposal, InSyncProposal):
-            self._host.wishes.want_leader(self.topic_partition, proposal)
+            self._host.controller_requests.decline_leadership(self.topic_partition, proposal)
         self._host.follow(self, None)
         self._face.went_offline(reason)
-        self.news()
+        self.notify_followers()
 
     # Carrying out
 
@@ -328,12 +330,12 @@ class ReplicaDriver:
         if self._work.must_persist:
             # Of a core that was replaced meanwhile only what it promised counts.
             self._work.must_persist = False
-            self._promise()
+            self._persist_state()
             return
         if core is self.core:
             self._do(ready)
         self._carry_out()
-        self.news()
+        self.notify_followers()
 
     def _do(self, ready: Ready) -> None:
         """The duties below the first, top to bottom."""
@@ -350,15 +352,17 @@ class ReplicaDriver:
             self._send(outgoing)
         if ready.propose is not None:
             if isinstance(ready.propose, InSyncProposal):
-                self._host.wishes.wish_in_sync(self.topic_partition, ready.propose)
+                self._host.controller_requests.propose_in_sync(self.topic_partition, ready.propose)
             else:
-                self._host.wishes.want_leader(self.topic_partition, ready.propose)
+                self._host.controller_requests.decline_leadership(
+                    self.topic_partition, ready.propose
+                )
         if ready.high_watermark is not None:
             self._face.high_watermark_raised(ready.high_watermark)
         if ready.role is not None:
             self._take_role(ready.role)
         if moved or ready.high_watermark is not None or ready.role is not None:
-            self.news()
+            self.notify_followers()
         if moved:
             self._feed(Appended(end_offset=self.log.log_end_offset))
 
@@ -409,15 +413,15 @@ class ReplicaDriver:
             self._host.send(self, outgoing)
             return
         # The answer is made when the session sends it, with what is known by then.
-        standing = self.standings.get(outgoing.to)
-        if standing is None or standing.fetch is None:
+        fetch_state = self.fetch_states.get(outgoing.to)
+        if fetch_state is None or fetch_state.fetch is None:
             return
-        if standing.fetch.sequence == message.sequence and (
+        if fetch_state.fetch.sequence == message.sequence and (
             not is_plain(message)
-            or standing.fetch.fetch_offset < self.log.log_end_offset
-            or standing.is_news(standing.fetch, message)
+            or fetch_state.fetch.fetch_offset < self.log.log_end_offset
+            or fetch_state.has_update(fetch_state.fetch, message)
         ):
-            standing.session.mark(self)
+            fetch_state.session.mark(self)
 
     def _take_role(self, change: RoleChange) -> None:
         if change.role is not Role.LEADER:

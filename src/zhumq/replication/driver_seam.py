@@ -16,14 +16,14 @@ from zhumq.consensus.contract import (
 )
 from zhumq.host.clock import Clock
 from zhumq.model.errors import BrokerError, ErrorCode, StorageFailed
+from zhumq.replication.controller_requests import ControllerRequests
 from zhumq.replication.timers import Timers
-from zhumq.replication.wishes import ClusterWishes
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from zhumq.replication.driver import ReplicaDriver
-    from zhumq.replication.follower_session import FollowerSession
+    from zhumq.replication.inter_broker.follower_session import FollowerSession
 
 
 class PartitionFace(Protocol):
@@ -46,7 +46,7 @@ class DriverHost(Protocol):
     @property
     def timers(self) -> Timers: ...
     @property
-    def wishes(self) -> ClusterWishes: ...
+    def controller_requests(self) -> ControllerRequests: ...
 
     def persist(
         self,
@@ -62,30 +62,30 @@ class DriverHost(Protocol):
     def follow(self, driver: "ReplicaDriver", leader_id: int | None) -> None:
         """Whom this replica fetches from now on."""
 
-    def heard_from_leader_ms(self, driver: "ReplicaDriver", leader_id: int) -> int:
+    def leader_contact_ms(self, driver: "ReplicaDriver", leader_id: int) -> int:
         """When the leader was last heard of in a session that holds this replica's fetch."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Standing:
+class FollowerFetchState:
     """What a follower last said of a partition, in the session of its broker."""
 
     session: "FollowerSession"
     # None once it was answered with something that moves the follower.
     fetch: FetchArrived | None
     # What the follower knows of the high watermark; it says so with every fetch.
-    told_high_watermark: int = -1
+    sent_high_watermark: int = -1
     # Whether the last answer was that of a leader that serves, which ends the healing of a follower.
-    told_serving: bool = False
+    sent_serving: bool = False
     # Whether this fetch was answered with the start of the epoch, which the follower has to accept.
-    told_epoch_start: bool = False
+    sent_epoch_start: bool = False
 
-    def is_news(self, fetch: FetchArrived, answer: FetchAnswered) -> bool:
+    def has_update(self, fetch: FetchArrived, answer: FetchAnswered) -> bool:
         """Whether a follower that has all records learns something from a plain answer."""
         return (
-            answer.high_watermark > self.told_high_watermark
-            or (asks_to_accept(fetch, answer) and not self.told_epoch_start)
-            or (fetch.healing and answer.serving and not self.told_serving)
+            answer.high_watermark > self.sent_high_watermark
+            or (asks_to_accept(fetch, answer) and not self.sent_epoch_start)
+            or (fetch.recovering and answer.serving and not self.sent_serving)
         )
 
 

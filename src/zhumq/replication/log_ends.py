@@ -16,7 +16,7 @@ from zhumq.protocol.messages.replicas import (
     LogEndsResponse,
 )
 from zhumq.protocol.peer_api import PeerApi
-from zhumq.replication.peers import Peers
+from zhumq.replication.inter_broker.peers import Peers
 
 logger = logging.getLogger(__name__)
 

@@ -88,7 +88,7 @@ class Partition:
         return True
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether nothing is missing here that has to be fetched again."""
         return True
 

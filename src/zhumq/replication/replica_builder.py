@@ -13,7 +13,7 @@ from zhumq.consensus.contract import (
     QuorumState,
     ReplicaSettings,
 )
-from zhumq.consensus.handover import state_for_fetch, state_for_raft
+from zhumq.consensus.mode_change import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
 from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState
@@ -26,7 +26,7 @@ from zhumq.storage.quorum_journal import QuorumJournal, ReplicaKey
 logger = logging.getLogger(__name__)
 
 # A core that is built anew in one registration of the broker counts its fetches from higher up.
-CORES_PER_LIFE_MAX: Final = 2**16
+CORES_PER_BROKER_EPOCH_MAX: Final = 2**16
 FIRST_PARTITION_EPOCH: Final = 0
 
 
@@ -40,10 +40,10 @@ def remember(
     had_log: bool,
 ) -> QuorumState:
     """What a replica begins with: what it has promised, and whether it has lost something."""
-    promised = journal.find((topic_id, log.topic_partition.partition))
-    if promised is not None:
+    persisted = journal.find((topic_id, log.topic_partition.partition))
+    if persisted is not None:
         # Who has voted had a log.
-        return promised if had_log else replace(promised, healing=True)
+        return persisted if had_log else replace(persisted, recovering=True)
     fresh = QuorumState(mode=partition.mode)
     if partition.replicas == (broker_id,):
         return fresh
@@ -60,7 +60,7 @@ def wiped(known: QuorumState, partition: PartitionState, broker_id: BrokerId) ->
     # need not know its votes.
     unknown = broker_id not in partition.adding
     # In the mode of now, whatever was found of an earlier one: that is where the votes were given.
-    return replace(known, mode=partition.mode, healing=True, votes_unknown=unknown)
+    return replace(known, mode=partition.mode, recovering=True, votes_unknown=unknown)
 
 
 def admit_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerId) -> None:
@@ -70,7 +70,7 @@ def admit_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerI
     of it knew. That nothing has changed since a partition was created does not make it new: where
     everybody stays in sync nothing changes. Raises BrokerError if it cannot be written down.
     """
-    if journal.is_whole:
+    if journal.is_intact:
         return
     losses: dict[ReplicaKey, QuorumState] = {}
     for topic in image.topics.values():
@@ -91,7 +91,7 @@ class CoreMaker:
     """Makes cores for the replicas of one broker in one of its lives."""
 
     broker_id: BrokerId
-    life: int
+    broker_epoch: int
     replication: Replication
 
     def make(
@@ -110,7 +110,9 @@ class CoreMaker:
         else:
             kind = AssignedReplica
             begun = state_for_fetch(state)
-        incarnation = self.life * CORES_PER_LIFE_MAX + min(rebuilds, CORES_PER_LIFE_MAX - 1)
+        incarnation = self.broker_epoch * CORES_PER_BROKER_EPOCH_MAX + min(
+            rebuilds, CORES_PER_BROKER_EPOCH_MAX - 1
+        )
         replication = self.replication
 
         def make(driver: ReplicaDriver) -> Core:
@@ -124,13 +126,13 @@ class CoreMaker:
                 incarnation=incarnation,
                 draw=replication.draw,
                 now_ms=replication.clock.monotonic_ms(),
-                heard_ms=driver.heard_ms,
+                session_contact_ms=driver.session_contact_ms,
             )
 
         return make
 
 
-def assigned_word(
+def leader_assigned(
     state: PartitionState, broker_id: BrokerId, *, own_epoch: int | None
 ) -> LeaderAssigned:
     """The coordinator's word on a partition. Who was named in an earlier life does not lead."""
@@ -141,7 +143,7 @@ def assigned_word(
         epoch=state.leader_epoch,
         leader_id=leader_id,
         in_sync=frozenset(state.in_sync),
-        handover=state.handover,
+        changing_mode=state.changing_mode,
         unclean_epoch=state.unclean_epoch,
         replicas=tuple(state.replicas),
     )

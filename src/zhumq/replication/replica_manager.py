@@ -34,7 +34,7 @@ class ReplicaManager:
     """The partitions of this broker by name. Changes only by `apply`.
 
     Without `replication` the broker is alone: every partition has one replica, which is served as
-    soon as it is there. With it, nothing is served before the first `begin_life`.
+    soon as it is there. With it, nothing is served before the first `on_registered`.
     """
 
     def __init__(
@@ -112,24 +112,24 @@ class ReplicaManager:
             if known is not topic:
                 self._serve(topic, known)
         if self._cluster is not None:
-            self._cluster.picture_applied()
+            self._cluster.on_image_applied()
 
     # A broker among others
 
-    def begin_life(self, broker_epoch: int) -> None:
+    def on_registered(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or after its session was lost."""
         if self._cluster is None:
             return
         had_begun = self._cluster.has_begun
-        self._cluster.begin_life(broker_epoch)
+        self._cluster.on_registered(broker_epoch)
         if not had_begun and self._cluster.image is not None:
             self.apply(self._cluster.image)
             self._set_aside_strays(self._cluster.image)
 
-    def end_life(self) -> None:
+    def on_session_lost(self) -> None:
         """Others may take this broker for dead: it leads nothing that it was named for."""
         if self._cluster is not None:
-            self._cluster.end_life()
+            self._cluster.on_session_lost()
 
     async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
         """How far the logs of the live replicas go."""
@@ -143,7 +143,7 @@ class ReplicaManager:
         if self._cluster is None:
             alone = ElectionNotNeeded("this broker leads everything")
             return dict.fromkeys(partitions, alone)
-        return await self._cluster.hand_back.elect(partitions, timeout_ms)
+        return await self._cluster.preferred_leaders.elect(partitions, timeout_ms)
 
     @property
     def cluster(self) -> ClusterReplicas | None:

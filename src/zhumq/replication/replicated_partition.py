@@ -27,8 +27,8 @@ from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.validator import WalkBudget
 
 # How long a leader takes nothing new while its successor catches up.
-HAND_OVER_LOOKS_MAX: Final = 40
-HAND_OVER_LOOK_SECONDS: Final = 0.005
+TRANSFER_CHECKS_MAX: Final = 40
+TRANSFER_CHECK_SECONDS: Final = 0.005
 # How long after the first append of its epoch a leader takes a gap for a batch that is still to come.
 SETTLING_MS: Final = 10_000
 
@@ -111,8 +111,8 @@ class ReplicatedPartition(Partition):
         return self.driver.core.serving and self.leads
 
     @property
-    def is_whole(self) -> bool:
-        return not self.driver.core.quorum_state.healing
+    def is_intact(self) -> bool:
+        return not self.driver.core.quorum_state.recovering
 
     @property
     def leader_id(self) -> int | None:
@@ -207,7 +207,7 @@ class ReplicatedPartition(Partition):
         if self._is_handing_over:
             raise NotLeaderOrFollower(f"{self.topic_partition} is about to have another leader")
 
-    async def hand_over(self, replica_id: int) -> bool:
+    async def transfer_leadership(self, replica_id: int) -> bool:
         """Let another replica lead: take nothing new until it has everything, then step back.
 
         False, and all goes on as before, if that takes too long.
@@ -216,10 +216,10 @@ class ReplicatedPartition(Partition):
             return False
         self._is_handing_over = True
         try:
-            for _ in range(HAND_OVER_LOOKS_MAX):
+            for _ in range(TRANSFER_CHECKS_MAX):
                 if self.driver.resign_for(replica_id):
                     return True
-                await asyncio.sleep(HAND_OVER_LOOK_SECONDS)
+                await asyncio.sleep(TRANSFER_CHECK_SECONDS)
         finally:
             self._is_handing_over = False
         return False
@@ -259,7 +259,7 @@ class ReplicatedPartition(Partition):
     def delete_records_before(self, offset: int) -> int:
         self.check_leads()
         start_offset = super().delete_records_before(offset)
-        self.driver.news()
+        self.driver.notify_followers()
         return start_offset
 
     def check_leader_epoch(self, known_epoch: int) -> None:

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 from zhumq.consensus.contract import Draw, ReplicaSettings
 from zhumq.host.clock import Clock
+from zhumq.replication.controller_requests import ControllerRequests
+from zhumq.replication.inter_broker.peer_service import PeerService
+from zhumq.replication.inter_broker.peers import Peers
 from zhumq.replication.move_throttle import MoveThrottle
-from zhumq.replication.peer_service import PeerService
-from zhumq.replication.peers import Peers
-from zhumq.replication.wishes import ClusterWishes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Replication:
 
     peers: Peers
     service: PeerService
-    wishes: ClusterWishes
+    controller_requests: ControllerRequests
     clock: Clock
     draw: Draw
     throttle: MoveThrottle

@@ -24,7 +24,7 @@ _ENTRY_BEFORE = struct.Struct(">I16siqiiB")
 _CRC_BYTES: Final = 4
 _NOBODY: Final = -1
 _FETCH_FLAG: Final = 1
-_HEALING_FLAG: Final = 2
+_RECOVERING_FLAG: Final = 2
 _VOTES_UNKNOWN_FLAG: Final = 4
 _FORGOTTEN_FLAG: Final = 8
 # The file is written anew once it holds so many entries for each that still counts.
@@ -49,7 +49,7 @@ class QuorumJournal:
         data = disk.read_file(path)
         # Whether all that was ever promised is here. Whoever finds a log, but not the journal that
         # belongs to it, does not know.
-        self.is_whole = data is not None
+        self.is_intact = data is not None
         self._entries_count = 0
         is_current = data is not None and data.startswith(_MAGIC)
         end = self._load(data or b"", _ENTRY if is_current else _ENTRY_BEFORE)
@@ -131,14 +131,14 @@ class QuorumJournal:
                 continue
             if position != end:
                 logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
-                self.is_whole = False
+                self.is_intact = False
             end = position + form.size
             self._entries_count += 1
         tail = data[end : end + (len(data) - end) // form.size * form.size]
         if tail.strip(b"\0"):
             # Torn ends are short, or zeros where the data did not arrive. This was whole once.
             logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
-            self.is_whole = False
+            self.is_intact = False
         if end < len(data):
             logger.warning("%s had a torn end of %d bytes", self._path, len(data) - end)
         return end
@@ -156,7 +156,7 @@ class QuorumJournal:
             voted_for=None if voted_for == _NOBODY else voted_for,
             leader_id=None if leader_id == _NOBODY else leader_id,
             mode=Mode.FETCH if flags & _FETCH_FLAG else Mode.RAFT,
-            healing=bool(flags & _HEALING_FLAG),
+            recovering=bool(flags & _RECOVERING_FLAG),
             votes_unknown=bool(flags & _VOTES_UNKNOWN_FLAG),
             accepted_epoch=accepted[0] if accepted else NO_EPOCH,
             accepted_offset=accepted[1] if accepted else 0,
@@ -181,7 +181,7 @@ def _encode(key: ReplicaKey, state: QuorumState | None) -> bytes:
         epoch, voted_for, leader_id = state.epoch, state.voted_for, state.leader_id
         flags = (
             (_FETCH_FLAG if state.mode is Mode.FETCH else 0)
-            | (_HEALING_FLAG if state.healing else 0)
+            | (_RECOVERING_FLAG if state.recovering else 0)
             | (_VOTES_UNKNOWN_FLAG if state.votes_unknown else 0)
         )
     entry = bytearray(

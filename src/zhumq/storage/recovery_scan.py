@@ -19,7 +19,7 @@ from zhumq.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.segment import Segment
 
-WINDOW_BYTES = 4 * 1024 * 1024
+BUFFER_BYTES = 4 * 1024 * 1024
 MAGIC_BYTE = bytes([MAGIC])
 
 
@@ -39,12 +39,12 @@ class ScanResult:
         return self.valid_end < self.segment.size
 
 
-class Window:
+class ScanBuffer:
     """A part of a file in memory, moved along as positions are asked for."""
 
     __slots__ = ("_data", "_end", "_file", "_size", "_start")
 
-    def __init__(self, file: DiskFile, end: int, size: int = WINDOW_BYTES) -> None:
+    def __init__(self, file: DiskFile, end: int, size: int = BUFFER_BYTES) -> None:
         self._file = file
         self._end = end
         self._size = size
@@ -77,15 +77,15 @@ def scan_segment(
     Below gaps_end compaction may have left offsets out; proof_epochs says which epochs the batches
     must be of, where that is known.
     """
-    window = Window(segment.file, segment.size)
+    buffer = ScanBuffer(segment.file, segment.size)
     result = ScanResult(segment=segment, start=start, valid_end=start, next_offset=expected_offset)
     position = start
     while position < segment.size:
-        header = _valid_batch(window, position, segment, result.next_offset, gaps_end=gaps_end)
+        header = _valid_batch(buffer, position, segment, result.next_offset, gaps_end=gaps_end)
         if header is not None and not _is_of_its_epoch(header, proof_epochs):
             header = None
         if header is None:
-            found = _next_valid_batch(window, position, segment, result.next_offset)
+            found = _next_valid_batch(buffer, position, segment, result.next_offset)
             if found is None:
                 break
             resumed, header = found
@@ -118,26 +118,26 @@ def _is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs | None) -> bool:
 
 
 def _valid_batch(
-    window: Window, position: int, segment: Segment, expected_offset: int, *, gaps_end: int
+    buffer: ScanBuffer, position: int, segment: Segment, expected_offset: int, *, gaps_end: int
 ) -> BatchHeader | None:
     """The batch at this position, if it is whole, unharmed, and the one that has to come."""
-    header = _plausible_header(window, position, segment, expected_offset)
-    if header is None or not _crc_matches(window, position, header):
+    header = _plausible_header(buffer, position, segment, expected_offset)
+    if header is None or not _crc_matches(buffer, position, header):
         return None
     if header.base_offset == expected_offset or header.base_offset <= gaps_end:
         return header
     # The checksum does not cover the offset, and nothing may be left out here. Unless the next
     # batch agrees with it, the offset itself was damaged.
-    following = _plausible_header(window, position + header.size, segment, header.next_offset)
+    following = _plausible_header(buffer, position + header.size, segment, header.next_offset)
     if following is not None and following.base_offset == header.next_offset:
         return header
     return None
 
 
 def _plausible_header(
-    window: Window, position: int, segment: Segment, expected_offset: int
+    buffer: ScanBuffer, position: int, segment: Segment, expected_offset: int
 ) -> BatchHeader | None:
-    data = window.view(position, HEADER_BYTES) if position < segment.size else b""
+    data = buffer.view(position, HEADER_BYTES) if position < segment.size else b""
     if len(data) < HEADER_BYTES:
         return None
     header = BatchHeader._make(HEADER.unpack_from(data))
@@ -151,12 +151,12 @@ def _plausible_header(
     return None
 
 
-def _crc_matches(window: Window, position: int, header: BatchHeader) -> bool:
-    return crc32c(window.view(position, header.size)[CHECKED_OFFSET:]) == header.crc
+def _crc_matches(buffer: ScanBuffer, position: int, header: BatchHeader) -> bool:
+    return crc32c(buffer.view(position, header.size)[CHECKED_OFFSET:]) == header.crc
 
 
 def _next_valid_batch(
-    window: Window, bad_position: int, segment: Segment, expected_offset: int
+    buffer: ScanBuffer, bad_position: int, segment: Segment, expected_offset: int
 ) -> tuple[int, BatchHeader] | None:
     """The first valid batch behind a bad spot.
 
@@ -164,24 +164,24 @@ def _next_valid_batch(
     taking a damaged middle for a torn tail would cut off acknowledged records. (The price: a record
     that itself contains a valid batch with a fitting offset may be taken for one after a crash.)
     """
-    data = window.view(bad_position, HEADER_BYTES)
+    data = buffer.view(bad_position, HEADER_BYTES)
     if len(data) == HEADER_BYTES:
         # Most often the header is fine and the next batch begins where it says.
         length = HEADER.unpack_from(data)[1]
         behind = bad_position + PREFIX_BYTES + max(length, 0)
-        header = _plausible_header(window, behind, segment, expected_offset + 1)
-        if header is not None and _crc_matches(window, behind, header):
+        header = _plausible_header(buffer, behind, segment, expected_offset + 1)
+        if header is not None and _crc_matches(buffer, behind, header):
             return behind, header
     position = bad_position + 1
     while position + HEADER_BYTES <= segment.size:
-        block = bytes(window.view(position, WINDOW_BYTES))
+        block = bytes(buffer.view(position, BUFFER_BYTES))
         if len(block) < HEADER_BYTES:
             break  # The file is shorter than it was.
         place = block.find(MAGIC_BYTE, MAGIC_OFFSET)
         while place >= 0:
             candidate = position + place - MAGIC_OFFSET
-            header = _plausible_header(window, candidate, segment, expected_offset + 1)
-            if header is not None and _crc_matches(window, candidate, header):
+            header = _plausible_header(buffer, candidate, segment, expected_offset + 1)
+            if header is not None and _crc_matches(buffer, candidate, header):
                 return candidate, header
             place = block.find(MAGIC_BYTE, place + 1)
         position += len(block) - MAGIC_OFFSET

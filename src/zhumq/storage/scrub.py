@@ -50,8 +50,8 @@ class Piece:
                 data = file.read_at(start, min(bytes_max, self.end - start))
                 self.checksum = crc32c(data, self.checksum)
                 self.position = start + len(data)
-                is_whole = self.position < self.end or self.checksum == self.segment.checksum
-                self.is_damaged = not data or not is_whole
+                is_intact = self.position < self.end or self.checksum == self.segment.checksum
+                self.is_damaged = not data or not is_intact
             else:
                 self.position, self.next_offset = verify_batches(
                     file, start, self.end, bytes_max, self.next_offset, self.proof

@@ -18,14 +18,14 @@ from zhumq.records.codecs import crc32c
 from zhumq.storage.batch_scan import no_batch
 from zhumq.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from zhumq.storage.log_slice import CorruptRange
-from zhumq.storage.recovery_scan import Window, scan_segment
+from zhumq.storage.recovery_scan import ScanBuffer, scan_segment
 from zhumq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
 # Verified at the least when something is: the next read of the same consumer finds it done.
 RUN_BYTES_MIN: Final = 256 * 1024
-WINDOW_BYTES: Final = 1024 * 1024
+BUFFER_BYTES: Final = 1024 * 1024
 # A segment with gaps is proved by the checksum of its file, as a whole if it is no larger than this.
 WHOLE_FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
@@ -79,10 +79,10 @@ def _verify_run(
     position = index.boundary_before(start)
     expected_offset = segment.base_offset
     known_last_offset = index.last_offset_at(position) if position else None
-    window = Window(segment.file, segment.size, WINDOW_BYTES)
+    buffer = ScanBuffer(segment.file, segment.size, BUFFER_BYTES)
     stop = segment.size
     while position < segment.size:
-        header = _header_at(window, position, segment.file, segment.size)
+        header = _header_at(buffer, position, segment.file, segment.size)
         if known_last_offset is not None:
             if header.last_offset != known_last_offset:
                 raise no_batch(segment.file, position)
@@ -94,7 +94,7 @@ def _verify_run(
                 raise no_batch(segment.file, position)
             stop = position
             break
-        _check_batch(window, position, header, expected_offset, proof, segment.file)
+        _check_batch(buffer, position, header, expected_offset, proof, segment.file)
         position += header.size
         expected_offset = header.next_offset
     else:
@@ -111,8 +111,8 @@ def check_end(segment: Segment, next_offset: int, proof: Proof) -> None:
         raise CorruptMessage(f"{segment.prefix}.log ends at offset {next_offset}, not {expected}")
 
 
-def _header_at(window: Window, position: int, file: DiskFile, end: int) -> BatchHeader:
-    data = window.view(position, HEADER_BYTES)
+def _header_at(buffer: ScanBuffer, position: int, file: DiskFile, end: int) -> BatchHeader:
+    data = buffer.view(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
         raise no_batch(file, position)
     header = BatchHeader._make(HEADER.unpack_from(data))
@@ -132,18 +132,18 @@ def verify_batches(
     the offset there. Raises CorruptMessage. May be called in a thread, with a file of its own."""
     if file.size < end:
         raise no_batch(file, file.size)
-    window = Window(file, end, WINDOW_BYTES)
+    buffer = ScanBuffer(file, end, BUFFER_BYTES)
     stop = position + bytes_max
     while position < min(end, stop):
-        header = _header_at(window, position, file, end)
-        _check_batch(window, position, header, expected_offset, proof, file)
+        header = _header_at(buffer, position, file, end)
+        _check_batch(buffer, position, header, expected_offset, proof, file)
         position += header.size
         expected_offset = header.next_offset
     return position, expected_offset
 
 
 def _check_batch(
-    window: Window,
+    buffer: ScanBuffer,
     position: int,
     header: BatchHeader,
     expected_offset: int,
@@ -155,7 +155,7 @@ def _check_batch(
             f"{file.path} holds offset {header.base_offset} of epoch"
             f" {header.partition_leader_epoch} at byte {position}, not {expected_offset}"
         )
-    if crc32c(window.view(position, header.size)[CHECKED_OFFSET:]) != header.crc:
+    if crc32c(buffer.view(position, header.size)[CHECKED_OFFSET:]) != header.crc:
         raise CorruptMessage(f"{file.path} fails its checksum at byte {position}")
 
 
@@ -216,6 +216,6 @@ def file_matches(segment: Segment) -> bool:
 def file_checksum(file: DiskFile) -> int:
     """The crc32c of a file as it is now."""
     checksum = 0
-    for position in range(0, file.size, WINDOW_BYTES):
-        checksum = crc32c(file.read_at(position, WINDOW_BYTES), checksum)
+    for position in range(0, file.size, BUFFER_BYTES):
+        checksum = crc32c(file.read_at(position, BUFFER_BYTES), checksum)
     return checksum

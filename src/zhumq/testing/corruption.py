@@ -265,7 +265,7 @@ class CorruptionRun:
             }
             end = max(end_offset(each) for each in folders.values())
             self._wait(functools.partial(are_equal, folders, end), f"{when}: {folder} healed")
-        self._wait(self._is_whole, f"{when}: nothing damaged and nothing healing")
+        self._wait(self._is_intact, f"{when}: nothing damaged and nothing healing")
 
     def _is_settled(self) -> bool:
         with contextlib.suppress(KafkaException, TimeoutError):
@@ -276,12 +276,12 @@ class CorruptionRun:
             )
         return False
 
-    def _is_whole(self) -> bool:
+    def _is_intact(self) -> bool:
         """Whether no broker has damage that it knows of, or is fetching something again."""
         for broker_id in self._cluster.brokers:
             text = self._metrics(broker_id)
-            healing = re.search(r"^zhumq_partitions_healing (\d+)", text, re.MULTILINE)
-            if healing is None or healing[1] != "0" or "\nzhumq_log_corrupt_ranges{" in text:
+            recovering = re.search(r"^zhumq_partitions_healing (\d+)", text, re.MULTILINE)
+            if recovering is None or recovering[1] != "0" or "\nzhumq_log_corrupt_ranges{" in text:
                 return False
         return True
 

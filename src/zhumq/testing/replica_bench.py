@@ -24,7 +24,7 @@ from zhumq.consensus.contract import (
     Role,
     asks_to_accept,
 )
-from zhumq.consensus.handover import state_for_fetch, state_for_raft
+from zhumq.consensus.mode_change import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
@@ -118,7 +118,7 @@ class ReplicaBench:
         self.logs[node].wipe()
         self.high_watermarks[node] = 0
         mode = self.states[node].mode
-        self.states[node] = QuorumState(mode=mode, healing=True, votes_unknown=True)
+        self.states[node] = QuorumState(mode=mode, recovering=True, votes_unknown=True)
 
     def switch(self, node: int, mode: Mode, epoch: int = 0) -> None:
         """The replica hears that its topic has another mode now."""
@@ -168,13 +168,13 @@ class ReplicaBench:
         leader: int | None,
         in_sync: set[int],
         *,
-        handover: bool = False,
+        changing_mode: bool = False,
         replicas: tuple[int, ...] = (),
     ) -> None:
         """The coordinator names a leader in a new epoch, and all who are up hear of it."""
         epochs = [each.epoch for each in self.states.values()]
         epoch = max(self.assignment.epoch, *epochs) + 1
-        self.publish(epoch, leader, in_sync, handover=handover, replicas=replicas)
+        self.publish(epoch, leader, in_sync, changing_mode=changing_mode, replicas=replicas)
         self.tell_all()
 
     def publish(
@@ -183,7 +183,7 @@ class ReplicaBench:
         leader: int | None,
         in_sync: set[int],
         *,
-        handover: bool = False,
+        changing_mode: bool = False,
         replicas: tuple[int, ...] = (),
     ) -> None:
         """The coordinator's record changes; nobody has heard of it yet."""
@@ -192,7 +192,7 @@ class ReplicaBench:
             epoch=epoch,
             leader_id=leader,
             in_sync=frozenset(in_sync),
-            handover=handover,
+            changing_mode=changing_mode,
             replicas=replicas,
         )
 
@@ -260,7 +260,7 @@ class ReplicaBench:
         if ready.persist_quorum_state is not None:
             self.states[node] = ready.persist_quorum_state
             self.checkers.persisted(node, ready.persist_quorum_state)
-            if not ready.persist_quorum_state.healing:
+            if not ready.persist_quorum_state.recovering:
                 self.checkers.excused.discard(node)
         if ready.truncate_to is not None:
             self.checkers.truncated(node, ready.truncate_to, log.log_end_offset)
@@ -327,7 +327,7 @@ class ReplicaBench:
             records = self.logs[node].read(fetch.fetch_offset, end)
             asked = asks_to_accept(fetch, answer)
             known = (fetch.fetch_offset, fetch.flushed_offset, answer.high_watermark)
-            told = (*known, fetch.healing and answer.serving, asked)
+            told = (*known, fetch.recovering and answer.serving, asked)
             if not records and self._told.get((node, follower)) == told:
                 return
             self._told[(node, follower)] = told

@@ -9,11 +9,11 @@ from zhumq.consensus.contract import (
     QuorumState,
     RoleChange,
 )
-from zhumq.consensus.handover import state_for_fetch, state_for_raft
+from zhumq.consensus.mode_change import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.model.ids import BrokerId
-from zhumq.replication.replica_builder import assigned_word, wiped
+from zhumq.replication.replica_builder import leader_assigned, wiped
 from zhumq.testing.simulated_replica import SimulatedReplica
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class SimulatedBroker(SimulatedReplica):
         # Whether there is anything of the partition on the disk, be it only what was promised.
         self.holds = broker_id in world.node_ids[: world.options.replicas]
         # The epoch of its last registration.
-        self.life: int | None = None
+        self.broker_epoch: int | None = None
         self.seen_version = -1
         self._image: ClusterImage | None = None
 
@@ -46,30 +46,30 @@ class SimulatedBroker(SimulatedReplica):
         self.is_up = True
         self.incarnation += 1
         self.seen_version = -1
-        self.life = None
+        self.broker_epoch = None
         self._image = None
         self.world.note("start", self.broker_id, self.incarnation, self.log.log_end_offset)
-        self.world.coordinator.connect(self.broker_id)
+        self.world.controller.connect(self.broker_id)
 
     @property
     def is_registered(self) -> bool:
-        return self.life is not None
+        return self.broker_epoch is not None
 
-    def begin_life(self, life: int) -> None:
+    def on_registered(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or after its session was lost."""
-        self.life = life
+        self.broker_epoch = broker_epoch
         replica = self.replica
         if isinstance(replica, AssignedReplica):
             heard = self._state_heard
-            is_named = (heard.leader, heard.leader_broker_epoch) == (self.broker_id, life)
+            is_named = (heard.leader, heard.leader_broker_epoch) == (self.broker_id, broker_epoch)
             leads = replica.leads_or_stands and replica.epoch == heard.leader_epoch
             if heard.mode is Mode.FETCH and is_named and not leads:
                 self._rebuild(heard)
         self.publish()
 
-    def end_life(self, life: int | None) -> None:
+    def on_session_lost(self, broker_epoch: int | None) -> None:
         """The broker notices that its session is over. A leader goes on: it is fenced by its epoch."""
-        if self.is_up and life == self.life:
+        if self.is_up and broker_epoch == self.broker_epoch:
             self.world.note("without a session", self.broker_id)
 
     @property
@@ -115,7 +115,7 @@ class SimulatedBroker(SimulatedReplica):
         self.world.note("wipe", self.broker_id)
         self.world.checkers.wiped(self.broker_id)
         self.log.wipe()
-        self.state = QuorumState(mode=self.state.mode, healing=True, votes_unknown=True)
+        self.state = QuorumState(mode=self.state.mode, recovering=True, votes_unknown=True)
         self.holds = False
         self.checkpointed_high_watermark = 0
 
@@ -130,7 +130,9 @@ class SimulatedBroker(SimulatedReplica):
             self.seen_version = image.version
             self._image = image
             own = image.brokers.get(BrokerId(self.broker_id))
-            if self.replica is None and (self.life is None or own is None or own.epoch < self.life):
+            if self.replica is None and (
+                self.broker_epoch is None or own is None or own.epoch < self.broker_epoch
+            ):
                 # An older picture may tell of a mode that this broker has left for good.
                 return
             self._follow(partition)
@@ -160,7 +162,9 @@ class SimulatedBroker(SimulatedReplica):
 
     def _tell(self, partition: PartitionState) -> None:
         if partition.mode is Mode.FETCH and isinstance(self.replica, AssignedReplica):
-            self.step(assigned_word(partition, BrokerId(self.broker_id), own_epoch=self.life))
+            self.step(
+                leader_assigned(partition, BrokerId(self.broker_id), own_epoch=self.broker_epoch)
+            )
 
     def _rebuild(self, partition: PartitionState) -> None:
         """Another core, on what this one leaves. Nobody's leadership survives it."""
@@ -185,9 +189,9 @@ class SimulatedBroker(SimulatedReplica):
         if (known.leader, known.leader_epoch, known.leader_broker_epoch) != (
             self.broker_id,
             replica.epoch,
-            self.life,
+            self.broker_epoch,
         ):
-            self.world.coordinator.hear_vote(self.broker_id, replica.epoch)
+            self.world.controller.hear_vote(self.broker_id, replica.epoch)
 
     def resign_for(self, other: int) -> None:
         """Step back for another replica, if that has everything."""

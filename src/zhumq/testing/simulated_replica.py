@@ -181,7 +181,7 @@ class SimulatedReplica:
         for outgoing in ready.send:
             self._send(outgoing)
         if ready.propose is not None:
-            self.world.coordinator.hear(self.broker_id, ready.propose)
+            self.world.controller.hear(self.broker_id, ready.propose)
         if ready.high_watermark is not None:
             self._raised(ready.high_watermark)
         if ready.role is not None:
@@ -193,7 +193,7 @@ class SimulatedReplica:
     def _persist(self, state: QuorumState) -> None:
         self.state = state
         self.world.checkers.persisted(self.broker_id, state)
-        if not state.healing and self.log.damaged_from is None:
+        if not state.recovering and self.log.damaged_from is None:
             self.world.checkers.excused.discard(self.broker_id)
 
     def _cut(self, ready: Ready) -> bool:
@@ -290,13 +290,15 @@ class SimulatedReplica:
         records = self.log.read(fetch.fetch_offset, end)
         key = (fetch.replica_id, fetch.sequence)
         known, serving = self._told.get(fetch.replica_id, (-1, False))
-        news = answer.high_watermark > known or (fetch.healing and answer.serving and not serving)
+        has_update = answer.high_watermark > known or (
+            fetch.recovering and answer.serving and not serving
+        )
         start = (answer.epoch, fetch.fetch_offset, fetch.flushed_offset)
         if asks_to_accept(fetch, answer) and self._told_start.get(fetch.replica_id) != start:
             # Once: copies of messages would ask for copies of answers until it has flushed.
             self._told_start[fetch.replica_id] = start
-            news = True
-        if records or news:
+            has_update = True
+        if records or has_update:
             self._told[fetch.replica_id] = (answer.high_watermark, answer.serving)
             self.world.send(
                 self.broker_id, fetch.replica_id, replace(answer, records=records or None)

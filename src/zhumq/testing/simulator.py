@@ -18,12 +18,12 @@ from zhumq.consensus.voters import Voters
 from zhumq.testing.checkers import LEADER_EXISTS, Checkers, InvariantViolated, Quorum
 from zhumq.testing.simulated_broker import SimulatedBroker
 from zhumq.testing.simulated_clients import SimulatedConsumer, SimulatedProducer
-from zhumq.testing.simulated_coordinator import SimulatedCoordinator
+from zhumq.testing.simulated_controller import SimulatedController
 from zhumq.testing.simulated_replica import Produce, SimulatedReplica
 from zhumq.testing.simulation_options import FAULT_KINDS, FAULTY_MS, Options, options_for
 
 LAST_EVENTS: Final = 60
-HEALING_MS_MAX: Final = 120_000
+RECOVERY_MS_MAX: Final = 120_000
 SEEDS_PER_NOTE: Final = 100
 CRASH_WHERE_IT_MATTERS: Final = 0.2
 
@@ -61,7 +61,7 @@ class World:
         self.checkers = Checkers(
             {each: broker.log for each, broker in self.brokers.items()}, self._quorum
         )
-        self.coordinator = SimulatedCoordinator(self, options.mode)
+        self.controller = SimulatedController(self, options.mode)
         self._cuts: set[tuple[int, int]] = set()
         self._is_faulty = True
         self.producers_stop = False
@@ -89,10 +89,10 @@ class World:
         self._think_ms = chance.choice((20, 60, 200))
 
     def _quorum(self, mode: Mode) -> Quorum:
-        record = self.coordinator.record
+        record = self.controller.record
         # A named leader that has not heard of a change to raft still commits on what was a
         # majority of the replicas then.
-        if mode is Mode.RAFT or record.mode is Mode.RAFT or record.handover:
+        if mode is Mode.RAFT or record.mode is Mode.RAFT or record.changing_mode:
             voters = Voters(record.replicas)
             return Quorum(
                 counted=frozenset(voters.ids),
@@ -218,21 +218,21 @@ class World:
             self._strike(self.random.choice(self._fault_kinds))
         if self.options.switches and self.draw(0, 5) == 0:
             self.note("switch the mode")
-            self.coordinator.switch_mode()
+            self.controller.switch_mode()
         if self.options.moves and self.draw(0, 3) == 0:
             self._move()
         if self.draw(0, 7) == 0:
-            self.coordinator.balance()
+            self.controller.balance()
         self.later(self.draw(1, 2 * self._fault_gap_ms), "fault", self._next_fault)
 
     def _move(self) -> None:
         """To any brokers that are there, or back to where the replicas were."""
-        alive = sorted(self.coordinator.registered)
+        alive = sorted(self.controller.registered)
         count = self.options.replicas or len(self.node_ids)
         if self.draw(0, 6) == 0:
-            self.coordinator.move(None)
+            self.controller.move(None)
         elif len(alive) >= count:
-            self.coordinator.move(tuple(self.random.sample(alive, count)))
+            self.controller.move(tuple(self.random.sample(alive, count)))
 
     def _strike(self, kind: str) -> None:
         node = self.draw_node()
@@ -256,11 +256,11 @@ class World:
                 self._cut({(node, other)}, duration_ms)
             case "cut from store":
                 self.note("cut from store", node, duration_ms)
-                self.coordinator.cut.add(node)
-                self.later(duration_ms, "mend", self.coordinator.cut.discard, node)
+                self.controller.cut.add(node)
+                self.later(duration_ms, "mend", self.controller.cut.discard, node)
             case "coordinator away":
                 self.note("coordinator away", duration_ms)
-                self.coordinator.away_until_ms = self.now_ms + duration_ms
+                self.controller.away_until_ms = self.now_ms + duration_ms
             case "damage":
                 self._damage(broker)
             case "wipe" if self.draw(0, 2) == 0:
@@ -279,9 +279,11 @@ class World:
 
     def _miss(self, broker: SimulatedBroker) -> None:
         """Others may notice before its session ends that a broker cannot be reached."""
-        if broker.life is not None and self.draw(0, 1):
+        if broker.broker_epoch is not None and self.draw(0, 1):
             delay_ms = self.draw(1, 300)
-            self.later(delay_ms, "miss", self.coordinator.miss, broker.broker_id, broker.life)
+            self.later(
+                delay_ms, "miss", self.controller.miss, broker.broker_id, broker.broker_epoch
+            )
 
     def _start(self, node: int) -> None:
         if not self.brokers[node].is_up:
@@ -308,12 +310,12 @@ class World:
 
     def _can_be_spared(self, broker: SimulatedBroker) -> bool:
         """Whether somebody else has what this broker is about to lose."""
-        record = self.coordinator.record
+        record = self.controller.record
         alone = record.mode is Mode.FETCH and set(record.in_sync) <= {broker.broker_id}
         # Where leaders are named, one disk after the other may be replaced.
-        votes = record.mode is Mode.RAFT or record.handover
+        votes = record.mode is Mode.RAFT or record.changing_mode
         others = [each.state for each in self.brokers.values()]
-        unsure = any(each.healing or (votes and each.votes_unknown) for each in others)
+        unsure = any(each.recovering or (votes and each.votes_unknown) for each in others)
         return not (self.checkers.excused or unsure or alone)
 
     def _delete_old(self, broker: SimulatedBroker) -> None:
@@ -333,7 +335,7 @@ class World:
         """The faulty phase, the healing, and the final checks."""
         for each in self.node_ids:
             self.brokers[each].start()
-        self.coordinator.tick()
+        self.controller.tick()
         for producer in self.producers:
             self.later(self.draw(1, 500), "begin", producer.send)
         for consumer in self.consumers:
@@ -355,8 +357,8 @@ class World:
         self._is_faulty = False
         self.fetch_entries_max = 20
         self._cuts.clear()
-        self.coordinator.cut.clear()
-        self.coordinator.away_until_ms = 0
+        self.controller.cut.clear()
+        self.controller.away_until_ms = 0
         for each in self.node_ids:
             self.brokers[each].paused_until_ms = 0
             self._start(each)
@@ -365,18 +367,20 @@ class World:
         """Let it come to rest: first under load, then with nothing new."""
         before = self.checkers.acknowledgements
         served = self.run_until(
-            self.now_ms + HEALING_MS_MAX,
+            self.now_ms + RECOVERY_MS_MAX,
             lambda: self._leader() is not None and self.checkers.acknowledgements > before + 3,
         )
         if not served:
-            raise InvariantViolated(LEADER_EXISTS, f"nothing is acknowledged: {self._picture()}")
+            raise InvariantViolated(
+                LEADER_EXISTS, f"nothing is acknowledged: {self._state_summary()}"
+            )
         self.producers_stop = True
-        if not self.run_until(self.now_ms + HEALING_MS_MAX, self._is_at_rest):
-            raise InvariantViolated(LEADER_EXISTS, f"no rest: {self._picture()}")
+        if not self.run_until(self.now_ms + RECOVERY_MS_MAX, self._is_at_rest):
+            raise InvariantViolated(LEADER_EXISTS, f"no rest: {self._state_summary()}")
         leader = self._leader()
         assert leader is not None
         assert leader.replica is not None
-        replicas = self.coordinator.record.replicas
+        replicas = self.controller.record.replicas
         self.checkers.final(leader.broker_id, leader.replica.high_watermark, replicas)
 
     def _leader(self) -> SimulatedBroker | None:
@@ -389,10 +393,10 @@ class World:
 
     def _is_at_rest(self) -> bool:
         leader = self._leader()
-        coordinator = self.coordinator
+        controller = self.controller
         if leader is None or not all(each.is_idle for each in self.producers):
             return False
-        if not coordinator.is_settled:
+        if not controller.is_settled:
             return False
         end_offset = leader.log.log_end_offset
         if any(each.position < end_offset for each in self.consumers):
@@ -401,19 +405,19 @@ class World:
             each.replica is not None
             and each.log.log_end_offset == each.log.flushed_offset == end_offset
             and each.replica.high_watermark == end_offset
-            and not each.replica.quorum_state.healing
-            for each in (self.brokers[replica] for replica in coordinator.record.replicas)
+            and not each.replica.quorum_state.recovering
+            for each in (self.brokers[replica] for replica in controller.record.replicas)
         )
 
-    def _picture(self) -> str:
+    def _state_summary(self) -> str:
         return (
             "; ".join(
                 f"{each.broker_id}: {each.replica.role if each.replica else 'down'}"
                 f" epoch {each.state.epoch} log {each.log.log_start_offset}..{each.log.flushed_offset}"
-                f"..{each.log.log_end_offset} healing {each.state.healing}"
+                f"..{each.log.log_end_offset} healing {each.state.recovering}"
                 for each in self.brokers.values()
             )
-            + f"; record {self.coordinator.record}"
+            + f"; record {self.controller.record}"
         )
 
 

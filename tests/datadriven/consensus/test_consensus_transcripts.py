@@ -34,7 +34,7 @@ class Story:
         self._shown: dict[int, str] = {}
 
     def run(self, command: str) -> None:
-        word, *words = command.split()
+        assigned, *words = command.split()
         numbers = [int(each) for each in words if each.isdigit()]
         bench = self.bench
         of_one_node = {
@@ -45,10 +45,10 @@ class Story:
             "start": bench.start,
             "flush": bench.flush,
         }
-        if word in of_one_node:
-            of_one_node[word](*numbers)
+        if assigned in of_one_node:
+            of_one_node[assigned](*numbers)
             return
-        match word, numbers:
+        match assigned, numbers:
             case "replicas", [count]:
                 self.bench = ReplicaBench(count, mode=Mode.FETCH if "fetch" in words else Mode.RAFT)
                 self._shown = {node: self._look(node) for node in self.bench.voters.ids}
@@ -70,7 +70,7 @@ class Story:
                 for other in sorted(bench.replicas):
                     bench.step(other, BrokerLost(broker_id=node))
             case "assign", [leader, *in_sync]:
-                bench.assign(leader, set(in_sync), handover="handover" in words)
+                bench.assign(leader, set(in_sync), changing_mode="handover" in words)
             case "accept", []:
                 self._accept()
             case "switch", nodes:
@@ -82,10 +82,10 @@ class Story:
     def _accept(self) -> None:
         proposal = self.bench.proposals.pop()
         assert isinstance(proposal, InSyncProposal)
-        word = self.bench.assignment
+        assigned = self.bench.assignment
         in_sync = set(proposal.in_sync)
-        handover = word.handover and not self.bench.voters.is_majority(in_sync)
-        self.bench.publish(word.epoch, word.leader_id, in_sync, handover=handover)
+        changing_mode = assigned.changing_mode and not self.bench.voters.is_majority(in_sync)
+        self.bench.publish(assigned.epoch, assigned.leader_id, in_sync, changing_mode=changing_mode)
         self.bench.tell_all()
 
     def changes(self) -> list[str]:
@@ -120,8 +120,8 @@ class Story:
         if replica.leader_id not in (None, node):
             role += f" under {replica.leader_id}"
         serving = " serving" if replica.serving else ""
-        healing = " healing" if replica.quorum_state.healing else ""
-        return f"{role}{serving}{healing}, {text}"
+        recovering = " healing" if replica.quorum_state.recovering else ""
+        return f"{role}{serving}{recovering}, {text}"
 
 
 def replayed(script: str) -> str:

@@ -90,8 +90,12 @@ def test_dead_letters_are_listed_shown_and_replayed(cli: Cli, topic: str) -> Non
     assert cli.must("dlq", "list", topic, "--json").document == [
         {"group": "g", "reason": "tastes bad", "letters": 1, "replayed": 0}
     ]
-    (letter,) = cli.must("dlq", "show", topic, "--json").document
-    assert (letter["value"], letter["from"], letter["deliveries"]) == ("bad", f"{topic}-0@1", 1)
+    (dead_letter,) = cli.must("dlq", "show", topic, "--json").document
+    assert (dead_letter["value"], dead_letter["from"], dead_letter["deliveries"]) == (
+        "bad",
+        f"{topic}-0@1",
+        1,
+    )
     assert "tastes bad" in cli.must("dlq", "show", topic).out.decode()
     assert cli.must("dlq", "replay", topic).lines == [f"replayed 1 messages of {topic}"]
     assert cli.must("dlq", "replay", topic, "--json").document["replayed"] == 0

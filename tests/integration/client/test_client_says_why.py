@@ -93,7 +93,7 @@ def test_a_push_consumer_that_lost_its_broker_says_so(
 def test_an_admin_that_gives_up_names_the_cause(
     nowhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zhumq.client.patient_admin.PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("zhumq.client.retrying_admin.PATIENCE_SECONDS", 1.0)
     with pytest.raises(RequestFailed, match=r"cannot create 'a': .*refused"):
         Admin(nowhere).create_topic("a")
 
@@ -179,7 +179,7 @@ def test_a_subscription_says_after_how_many_deliveries_a_message_is_a_dead_lette
         ):
             task = asyncio.create_task(consumer.run(handler))
             if mode == "ptp-shared":
-                while not _letters(running, topic):
+                while not _dead_letters(running, topic):
                     await asyncio.sleep(0.05)
             else:
                 await done.wait()
@@ -188,12 +188,12 @@ def test_a_subscription_says_after_how_many_deliveries_a_message_is_a_dead_lette
     asyncio.run(consume())
     assert counts == [1, 2, 3]
     deadline = time.monotonic() + SECONDS_MAX
-    while not (letters := _letters(running, topic)):
+    while not (dead_letters := _dead_letters(running, topic)):
         assert time.monotonic() < deadline
-    assert [each.story.deliveries for each in letters] == [3]
+    assert [each.story.deliveries for each in dead_letters] == [3]
 
 
-def _letters(running: RunningBroker, topic: str) -> list:
+def _dead_letters(running: RunningBroker, topic: str) -> list:
     with Admin(running.bootstrap) as admin:
         if f"{topic}.dlq" not in admin.topics():
             return []

@@ -54,9 +54,13 @@ def test_a_nacked_message_is_counted_and_at_the_limit_a_dead_letter(
     assert counts == list(range(1, 17))
     assert seen == [0, 1, 2, *[3] * 16, *range(4, COUNT)]
     with Admin(running.bootstrap) as admin:
-        (letter,) = admin.dead_letters(topic)
-    assert (letter.value, letter.story.deliveries, letter.story.group) == (b"3", 16, "nackers")
-    assert letter.story.reason == "delivered 16 times without success: not today"
+        (dead_letter,) = admin.dead_letters(topic)
+    assert (dead_letter.value, dead_letter.story.deliveries, dead_letter.story.group) == (
+        b"3",
+        16,
+        "nackers",
+    )
+    assert dead_letter.story.reason == "delivered 16 times without success: not today"
 
 
 def test_a_nacked_message_waits_before_it_comes_again(running: RunningBroker) -> None:

@@ -127,10 +127,10 @@ def test_a_failing_message_can_go_to_the_dead_letters(zhumq_broker: RunningBroke
     worker.run(until=lambda: len(done) == 4)
     assert committed(bootstrap, "gravediggers", "buried") == 5
     with Admin(bootstrap) as admin:
-        (letter,) = admin.dead_letters("buried")
-        assert letter.value == b"2"
-        assert letter.story.reason == "ValueError: rotten"
-        assert (letter.story.offset, letter.story.deliveries) == (2, 2)
+        (dead_letter,) = admin.dead_letters("buried")
+        assert dead_letter.value == b"2"
+        assert dead_letter.story.reason == "ValueError: rotten"
+        assert (dead_letter.story.offset, dead_letter.story.deliveries) == (2, 2)
 
 
 def test_a_worker_that_retries_for_ever_gets_over_it(zhumq_broker: RunningBroker) -> None:

@@ -136,8 +136,8 @@ def test_released_messages_come_again_and_rejected_ones_go_to_the_dead_letters(
         each.acknowledge(again, AcknowledgeType.ACCEPT)
         assert set(each.commit_sync(SECONDS_MAX).values()) == {None}
     with consumer(running, earliest_group(running), f"{topic}.dlq") as reader:
-        (letter,) = take(reader, 1)
-        headers = dict(letter.headers())
+        (dead_letter,) = take(reader, 1)
+        headers = dict(dead_letter.headers())
         assert (headers["zhumq.offset"], headers["zhumq.group"]) == (b"2", group.encode())
     metrics = urllib.request.urlopen(f"http://{running.http}/metrics").read().decode()
     labels = f'{{group="{group}",topic="{topic}"}}'

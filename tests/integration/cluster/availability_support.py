@@ -33,7 +33,7 @@ def wait_until_in_sync(cluster: ClusterProcesses, topic: str) -> None:
 
 
 def send(
-    cluster: ClusterProcesses, topic: str, acks: int, value: str, patience_ms: int = 30_000
+    cluster: ClusterProcesses, topic: str, acks: int, value: str, ack_wait_ms: int = 30_000
 ) -> tuple[int | None, int | None]:
     """The error of one message, or none, and its offset."""
     answers: list[tuple[int | None, int | None]] = []
@@ -45,9 +45,9 @@ def send(
         {
             "bootstrap.servers": cluster.bootstrap,
             "acks": acks,
-            "retries": 0 if patience_ms == GIVE_UP_MS else 1_000,
-            "delivery.timeout.ms": patience_ms,
-            "request.timeout.ms": min(patience_ms, 5_000),
+            "retries": 0 if ack_wait_ms == GIVE_UP_MS else 1_000,
+            "delivery.timeout.ms": ack_wait_ms,
+            "request.timeout.ms": min(ack_wait_ms, 5_000),
             "log_level": 0,
         }
     )

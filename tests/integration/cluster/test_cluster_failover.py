@@ -195,7 +195,7 @@ def test_a_consumer_and_a_producer_go_on_while_a_broker_is_replaced_by_an_empty_
         # The cluster may not have noticed; the broker has.
         assert "this disk has lost what it knew of" in cluster.brokers[follower].log
         running.wait_for_more()
-        wait_for(lambda: _is_whole(cluster, follower, as_many_as=leader) or None, "whole replicas")
+        wait_for(lambda: _is_intact(cluster, follower, as_many_as=leader) or None, "whole replicas")
     # It has everything again: it carries the topic with the one that stays.
     first = read_numbers(cluster, topic)
     cluster.kill(leader)
@@ -211,7 +211,7 @@ def _can_commit(consumer: Consumer, place: TopicPartition) -> bool:
     return True
 
 
-def _is_whole(cluster: ClusterProcesses, broker_id: int, *, as_many_as: int) -> bool:
+def _is_intact(cluster: ClusterProcesses, broker_id: int, *, as_many_as: int) -> bool:
     partitions = _metric(cluster, broker_id, "zhumq_partitions")
     is_open = partitions == _metric(cluster, as_many_as, "zhumq_partitions")
     return is_open and _metric(cluster, broker_id, "zhumq_partitions_healing") == 0

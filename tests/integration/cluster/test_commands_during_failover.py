@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from zhumq import Admin
 from zhumq.client.errors import RequestFailed
-from zhumq.client.patient_admin import PatientAdmin
+from zhumq.client.retrying_admin import RetryingAdmin
 from zhumq.client.routes import find_push_addresses
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages import configs
@@ -62,7 +62,7 @@ def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses
 def test_a_change_that_somebody_else_is_in_charge_of_is_sent_again_and_no_other(
     cluster: ClusterProcesses,
 ) -> None:
-    admin = PatientAdmin({"bootstrap.servers": cluster.bootstrap})
+    admin = RetryingAdmin({"bootstrap.servers": cluster.bootstrap})
     answers: list[int] = []
 
     def wish(_client: object, _seconds: float) -> str:

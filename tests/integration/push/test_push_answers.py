@@ -56,15 +56,15 @@ def test_a_message_nacked_too_often_is_a_dead_letter_with_its_story(running: Run
         ) as consumer:
             task = asyncio.create_task(consumer.run(handler))
 
-            def letters() -> list[object]:
+            def dead_letters() -> list[object]:
                 topics = Admin(running.bootstrap).topics()
                 if f"{topic}.dlq" not in topics:
                     return []
                 return list(Admin(running.bootstrap).dead_letters(topic))
 
-            (letter,) = await until(lambda: asyncio.to_thread(letters))
-            story = letter.story
-            assert (letter.value, letter.headers) == (b"bad", ())
+            (dead_letter,) = await until(lambda: asyncio.to_thread(dead_letters))
+            story = dead_letter.story
+            assert (dead_letter.value, dead_letter.headers) == (b"bad", ())
             assert (story.group, story.topic, story.partition, story.offset) == (
                 "eaters",
                 topic,
@@ -100,7 +100,7 @@ def test_a_rejected_message_is_a_dead_letter_at_once_and_can_be_replayed(
     with Admin(running.bootstrap) as admin:
         # The verdict is durable at once; the letter is written behind it.
         run(until(lambda: admin.dead_letter_topics().get(f"{topic}.dlq")))
-        assert [letter.value for letter in admin.dead_letters(topic)] == [b"1"]
+        assert [dead_letter.value for dead_letter in admin.dead_letters(topic)] == [b"1"]
         assert admin.replay(topic) == 1
         assert admin.dead_letter_topics()[f"{topic}.dlq"] == 0, "nothing is left to replay"
         assert admin.replay(topic) == 0, "what was replayed is not replayed again"
@@ -223,7 +223,7 @@ def test_letters_that_were_replayed_one_by_one_are_left_out_and_not_counted(
         assert admin.replay(topic, offsets={0: {1, 3}}) == 2
         count = admin.dead_letter_counts()[name]
         assert (count.left, count.replayed) == (3, 2)
-        assert [letter.replayed for letter in admin.dead_letters(topic)] == [
+        assert [dead_letter.replayed for dead_letter in admin.dead_letters(topic)] == [
             False,
             True,
             False,

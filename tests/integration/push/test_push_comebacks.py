@@ -11,14 +11,14 @@ from push_support import answer, bare_stream, exclusive, new_topic, numbered, ru
 
 from zhumq import PushConsumer
 from zhumq.client.message import Message
-from zhumq.coordinators.delivery_window import WindowDelivery
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.membership import Membership
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.process import broker_process
 
 PING_TIMEOUT_SECONDS = 0.6
-IMPATIENT = {
+SHORT_WAITS = {
     "push.ping.interval.ms": "100",
     "push.ping.timeout.ms": f"{PING_TIMEOUT_SECONDS * 1_000:.0f}",
     "push.retry.backoff.ms": "100",
@@ -29,8 +29,8 @@ HOLD_SECONDS_MAX = 30.0
 
 
 @pytest.fixture(scope="module")
-def impatient() -> Iterator[RunningBroker]:
-    with broker(settings=IMPATIENT) as running:
+def short_waits() -> Iterator[RunningBroker]:
+    with broker(settings=SHORT_WAITS) as running:
         yield running
 
 
@@ -51,17 +51,17 @@ class HeldUp:
 
 
 @pytest.mark.parametrize(
-    ("owner", "step"), [(WindowDelivery, "release_member"), (Membership, "leave")]
+    ("owner", "step"), [(SharePartitionDelivery, "release_member"), (Membership, "leave")]
 )
 def test_a_member_that_speaks_while_it_is_being_put_out_comes_in_again(
-    impatient: RunningBroker, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+    short_waits: RunningBroker, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
 ) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(10))
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(10))
     held_up = HeldUp(owner, step, monkeypatch)
 
     async def scenario() -> None:
-        async with bare_stream(impatient.push, exclusive(topic, "crew", credits=10)) as stream:
+        async with bare_stream(short_waits.push, exclusive(topic, "crew", credits=10)) as stream:
             first = await stream.receive_kind("messages")
             # It does not answer, pings included, until the broker has lost patience.
             await until(held_up.begun.is_set)
@@ -78,7 +78,7 @@ def test_a_member_that_speaks_while_it_is_being_put_out_comes_in_again(
 
 
 def test_a_broker_that_was_itself_stopped_puts_nobody_out(tmp_path: Path) -> None:
-    with broker_process(tmp_path / "data", settings=IMPATIENT) as process:
+    with broker_process(tmp_path / "data", settings=SHORT_WAITS) as process:
         topic = new_topic(process.bootstrap)
         send(process.bootstrap, topic, numbered(10))
 

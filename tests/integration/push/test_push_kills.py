@@ -23,10 +23,10 @@ from zhumq.testing.cluster import ClusterProcesses
 from zhumq.testing.process import BrokerProcess, broker_process
 
 MESSAGES = int(os.environ.get("ZHUMQ_PUSH_MESSAGES", "4000"))
-BLOWS = int(os.environ.get("ZHUMQ_PUSH_BLOWS", "5"))
+FAULTS = int(os.environ.get("ZHUMQ_PUSH_BLOWS", "5"))
 SEED = int(os.environ.get("ZHUMQ_PUSH_SEED", "1"))
 NODES = int(os.environ.get("ZHUMQ_PUSH_NODES", "1"))  # 3: a cluster on ZooKeeper
-SECONDS_MAX = 120.0 + MESSAGES / 1_000 + BLOWS * 15
+SECONDS_MAX = 120.0 + MESSAGES / 1_000 + FAULTS * 15
 WORK_SECONDS_MAX = 60.0  # within which work goes on after a blow
 SILENCE_SECONDS = 3.0
 CONSUMERS = 4
@@ -64,7 +64,7 @@ class Crew:
         self.events: list[Event] = []
         self.acknowledged = 0
         self.got: list[set[int]] = [set() for _ in range(PARTITIONS)]
-        self._heard_at = 0.0
+        self._contact_at = 0.0
 
     async def hire(self) -> None:
         process = await asyncio.create_subprocess_exec(
@@ -91,7 +91,7 @@ class Crew:
 
     def silent_seconds(self) -> float:
         """For how long nobody has got or acknowledged anything."""
-        return asyncio.get_running_loop().time() - self._heard_at
+        return asyncio.get_running_loop().time() - self._contact_at
 
     async def dismiss(self) -> None:
         for process in self._processes:
@@ -106,7 +106,7 @@ class Crew:
             if len(words) == 5 and line.endswith(b"\n"):
                 event = Event(int(words[1]), words[0], *map(int, words[2:]), process.pid)
                 self.events.append(event)
-                self._heard_at = asyncio.get_running_loop().time()
+                self._contact_at = asyncio.get_running_loop().time()
                 if event.word == "ack":
                     self.acknowledged += event.last - event.first + 1
                 else:
@@ -191,9 +191,9 @@ def conserve(tmp_path: Path, mode: str) -> tuple[list[Event], Offsets]:
             sending = asyncio.create_task(
                 asyncio.to_thread(send, bootstrap, topic, values[half:], partitions=PARTITIONS)
             )
-            for blow in range(BLOWS):
+            for fault in range(FAULTS):
                 # A blow falls on people at work, at about every n-th part of it.
-                share = MESSAGES * (blow + 1) // (BLOWS + 1)
+                share = MESSAGES * (fault + 1) // (FAULTS + 1)
                 await until(lambda share=share: crew.acknowledged >= share, SECONDS_MAX)
                 await strike(crew, brokers, draw)
             await sending

@@ -221,8 +221,12 @@ def test_an_ordered_pull_repeats_what_was_nacked_and_buries_what_was_rejected(
                 break
     assert seen == [0, 1, 1, 2, 3]
     with Admin(running.bootstrap) as admin:
-        (letter,) = admin.dead_letters(topic)
-        assert (letter.value, letter.story.reason, letter.story.offset) == (b"2", "no use", 2)
+        (dead_letter,) = admin.dead_letters(topic)
+        assert (dead_letter.value, dead_letter.story.reason, dead_letter.story.offset) == (
+            b"2",
+            "no use",
+            2,
+        )
 
 
 def test_a_pull_of_what_is_not_there_is_refused(running: RunningBroker) -> None:

@@ -28,7 +28,7 @@ from zhumq.client.errors import RequestFailed, SessionParked
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.testing.process import BrokerProcess, broker_process
 
-IMPATIENT = {
+SHORT_WAITS = {
     "push.ping.interval.ms": "100",
     "push.ping.timeout.ms": "600",
     "push.retries.max": "2",
@@ -41,8 +41,8 @@ PROGRAM = Path(__file__).with_name("stalling_consumer.py")
 
 
 @pytest.fixture
-def impatient(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with broker_process(tmp_path / "data", settings=IMPATIENT) as process:
+def short_waits(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with broker_process(tmp_path / "data", settings=SHORT_WAITS) as process:
         yield process
 
 
@@ -88,31 +88,31 @@ async def session_in_state(process: BrokerProcess, group: str, state: str) -> Se
 
 @pytest.mark.parametrize("mode", ["psb", "ptp", "ptp-shared"])
 def test_a_stalled_process_is_retried_parked_and_resumed_across_a_restart_of_the_broker(
-    impatient: BrokerProcess, mode: str
+    short_waits: BrokerProcess, mode: str
 ) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(5))
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(5))
 
     async def scenario() -> None:
-        with consumer_process(impatient, topic, "stalled", mode) as consumer:
+        with consumer_process(short_waits, topic, "stalled", mode) as consumer:
             assert acknowledged(consumer, 5) == set(range(5))
             consumer.send_signal(signal.SIGSTOP)
-            await asyncio.to_thread(send, impatient.bootstrap, topic, numbered(5, first=5))
-            await session_in_state(impatient, "stalled", "retrying")
-            parked = await session_in_state(impatient, "stalled", "parked")
+            await asyncio.to_thread(send, short_waits.bootstrap, topic, numbered(5, first=5))
+            await session_in_state(short_waits, "stalled", "retrying")
+            parked = await session_in_state(short_waits, "stalled", "parked")
             assert parked.reason
             assert parked.connected
             # The broker dies and comes back while the consumer still stands still.
-            await asyncio.to_thread(impatient.kill)
-            await asyncio.to_thread(impatient.start)
-            parked = await session_in_state(impatient, "stalled", "parked")
+            await asyncio.to_thread(short_waits.kill)
+            await asyncio.to_thread(short_waits.start)
+            parked = await session_in_state(short_waits, "stalled", "parked")
             assert not parked.connected
             consumer.send_signal(signal.SIGCONT)
             await until(lambda: consumer.poll() is not None or parked_again(consumer))
             await asyncio.to_thread(
-                Admin(impatient.bootstrap, push=impatient.push).resume_session, parked.name
+                Admin(short_waits.bootstrap, push=short_waits.push).resume_session, parked.name
             )
-        with consumer_process(impatient, topic, "stalled", mode) as consumer:
+        with consumer_process(short_waits, topic, "stalled", mode) as consumer:
             assert acknowledged(consumer, 5) == set(range(5, 10))
 
     def parked_again(consumer: "subprocess.Popen[str]") -> bool:
@@ -122,17 +122,17 @@ def test_a_stalled_process_is_retried_parked_and_resumed_across_a_restart_of_the
 
 
 def test_a_consumer_that_answers_pings_but_no_deliveries_is_parked_and_resumes_itself(
-    impatient: BrokerProcess,
+    short_waits: BrokerProcess,
 ) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(3))
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(3))
 
     async def scenario() -> None:
         subscribe = psb(topic, group="idle", credits=1, ack_timeout_ms=250)
-        async with bare_stream(impatient.push, subscribe) as stream:
+        async with bare_stream(short_waits.push, subscribe) as stream:
             parked = await stream.receive_kind("parked")
             assert "deliveries" in parked.reason
-            await session_in_state(impatient, "idle", "parked")
+            await session_in_state(short_waits, "idle", "parked")
             await stream.send(resume=pb.Resume())
             # It goes on with the message that it never answered.
             counts = []
@@ -146,13 +146,15 @@ def test_a_consumer_that_answers_pings_but_no_deliveries_is_parked_and_resumes_i
     run(scenario())
 
 
-def test_a_late_answer_takes_a_consumer_out_of_the_timeout_queue(impatient: BrokerProcess) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(3))
+def test_a_late_answer_takes_a_consumer_out_of_the_timeout_queue(
+    short_waits: BrokerProcess,
+) -> None:
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(3))
 
     async def scenario() -> None:
         subscribe = psb(topic, group="late", credits=1, ack_timeout_ms=400)
-        async with bare_stream(impatient.push, subscribe) as stream:
+        async with bare_stream(short_waits.push, subscribe) as stream:
             await stream.receive_kind("messages")
             again = await stream.receive_kind("messages")
             assert (again.ranges[0].first_offset, again.ranges[0].delivery_count) == (0, 2)
@@ -162,21 +164,21 @@ def test_a_late_answer_takes_a_consumer_out_of_the_timeout_queue(impatient: Brok
     run(scenario())
 
 
-def test_a_parked_session_is_refused_until_it_says_resume(impatient: BrokerProcess) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(3))
+def test_a_parked_session_is_refused_until_it_says_resume(short_waits: BrokerProcess) -> None:
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(3))
 
     async def scenario() -> None:
-        async with bare_stream(impatient.push, psb(topic, group="gone", credits=2)) as stream:
+        async with bare_stream(short_waits.push, psb(topic, group="gone", credits=2)) as stream:
             await stream.receive_kind("messages")
-        await session_in_state(impatient, "gone", "parked")
+        await session_in_state(short_waits, "gone", "parked")
         with pytest.raises(SessionParked, match="resume"):
             async with PushConsumer(
-                topic, group="gone", mode="psb", push=impatient.push
+                topic, group="gone", mode="psb", push=short_waits.push
             ) as refused:
                 await anext(refused)
         async with PushConsumer(
-            topic, group="gone", mode="psb", push=impatient.push, resume=True
+            topic, group="gone", mode="psb", push=short_waits.push, resume=True
         ) as consumer:
             message = await anext(consumer)
             assert (message.offset, message.delivery_count) == (0, 2)
@@ -186,7 +188,7 @@ def test_a_parked_session_is_refused_until_it_says_resume(impatient: BrokerProce
 
 def test_a_cancelled_call_is_never_taken_for_one_that_is_finished(tmp_path: Path) -> None:
     """gRPC tells of the end of the frames and of the cancellation in either order."""
-    patient = IMPATIENT | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
+    patient = SHORT_WAITS | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
     groups = {f"cancelled-{number}" for number in range(100)}
 
     async def vanish(push: str, topic: str, group: str) -> None:
@@ -211,39 +213,39 @@ def test_a_cancelled_call_is_never_taken_for_one_that_is_finished(tmp_path: Path
 
 def test_a_consumer_that_comes_back_in_time_goes_on(tmp_path: Path) -> None:
     # It is lost by leaving; a late ping of the one that comes back must not look like that.
-    patient = IMPATIENT | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
+    patient = SHORT_WAITS | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
     with broker_process(tmp_path / "data", settings=patient) as process:
         _come_back(process)
 
 
-def _come_back(impatient: BrokerProcess) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(3))
+def _come_back(short_waits: BrokerProcess) -> None:
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(3))
 
     async def scenario() -> None:
-        async with bare_stream(impatient.push, psb(topic, group="back", credits=1)) as stream:
+        async with bare_stream(short_waits.push, psb(topic, group="back", credits=1)) as stream:
             await stream.receive_kind("messages")
-        await session_in_state(impatient, "back", "retrying")
-        async with PushConsumer(topic, group="back", mode="psb", push=impatient.push) as consumer:
+        await session_in_state(short_waits, "back", "retrying")
+        async with PushConsumer(topic, group="back", mode="psb", push=short_waits.push) as consumer:
             assert (await anext(consumer)).offset == 0
-            await session_in_state(impatient, "back", "active")
+            await session_in_state(short_waits, "back", "active")
 
     run(scenario())
 
 
 @pytest.mark.parametrize("subscribe", [shared, exclusive])
 def test_a_silent_members_messages_go_to_another_member(
-    impatient: BrokerProcess, subscribe: object
+    short_waits: BrokerProcess, subscribe: object
 ) -> None:
-    topic = new_topic(impatient.bootstrap)
-    send(impatient.bootstrap, topic, numbered(10))
+    topic = new_topic(short_waits.bootstrap)
+    send(short_waits.bootstrap, topic, numbered(10))
 
     async def scenario() -> None:
         assert callable(subscribe)
-        async with bare_stream(impatient.push, subscribe(topic, "pair", credits=10)) as silent:
+        async with bare_stream(short_waits.push, subscribe(topic, "pair", credits=10)) as silent:
             await silent.receive_kind("messages")
             # From here on it answers nothing, pings included.
-            async with bare_stream(impatient.push, subscribe(topic, "pair", credits=10)) as other:
+            async with bare_stream(short_waits.push, subscribe(topic, "pair", credits=10)) as other:
                 taken: set[int] = set()
                 while len(taken) < 10:
                     messages = await other.receive_kind("messages")
@@ -254,6 +256,6 @@ def test_a_silent_members_messages_go_to_another_member(
     run(scenario())
 
 
-def test_resuming_a_session_that_does_not_exist_says_so(impatient: BrokerProcess) -> None:
+def test_resuming_a_session_that_does_not_exist_says_so(short_waits: BrokerProcess) -> None:
     with pytest.raises(RequestFailed, match="no session 'a/b'"):
-        Admin(impatient.bootstrap, push=impatient.push).resume_session("a/b")
+        Admin(short_waits.bootstrap, push=short_waits.push).resume_session("a/b")

@@ -32,7 +32,7 @@ def topic(running: RunningBroker) -> str:
     return name
 
 
-def letters(running: RunningBroker, topic: str, count: int = 1) -> list[Any]:
+def dead_letters(running: RunningBroker, topic: str, count: int = 1) -> list[Any]:
     """The dead letters of a topic, once there are so many."""
 
     def found() -> list[Any]:
@@ -130,9 +130,9 @@ def test_a_message_nacked_to_the_limit_is_a_dead_letter(
         how, running.bootstrap, topic, mode=mode, group="g", count=COUNT + 15, answers=answers
     )
     assert [each.delivery_count for each in seen if each.offset == 3] == list(range(1, 17))
-    (letter,) = letters(running, topic)
-    story = letter.story
-    assert (letter.value, story.group, story.offset, story.deliveries) == (b"3", "g", 3, 16)
+    (dead_letter,) = dead_letters(running, topic)
+    story = dead_letter.story
+    assert (dead_letter.value, story.group, story.offset, story.deliveries) == (b"3", "g", 3, 16)
 
 
 @every_mode
@@ -143,8 +143,8 @@ def test_a_rejected_message_is_a_dead_letter_at_once(
         return "reject" if message.offset == 3 else "ack"
 
     read(how, running.bootstrap, topic, mode=mode, group="g", count=COUNT, answers=answers)
-    (letter,) = letters(running, topic)
-    assert (letter.value, letter.story.deliveries) == (b"3", 1)
+    (dead_letter,) = dead_letters(running, topic)
+    assert (dead_letter.value, dead_letter.story.deliveries) == (b"3", 1)
 
 
 @every_mode

@@ -114,15 +114,20 @@ def test_fields_named_like_the_columns_of_the_source_leave_the_message_whole(
     written = json.loads(message.value() or b"")
     assert written.pop("timestampType") == 0
     assert written == good  # and no column of the pipeline's own
-    letters = sorted(read_topic(pipelines.bootstrap, "readings.dlq"), key=lambda x: x.key() or b"")
-    assert [(each.key(), each.value()) for each in letters] == [(b"1", hot), (b"2", b"no JSON")]
-    for number, letter in enumerate(letters, 1):
-        headers = headers_of(letter)
+    dead_letters = sorted(
+        read_topic(pipelines.bootstrap, "readings.dlq"), key=lambda x: x.key() or b""
+    )
+    assert [(each.key(), each.value()) for each in dead_letters] == [
+        (b"1", hot),
+        (b"2", b"no JSON"),
+    ]
+    for number, dead_letter in enumerate(dead_letters, 1):
+        headers = headers_of(dead_letter)
         assert headers["index"] == str(number)
         assert headers["zhumq.topic"] == "readings"
         assert headers["zhumq.offset"] == str(number)
         assert headers["zhumq.timestamp"] == str(1000 + number)
-    assert [headers_of(each)["zhumq.step"] for each in letters] == ["good", "parsed"]
+    assert [headers_of(each)["zhumq.step"] for each in dead_letters] == ["good", "parsed"]
 
 
 def test_a_field_cannot_have_a_name_that_pipelines_use(pipelines: Pipelines) -> None:
@@ -160,7 +165,7 @@ def test_a_console_over_a_stateful_view_goes_on_from_its_checkpoint(
         assert shown["n"] == times
 
 
-WINDOWS = """\
+SHARE_PARTITIONS = """\
 name: windows
 parameters: {table: }
 sources:
@@ -177,7 +182,7 @@ def test_a_stateful_batch_that_is_in_its_table_already_is_passed_over(
     pipelines: Pipelines,
 ) -> None:
     create_topic(pipelines.bootstrap, "windows")
-    file, table = pipelines.write("windows.yml", WINDOWS), pipelines.folder / "t"
+    file, table = pipelines.write("windows.yml", SHARE_PARTITIONS), pipelines.folder / "t"
 
     def run(first: int) -> None:
         produce(

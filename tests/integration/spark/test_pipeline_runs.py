@@ -129,18 +129,18 @@ def test_bad_rows_become_dead_letters_with_the_reason(pipelines: Pipelines) -> N
     assert message.key() == b"1"
     assert json.loads(message.value() or b"") == {"id": 1, "total": 120.0}
     assert [row["id"] for row in pipelines.display.tables["seen"]] == [1, 6]
-    letters = read_topic(pipelines.bootstrap, "orders.dlq")
+    dead_letters = read_topic(pipelines.bootstrap, "orders.dlq")
     reasons = {
-        headers_of(each)["zhumq.offset"]: headers_of(each)["zhumq.reason"] for each in letters
+        headers_of(each)["zhumq.offset"]: headers_of(each)["zhumq.reason"] for each in dead_letters
     }
     malformed = "not JSON of the given schema"
     assert reasons == {
         "1": malformed, "2": malformed, "3": "it has no id", "4": "nothing was paid",
         "6": malformed, "7": malformed,
     }  # fmt: skip
-    letter = next(each for each in letters if headers_of(each)["zhumq.offset"] == "4")
-    facts = headers_of(letter)
-    assert (letter.key(), letter.value()) == (b"4", b'{"id": 5, "amount": -1}')
+    dead_letter = next(each for each in dead_letters if headers_of(each)["zhumq.offset"] == "4")
+    facts = headers_of(dead_letter)
+    assert (dead_letter.key(), dead_letter.value()) == (b"4", b'{"id": 5, "amount": -1}')
     assert (facts["zhumq.topic"], facts["zhumq.partition"]) == ("orders", "1")
     assert (facts["zhumq.group"], facts["zhumq.step"], facts["index"]) == ("orders", "good", "4")
 
@@ -291,9 +291,9 @@ def test_an_inspection_finds_what_is_in_the_logs(pipelines: Pipelines) -> None:
             (line.text.encode() for line in lines if len(line.service) % 2 == partition),
             partition=partition,
         )  # fmt: skip
-    table, picture = pipelines.folder / "inspected", pipelines.folder / "p.png"
+    table, chart = pipelines.folder / "inspected", pipelines.folder / "p.png"
     status = pipelines.run(
-        "inspect", topic="logs", table=str(table), picture=str(picture), rows_per_batch="5000"
+        "inspect", topic="logs", table=str(table), chart=str(chart), rows_per_batch="5000"
     )
     assert status.state is State.DONE
     named = [line for line in lines if line.service != "web" and line.level is not None]
@@ -309,10 +309,10 @@ def test_an_inspection_finds_what_is_in_the_logs(pipelines: Pipelines) -> None:
     )
     assert errors == expected_errors(named)
     broken = Counter(line.text for line in lines if line.level is None)
-    letters = read_topic(pipelines.bootstrap, "logs.dlq")
-    assert Counter((letter.value() or b"").decode() for letter in letters) == broken
+    dead_letters = read_topic(pipelines.bootstrap, "logs.dlq")
+    assert Counter((dead_letter.value() or b"").decode() for dead_letter in dead_letters) == broken
     alerts = read_topic(pipelines.bootstrap, "logs-alerts")
     last = {alert.key(): json.loads(alert.value() or b"")["errors"] for alert in alerts}
     assert sorted(last.values()) == sorted(n for n in expected_errors(named).values() if n >= 20)
     assert any(line.startswith("burst: payments had") for line in pipelines.display.lines)
-    assert picture.stat().st_size > 1000
+    assert chart.stat().st_size > 1000

@@ -18,8 +18,8 @@ from zookeeper_support import (
 
 from zhumq.cluster.dev_zookeeper import DevZookeeper, dev_zookeeper
 from zhumq.cluster.store import StoreUnavailable
-from zhumq.metadata.controller import TopicWish, plan_topic
 from zhumq.metadata.image import NO_BROKER, ClusterImage
+from zhumq.metadata.topics import NewTopic, plan_topic
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, TopicPartition
 
@@ -28,7 +28,7 @@ SEED = int(os.environ.get("ZHUMQ_STORE_SEED", "1"))
 PARTITIONS = 12
 
 
-class Pictures:
+class Charts:
     """Every picture that any broker saw, and what they have to have in common."""
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ class Cluster:
         self.zookeeper = zookeeper
         self.chroot = f"{zookeeper.connect}/faults"
         self.draw = draw
-        self.pictures = Pictures()
+        self.charts = Charts()
         self.members: dict[int, Member] = {}
         self.failures: list[BaseException] = []
 
     async def start_broker(self, number: int) -> None:
         member = await join(self.chroot, number)
-        seeing = self.pictures.watcher()
+        seeing = self.charts.watcher()
 
         def see(image: ClusterImage) -> None:
             try:
@@ -100,11 +100,11 @@ class Cluster:
     def all_lead(self) -> bool:
         """Every broker is registered, and in every picture every partition has a leader."""
         return all(
-            member.store.broker_epoch is not None and self._is_whole(member.store.image)
+            member.store.broker_epoch is not None and self._is_intact(member.store.image)
             for member in self.members.values()
         )
 
-    def _is_whole(self, image: ClusterImage) -> bool:
+    def _is_intact(self, image: ClusterImage) -> bool:
         registered = {int(number): broker.epoch for number, broker in image.brokers.items()}
         living = {number: member.store.broker_epoch for number, member in self.members.items()}
         led = [image.leader_of(state) for state in image.topics["t"].partitions]
@@ -138,7 +138,7 @@ def test_the_pictures_agree_whatever_fails() -> None:
             await cluster.start_broker(number)
         first = cluster.members[1].store
         await wait_for(lambda: len(first.image.brokers) == 3)
-        wish = TopicWish(name="t", partitions=PARTITIONS)
+        wish = NewTopic(name="t", partitions=PARTITIONS)
         await first.transact(lambda image: ([plan_topic(image, wish, uuid.uuid4(), LIMITS)], ()))
         await wait_for(
             lambda: all("t" in member.store.image.topics for member in cluster.members.values())

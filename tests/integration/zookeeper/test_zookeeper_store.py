@@ -22,7 +22,7 @@ from zhumq.cluster import zookeeper_store
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.store import StoreUnusable, VersionConflict
 from zhumq.cluster.znodes import Client, ConnectionLost, Create, Delete, Operation
-from zhumq.cluster.zookeeper_reader import read_picture
+from zhumq.cluster.zookeeper_reader import read_image
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.metadata.changes import (
     Change,
@@ -38,8 +38,8 @@ from zhumq.model.errors import PolicyViolation
 def test_every_broker_sees_every_picture_in_order(chroot: str) -> None:
     async def scenario() -> None:
         stores = [await open_store(chroot) for _ in range(3)]
-        pictures: list[list[ClusterImage]] = [[] for _ in stores]
-        for store, seen in zip(stores, pictures, strict=True):
+        charts: list[list[ClusterImage]] = [[] for _ in stores]
+        for store, seen in zip(stores, charts, strict=True):
             store.watch(seen.append)
 
         async def write(store: ZookeeperStore, name: str) -> None:
@@ -48,9 +48,9 @@ def test_every_broker_sees_every_picture_in_order(chroot: str) -> None:
 
         await asyncio.gather(write(stores[0], "a"), write(stores[1], "b"))
         await wait_for(lambda: all(store.image.version == 40 for store in stores))
-        for seen in pictures:
+        for seen in charts:
             assert [image.version for image in seen] == list(range(1, 41))
-        assert pictures[0] == pictures[1] == pictures[2]
+        assert charts[0] == charts[1] == charts[2]
         await close_all(stores)
 
     asyncio.run(scenario())
@@ -203,18 +203,18 @@ def test_a_picture_read_while_others_write_is_one_that_was_there(chroot: str) ->
     async def scenario() -> None:
         writer, reader = await open_store(chroot), await open_store(chroot)
         await change(writer, *(topic_created(f"t-{index}", 3) for index in range(40)))
-        pictures = {writer.image.version: writer.image}
-        writer.watch(lambda image: pictures.update({image.version: image}))
+        charts = {writer.image.version: writer.image}
+        writer.watch(lambda image: charts.update({image.version: image}))
         draw = random.Random(3)
         writing = asyncio.ensure_future(_write_at_random(writer, draw, 300))
         read: list[ClusterImage] = []
         while not writing.done():
-            image, _ = await read_picture(reader._client)
+            image, _ = await read_image(reader._client)
             read.append(image)
         await writing
         assert len({image.version for image in read}) > 5
         for image in read:
-            assert image == pictures[image.version]
+            assert image == charts[image.version]
         await close_all([writer, reader])
 
     asyncio.run(scenario())
@@ -267,9 +267,9 @@ def test_a_connection_that_breaks_while_the_picture_is_read_is_not_the_end(
     async def breaking(client: Client) -> tuple[ClusterImage, int]:
         if breaks:
             raise breaks.pop()
-        return await read_picture(client)
+        return await read_image(client)
 
-    monkeypatch.setattr(zookeeper_store, "read_picture", breaking)
+    monkeypatch.setattr(zookeeper_store, "read_image", breaking)
 
     async def scenario() -> None:
         store = await open_store(chroot)

@@ -10,14 +10,14 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from zhumq.cluster.coordinator import Coordinator
+from zhumq.cluster.controller import Controller
 from zhumq.cluster.store import SessionState
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.metadata.changes import Change, PartitionChanged, TopicCreated
-from zhumq.metadata.controller import TopicLimits
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
-from zhumq.metadata.leadership import InSyncWish, LeaderPolicy, LogEnds
-from zhumq.metadata.moves import change_in_sync
+from zhumq.metadata.leadership import InSyncRequest, LeaderPolicy, LogEnds
+from zhumq.metadata.reassignment import change_in_sync
+from zhumq.metadata.topics import TopicLimits
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
 
@@ -134,7 +134,7 @@ class Member:
         self.store = store
         self.log_ends: LogEnds = {}
         self.asked: list[TopicPartition] = []
-        self.coordinator = Coordinator(store, lambda _topic: LeaderPolicy(), self._ask)
+        self.coordinator = Controller(store, lambda _topic: LeaderPolicy(), self._ask)
         self.running = asyncio.ensure_future(self.coordinator.run())
 
     @property
@@ -173,7 +173,7 @@ def alone_in_sync(
     """The plan of a leader that counts nobody but itself as in sync."""
     state = image.partition(name)
     assert state is not None
-    wish = InSyncWish(
+    wish = InSyncRequest(
         broker_id=BrokerId(member.number),
         broker_epoch=member.store.broker_epoch or 0,
         leader_epoch=state.leader_epoch,

@@ -50,7 +50,7 @@ class ClassicClient:
     name: str
     world: ConsumerWorld
     alive: bool = False
-    life: int = 0
+    incarnation: int = 0
     member_id: str = ""
     generation: int = -1
     owned: set[Partition] = field(default_factory=set)
@@ -69,7 +69,7 @@ class ClassicClient:
 
     def crash(self) -> None:
         self._have(set())
-        self.life += 1
+        self.incarnation += 1
         self.alive = False
         self.assigned = False
 
@@ -82,14 +82,14 @@ class ClassicClient:
         self.crash()
 
     def pause(self, milliseconds: int) -> None:
-        self.life += 1
-        life = self.life
-        self.world.at(milliseconds, lambda: self._beat() if self._is_in(life) else None)
+        self.incarnation += 1
+        incarnation = self.incarnation
+        self.world.at(milliseconds, lambda: self._beat() if self._is_in(incarnation) else None)
 
     # What it does itself
 
-    def _is_in(self, life: int) -> bool:
-        return self.alive and self.life == life
+    def _is_in(self, incarnation: int) -> bool:
+        return self.alive and self.incarnation == incarnation
 
     def _have(self, owned: set[Partition]) -> None:
         self.owned = owned
@@ -97,20 +97,22 @@ class ClassicClient:
             self.world.believed[self.member_id] = set(owned)
 
     def _ask(self, message: GroupMessage, version: int) -> None:
-        self.life += 1
-        life = self.life
+        self.incarnation += 1
+        incarnation = self.incarnation
 
         def answer(response: GroupResponse) -> None:
-            if self._is_in(life):
-                self.life += 1
+            if self._is_in(incarnation):
+                self.incarnation += 1
                 self._answered(response)
 
         self.world.send(self.name, message, version, answer)
-        self.world.at(REQUEST_TIMEOUT_MS, lambda: self._join() if self._is_in(life) else None)
+        self.world.at(
+            REQUEST_TIMEOUT_MS, lambda: self._join() if self._is_in(incarnation) else None
+        )
 
     def _join_later(self, delay_ms: int) -> None:
-        life = self.life
-        self.world.at(delay_ms, lambda: self._join() if self._is_in(life) else None)
+        incarnation = self.incarnation
+        self.world.at(delay_ms, lambda: self._join() if self._is_in(incarnation) else None)
 
     def _join(self) -> None:
         self.assigned = False
@@ -224,10 +226,10 @@ class ClassicClient:
             (topic_id, index) for each in read.assigned_partitions for index in each.partitions
         }
         gives_up = bool(self.owned - wanted)
-        life = self.life
+        incarnation = self.incarnation
         self.world.at(
             self.world.draw.randrange(1, 1_000),
-            lambda: self._take(wanted, gives_up) if self._is_in(life) else None,
+            lambda: self._take(wanted, gives_up) if self._is_in(incarnation) else None,
         )
 
     def _take(self, wanted: set[Partition], gives_up: bool) -> None:
@@ -239,10 +241,10 @@ class ClassicClient:
             self._later()
 
     def _later(self) -> None:
-        life = self.life
+        incarnation = self.incarnation
         self.world.at(
             self.world.draw.randrange(100, 1_000),
-            lambda: self._beat() if self._is_in(life) else None,
+            lambda: self._beat() if self._is_in(incarnation) else None,
         )
 
     def _beat(self) -> None:

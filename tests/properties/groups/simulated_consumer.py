@@ -41,13 +41,13 @@ REJOIN_CODES = frozenset(
 
 @dataclass
 class Consumer:
-    """One client. `life` counts its restarts and rejoins: answers to an earlier life are not for it."""
+    """One client. `incarnation` counts its restarts and rejoins: answers to an earlier life are not for it."""
 
     name: str
     world: World
     instance_id: str | None = None
     alive: bool = False
-    life: int = 0
+    incarnation: int = 0
     member_id: str = ""
     generation: int = -1
     positions: dict[int, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Consumer:
         self._join()
 
     def crash(self) -> None:
-        self._next_life()
+        self._next_incarnation()
         self.alive = False
         self.member_id = ""
 
@@ -75,16 +75,16 @@ class Consumer:
 
     def pause(self, milliseconds: int) -> None:
         """A long garbage collection: it wakes believing that nothing has happened."""
-        life = self._next_life()
-        self.world.at(milliseconds, lambda: self._wake(life))
+        incarnation = self._next_incarnation()
+        self.world.at(milliseconds, lambda: self._wake(incarnation))
 
     def change_subscription(self) -> None:
         self.metadata = bytes([0, 0, 0, 0, 0, 0, self.world.draw.randrange(256)])
         if self.assigned:
             self._join()
 
-    def _wake(self, life: int) -> None:
-        if self.alive and self.life == life:
+    def _wake(self, incarnation: int) -> None:
+        if self.alive and self.incarnation == incarnation:
             if self.assigned:
                 self._commit()
                 self._work_later()
@@ -93,29 +93,29 @@ class Consumer:
 
     # What it does itself
 
-    def _next_life(self) -> int:
-        self.life += 1
-        return self.life
+    def _next_incarnation(self) -> int:
+        self.incarnation += 1
+        return self.incarnation
 
     def _ask(self, message: GroupMessage, version: int) -> None:
-        life = self.life
+        incarnation = self.incarnation
         answered = False
 
         def answer(response: GroupResponse) -> None:
             nonlocal answered
-            if self.alive and self.life == life and not answered:
+            if self.alive and self.incarnation == incarnation and not answered:
                 answered = True
                 self._answered(response)
 
         def give_up() -> None:
-            if self.alive and self.life == life and not answered:
+            if self.alive and self.incarnation == incarnation and not answered:
                 self._join()
 
         self.world.send(self.name, message, version, answer)
         self.world.at(REQUEST_TIMEOUT_MS, give_up)
 
     def _join(self) -> None:
-        self._next_life()
+        self._next_incarnation()
         self.assigned = False
         self.positions = {}
         self._ask(join_request(self.member_id, self.instance_id, self.metadata), 9)
@@ -208,10 +208,10 @@ class Consumer:
         self._work_later()
 
     def _work_later(self) -> None:
-        life = self.life
+        incarnation = self.incarnation
         self.world.at(
             self.world.draw.randrange(1, WORK_MS),
-            lambda: self._work() if self.alive and self.life == life else None,
+            lambda: self._work() if self.alive and self.incarnation == incarnation else None,
         )
 
     def _work(self) -> None:

@@ -33,7 +33,7 @@ START_OVER_CODES = frozenset(
 
 @dataclass
 class Member:
-    """One client. `life` counts what makes earlier answers meaningless to it."""
+    """One client. `incarnation` counts what makes earlier answers meaningless to it."""
 
     name: str
     world: ConsumerWorld
@@ -42,7 +42,7 @@ class Member:
     regex: str | None = None
     alive: bool = False
     paused: bool = False
-    life: int = 0
+    incarnation: int = 0
     member_id: str = ""
     epoch: int = 0
     # The offset it has read up to, of every partition that it reads; None until it is fetched.
@@ -64,7 +64,7 @@ class Member:
 
     def crash(self) -> None:
         self._drop_all()
-        self.life += 1
+        self.incarnation += 1
         self.alive = False
 
     def leave(self) -> None:
@@ -84,17 +84,17 @@ class Member:
 
     def pause(self, milliseconds: int) -> None:
         """A long garbage collection: it wakes believing that nothing has happened."""
-        self.life += 1
+        self.incarnation += 1
         self.paused = True
-        life = self.life
-        self.world.at(milliseconds, lambda: self._wake(life))
+        incarnation = self.incarnation
+        self.world.at(milliseconds, lambda: self._wake(incarnation))
 
     def subscribe(self, topics: list[str], regex: str | None) -> None:
         self.subscribed, self.regex = topics, regex
         self.says_all = True
 
-    def _wake(self, life: int) -> None:
-        if self.alive and self.life == life:
+    def _wake(self, incarnation: int) -> None:
+        if self.alive and self.incarnation == incarnation:
             self.paused = False
             self.says_all = True
             self._commit()
@@ -116,16 +116,16 @@ class Member:
         self._believe()
 
     def _ask(self, message: GroupMessage, version: int) -> None:
-        self.life += 1
-        life = self.life
+        self.incarnation += 1
+        incarnation = self.incarnation
 
         def answer(response: GroupResponse) -> None:
-            if self.alive and self.life == life:
-                self.life += 1
+            if self.alive and self.incarnation == incarnation:
+                self.incarnation += 1
                 self._answered(response)
 
         def give_up() -> None:
-            if self.alive and self.life == life and not self.paused:
+            if self.alive and self.incarnation == incarnation and not self.paused:
                 self.says_all = True
                 self._beat()
 
@@ -133,8 +133,11 @@ class Member:
         self.world.at(REQUEST_TIMEOUT_MS, give_up)
 
     def _later(self, delay_ms: int) -> None:
-        life = self.life
-        self.world.at(delay_ms, lambda: self._work() if self.alive and self.life == life else None)
+        incarnation = self.incarnation
+        self.world.at(
+            delay_ms,
+            lambda: self._work() if self.alive and self.incarnation == incarnation else None,
+        )
 
     def _work(self) -> None:
         self._commit()
@@ -202,10 +205,10 @@ class Member:
             for index in each.partitions
         }
         # It takes a while to stop reading; until then it does not say that it has.
-        life = self.life
+        incarnation = self.incarnation
         self.world.at(
             self.world.draw.randrange(1, 1_500),
-            lambda: self._take(wanted) if self.alive and self.life == life else None,
+            lambda: self._take(wanted) if self.alive and self.incarnation == incarnation else None,
         )
 
     def _take(self, wanted: set[Partition]) -> None:

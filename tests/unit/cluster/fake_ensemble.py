@@ -24,7 +24,7 @@ from zhumq.cluster.znodes import (
     SetData,
     ZnodeError,
 )
-from zhumq.cluster.zookeeper_reader import read_picture
+from zhumq.cluster.zookeeper_reader import read_image
 from zhumq.cluster.zookeeper_store import ZookeeperStore
 
 Watch = Callable[[], None]
@@ -301,7 +301,7 @@ async def open_fake_store(ensemble: FakeEnsemble) -> ZookeeperStore:
     ensemble.on_link = membership.link_changed
     ensemble.events.append((LinkState.CONNECTED, ensemble.session))
     ensemble.see_event()
-    reading = asyncio.ensure_future(read_picture(ensemble))
+    reading = asyncio.ensure_future(read_image(ensemble))
     while not reading.done():
         await ensemble.spin()
     image, token = reading.result()

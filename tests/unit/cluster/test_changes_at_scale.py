@@ -8,7 +8,7 @@ from itertools import cycle, islice
 import pytest
 
 from zhumq.cluster import zookeeper_layout as layout
-from zhumq.cluster.wishes import ClusterWishes
+from zhumq.cluster.alter_partition_writer import AlterPartitionWriter
 from zhumq.cluster.znodes import Operation
 from zhumq.cluster.zookeeper_store import (
     CONFLICT_PAUSE_SECONDS_MAX,
@@ -54,7 +54,7 @@ def partition(replicas: tuple[BrokerId, ...], mode: Mode) -> PartitionState:
     )
 
 
-def picture(topics: int, partitions: int, mode: Mode = Mode.FETCH) -> ClusterImage:
+def image_of(topics: int, partitions: int, mode: Mode = Mode.FETCH) -> ClusterImage:
     placed = cycle(place(members(), "t", 2_000, 3))
     image = ClusterImage(
         version=1,
@@ -84,7 +84,7 @@ def transaction(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
 
 @pytest.mark.parametrize(("topics", "partitions"), SHAPES)
 def test_every_proposal_after_a_death_fits_into_a_transaction(topics: int, partitions: int) -> None:
-    image = picture(topics, partitions)
+    image = image_of(topics, partitions)
     live = frozenset(image.brokers) - {DEAD}
     planned = list(plan_membership(image, live, lambda _: LeaderPolicy()))
     batches = list(in_batches(planned, lambda name: layout.topic_bytes(image.topics[name])))
@@ -97,9 +97,13 @@ def test_every_proposal_after_a_death_fits_into_a_transaction(topics: int, parti
 
 @pytest.mark.parametrize("partitions", [1, 5, 8, 9, 20, 100, 1_000])
 def test_a_topics_node_is_never_larger_than_it_is_said_to_be(partitions: int) -> None:
-    topic = picture(1, partitions).topics["orders.0"]
+    topic = image_of(1, partitions).topics["orders.0"]
     operations = layout.transaction(
-        picture(0, 0), picture(1, partitions), [TopicCreated(topic=topic)], mark="", version_token=1
+        image_of(0, 0),
+        image_of(1, partitions),
+        [TopicCreated(topic=topic)],
+        mark="",
+        version_token=1,
     )
     (node,) = [each for each in operations if each.path == layout.topic_path(topic.name)]
     fixed = len(str(change_to_json(TopicCreated(topic=topic)) | {"partitions": []}))
@@ -129,8 +133,8 @@ async def no_log_ends(_partitions: Sequence[TopicPartition]) -> LogEnds:
 
 def test_elections_won_in_many_large_topics_are_published_in_transactions_that_fit() -> None:
     async def run() -> None:
-        store = SizedStore(picture(400, 100, Mode.RAFT))
-        wishes = ClusterWishes(
+        store = SizedStore(image_of(400, 100, Mode.RAFT))
+        wishes = AlterPartitionWriter(
             BrokerId(1), store, lambda _: LeaderPolicy(mode=Mode.RAFT), no_log_ends
         )
         won = [

@@ -31,7 +31,7 @@ class Standing:
 
     def __init__(self, store: ZookeeperStore) -> None:
         self._store = store
-        self.life: int | None = None
+        self.broker_epoch: int | None = None
         self.announced: list[tuple[SessionState, int | None]] = []
         self.term: int | None = None
         self.refusals = 0
@@ -41,10 +41,10 @@ class Standing:
         if self.refusals:
             self.refusals -= 1
             raise RuntimeError("planted by the test")
-        self.life = self._store.broker_epoch
-        self.announced.append((state, self.life))
+        self.broker_epoch = self._store.broker_epoch
+        self.announced.append((state, self.broker_epoch))
         # Connected is never said before the registration of the session is known.
-        assert (state is SessionState.CONNECTED) <= (self.life is not None)
+        assert (state is SessionState.CONNECTED) <= (self.broker_epoch is not None)
 
     def elected(self, epoch: int) -> None:
         self.term = epoch
@@ -73,7 +73,7 @@ def lives_where_it_is_registered(ensemble: FakeEnsemble, standing: Standing) -> 
     node = ensemble.nodes.get(LIVE_PATH)
     if node is None or node.owner != ensemble.session:
         return False
-    return standing.life == layout.decode_registration(LIVE_PATH, node.data).epoch
+    return standing.broker_epoch == layout.decode_registration(LIVE_PATH, node.data).epoch
 
 
 Scenario = Callable[[FakeEnsemble, Standing], Coroutine[Any, Any, None]]
@@ -176,14 +176,14 @@ def test_a_link_that_is_told_of_only_after_the_answers() -> None:
 
 def test_a_session_that_goes_on_after_it_was_presumed_lost_keeps_its_epoch() -> None:
     async def scenario(ensemble: FakeEnsemble, standing: Standing) -> None:
-        epoch = standing.life
+        epoch = standing.broker_epoch
         ensemble.suspend()
         await see_all(ensemble)
         standing._store._membership._time_passed()
-        assert standing.life is None
+        assert standing.broker_epoch is None
         ensemble.connect()
         await see_all(ensemble)
-        assert standing.life == epoch
+        assert standing.broker_epoch == epoch
 
     standing = play(scenario)
     assert len({epoch for _, epoch in standing.announced if epoch is not None}) == 1

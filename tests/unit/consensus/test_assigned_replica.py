@@ -10,7 +10,7 @@ from zhumq.consensus.contract import (
     FetchArrived,
     InSyncProposal,
     LeaderAnnounced,
-    LeaderWanted,
+    LeadershipDeclined,
     LogPosition,
     Mode,
     QuorumState,
@@ -37,12 +37,14 @@ def accept(bench: ReplicaBench) -> InSyncProposal:
     """The coordinator takes the last proposal over."""
     proposal = bench.proposals.pop()
     assert isinstance(proposal, InSyncProposal)
-    handover = bench.assignment.handover and not bench.voters.is_majority(proposal.in_sync)
+    changing_mode = bench.assignment.changing_mode and not bench.voters.is_majority(
+        proposal.in_sync
+    )
     bench.publish(
         bench.assignment.epoch,
         bench.assignment.leader_id,
         set(proposal.in_sync),
-        handover=handover,
+        changing_mode=changing_mode,
     )
     bench.tell_all()
     bench.settle()
@@ -176,7 +178,7 @@ def test_a_fetch_of_an_older_epoch_is_fenced_and_not_counted() -> None:
         last_fetched_epoch=1,
         flushed_offset=1,
         mode=Mode.FETCH,
-        healing=False,
+        recovering=False,
         sequence=2**50,
         accepted_epoch=-1,
     )
@@ -194,7 +196,7 @@ def test_a_restarted_leader_asks_for_a_new_epoch() -> None:
     bench.step(0, bench.assignment)
     assert bench.replicas[0].role is Role.UNATTACHED
     wanted = bench.proposals[-1]
-    assert isinstance(wanted, LeaderWanted)
+    assert isinstance(wanted, LeadershipDeclined)
     assert (wanted.epoch, wanted.damaged) == (1, False)
     bench.assign(0, EVERYBODY)
     bench.settle()
@@ -251,7 +253,7 @@ def test_a_damaged_leader_asks_to_be_replaced() -> None:
     bench.damage(0, 0)
     assert bench.replicas[0].role is Role.UNATTACHED
     wanted = bench.proposals[-1]
-    assert isinstance(wanted, LeaderWanted)
+    assert isinstance(wanted, LeadershipDeclined)
     assert wanted.damaged
 
 
@@ -267,7 +269,7 @@ def test_a_damaged_follower_is_proposed_out_and_back_in_once_healed() -> None:
     for _ in range(6):
         bench.let_deadline_pass(2)
         bench.settle()
-    assert not bench.states[2].healing
+    assert not bench.states[2].recovering
     assert accept(bench).in_sync == EVERYBODY
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
 
@@ -300,7 +302,7 @@ def test_a_named_leader_gives_up_once_its_ballot_is_lost(refusals: int) -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.switch(2, Mode.FETCH)
-    bench.publish(2, 2, {2}, handover=True)
+    bench.publish(2, 2, {2}, changing_mode=True)
     bench.isolate(2)
     bench.step(2, bench.assignment)
     assert bench.replicas[2].role is Role.CANDIDATE
@@ -316,7 +318,7 @@ def test_a_named_leader_gives_up_once_its_ballot_is_lost(refusals: int) -> None:
         )
         bench.step(2, refusal)
     assert (bench.replicas[2].role is Role.CANDIDATE) is (refusals == 1)
-    assert any(isinstance(each, LeaderWanted) for each in bench.proposals) is (refusals == 2)
+    assert any(isinstance(each, LeadershipDeclined) for each in bench.proposals) is (refusals == 2)
 
 
 def test_epochs_and_votes_are_kept_across_a_restart() -> None:

@@ -10,12 +10,12 @@ from zhumq.consensus.contract import (
     QuorumState,
     Role,
 )
-from zhumq.consensus.election import Ballot, is_log_acceptable, may_vote_for
+from zhumq.consensus.election import VoteTally, is_log_acceptable, may_vote_for
 from zhumq.consensus.progress import NOT_COUNTED, ProgressTable
 from zhumq.consensus.voters import Voters
 
 
-def fetch(sequence: int, offset: int, flushed: int, *, healing: bool = False) -> FetchArrived:
+def fetch(sequence: int, offset: int, flushed: int, *, recovering: bool = False) -> FetchArrived:
     return FetchArrived(
         replica_id=1,
         epoch=1,
@@ -23,7 +23,7 @@ def fetch(sequence: int, offset: int, flushed: int, *, healing: bool = False) ->
         last_fetched_epoch=1,
         flushed_offset=flushed,
         mode=Mode.RAFT,
-        healing=healing,
+        recovering=recovering,
         sequence=sequence,
         accepted_epoch=-1,
     )
@@ -75,26 +75,26 @@ def test_a_voter_grants_one_vote_per_epoch() -> None:
 
 def test_there_is_no_vote_against_a_known_leader_nor_from_a_damaged_replica() -> None:
     assert not may_vote_for(QuorumState(epoch=2, leader_id=1), 2)
-    assert not may_vote_for(QuorumState(epoch=2, healing=True), 2)
+    assert not may_vote_for(QuorumState(epoch=2, recovering=True), 2)
 
 
 def test_a_ballot_counts_each_voter_once() -> None:
-    ballot = Ballot(Voters(range(5)), 1, 0, pre_vote=False)
-    ballot.count(1, granted=True)
-    ballot.count(1, granted=True)
-    ballot.count(77, granted=True)
-    assert not ballot.is_won
-    assert ballot.unanswered == (2, 3, 4)
-    ballot.count(2, granted=True)
-    assert ballot.is_won
+    tally = VoteTally(Voters(range(5)), 1, 0, pre_vote=False)
+    tally.count(1, granted=True)
+    tally.count(1, granted=True)
+    tally.count(77, granted=True)
+    assert not tally.is_won
+    assert tally.unanswered == (2, 3, 4)
+    tally.count(2, granted=True)
+    assert tally.is_won
 
 
 def test_a_ballot_is_lost_once_too_few_are_left() -> None:
-    ballot = Ballot(Voters(range(3)), 1, 0, pre_vote=False)
-    ballot.count(1, granted=False)
-    assert not ballot.is_lost
-    ballot.count(2, granted=False)
-    assert ballot.is_lost
+    tally = VoteTally(Voters(range(3)), 1, 0, pre_vote=False)
+    tally.count(1, granted=False)
+    assert not tally.is_lost
+    tally.count(2, granted=False)
+    assert tally.is_lost
 
 
 def test_only_what_is_flushed_counts_of_a_follower() -> None:
@@ -106,7 +106,7 @@ def test_only_what_is_flushed_counts_of_a_follower() -> None:
 
 def test_an_older_fetch_changes_nothing() -> None:
     table = ProgressTable([1], 0)
-    table.matched(fetch(2, 5, 5, healing=True), 12, 5)
+    table.matched(fetch(2, 5, 5, recovering=True), 12, 5)
     assert not table.matched(fetch(1, 10, 10), 12, 6)
     assert table[1].flushed_offset == NOT_COUNTED
 

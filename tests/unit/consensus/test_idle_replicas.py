@@ -47,11 +47,11 @@ def follower(beats: Callable[[int], int], mode: Mode) -> RaftReplica | AssignedR
         incarnation=1,
         draw=lambda low, high: low,
         now_ms=0,
-        heard_ms=beats,
+        session_contact_ms=beats,
     )
     if mode is Mode.FETCH:
-        word = LeaderAssigned(version=1, epoch=1, leader_id=0, in_sync=frozenset({0, 1, 2}))
-        replica.step(word, 0)
+        assigned = LeaderAssigned(version=1, epoch=1, leader_id=0, in_sync=frozenset({0, 1, 2}))
+        replica.step(assigned, 0)
     replica.take_ready()
     assert replica.role is Role.FOLLOWER
     return replica
@@ -89,7 +89,7 @@ def test_a_leader_stays_while_a_majority_of_the_brokers_is_heard_of() -> None:
     bench.elect(0)
     leader = bench.replicas[0]
     beats = Beats()
-    leader._heard_ms = beats
+    leader._session_contact_ms = beats
     beats.at_ms[1] = 50_000
     leader.step(DeadlinePassed(), 50_500)
     assert leader.role is Role.LEADER
@@ -101,8 +101,8 @@ def test_a_session_that_ends_is_not_taken_for_a_long_silence() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     leader = bench.replicas[0]
-    leader._heard_ms = Beats()
-    leader.heard_until(1, 50_000)
+    leader._session_contact_ms = Beats()
+    leader.last_contact_was(1, 50_000)
     leader.step(DeadlinePassed(), 50_500)
     assert leader.role is Role.LEADER
     leader.step(DeadlinePassed(), 50_000 + ReplicaSettings().election_timeout_ms)
@@ -116,7 +116,7 @@ def test_one_that_never_fetched_in_this_epoch_is_not_heard_of_by_its_broker() ->
         bench.deliver_next()
     leader = bench.replicas[0]
     beats = Beats()
-    leader._heard_ms = beats
+    leader._session_contact_ms = beats
     beats.at_ms = {1: 50_000, 2: 50_000}
     leader.step(DeadlinePassed(), 50_500)
     assert leader.role is Role.UNATTACHED
@@ -128,7 +128,7 @@ def test_an_idle_follower_stays_in_sync_as_long_as_its_broker_is_heard_of() -> N
     bench.settle()
     leader = bench.replicas[0]
     beats = Beats()
-    leader._heard_ms = beats
+    leader._session_contact_ms = beats
     beats.at_ms = {1: 50_000, 2: 1}
     leader.step(DeadlinePassed(), 50_500)
     proposal = leader.take_ready().propose

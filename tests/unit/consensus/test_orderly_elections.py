@@ -138,7 +138,7 @@ def test_who_hears_the_beat_of_an_idle_leader_helps_nobody_else() -> None:
     bench.elect(0)
     follower = bench.replicas[1]
     later_ms = bench.now_ms + 50_000
-    follower._heard_ms = lambda _: later_ms - 100
+    follower._session_contact_ms = lambda _: later_ms - 100
     bench.messages.clear()
     bench.now_ms = later_ms
     bench.step(1, question(2, follower.epoch, follower.vote_position))
@@ -152,9 +152,9 @@ def test_an_idle_follower_is_not_even_looked_at_while_its_leader_is_heard_of() -
     bench.elect(0)
     follower = bench.replicas[1]
     bench.now_ms += 20_000
-    follower._heard_ms = lambda _: bench.now_ms - 100
+    follower._session_contact_ms = lambda _: bench.now_ms - 100
     assert due_in_ms(bench, 1) > 0
-    follower._heard_ms = lambda _: 0
+    follower._session_contact_ms = lambda _: 0
     assert due_in_ms(bench, 1) < 0
 
 
@@ -162,9 +162,9 @@ def test_a_partition_that_moves_gets_new_followers_while_it_is_led() -> None:
     bench = ReplicaBench(4, mode=Mode.FETCH)
     bench.assign(0, {0, 1})
     bench.publish(bench.assignment.epoch, 0, {0, 1})
-    word = replace(bench.assignment, version=bench.assignment.version + 1, replicas=(0, 1, 3))
+    assigned = replace(bench.assignment, version=bench.assignment.version + 1, replicas=(0, 1, 3))
     for node in (0, 1, 3):
-        bench.step(node, word)
+        bench.step(node, assigned)
     bench.settle()
     leader = bench.replicas[0]
     assert leader.role is Role.LEADER

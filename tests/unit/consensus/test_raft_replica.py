@@ -280,7 +280,7 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     # It has everything again, but replica 1 may have its vote.
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
     assert bench.states[2].votes_unknown
-    assert bench.states[2].healing
+    assert bench.states[2].recovering
     bench.write(0, 1)
     bench.settle()
     assert bench.high_watermarks[0] == 3
@@ -289,7 +289,7 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
         bench.let_deadline_pass(2)
         bench.settle()
     assert not bench.states[2].votes_unknown
-    assert not bench.states[2].healing
+    assert not bench.states[2].recovering
     assert bench.high_watermarks[0] == 4
 
 
@@ -309,14 +309,14 @@ def test_a_wiped_replica_is_whole_when_the_last_voter_was_heard_though_nothing_i
         else:
             bench.deliver(sender, outgoing.to, outgoing.message)
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
-    assert bench.states[2].healing
+    assert bench.states[2].recovering
     for sender, outgoing in late:
         bench.deliver(sender, outgoing.to, outgoing.message)
     answers = [each for each in bench.messages if each[0] == 1 and each[1].to == 2]
     bench.messages.clear()
     for sender, outgoing in answers:
         bench.deliver(sender, outgoing.to, outgoing.message)
-    assert not bench.states[2].healing
+    assert not bench.states[2].recovering
 
 
 def test_an_answer_to_an_earlier_position_is_ignored() -> None:
@@ -378,7 +378,7 @@ def test_a_damaged_leader_resigns_and_heals_from_the_next_one() -> None:
     bench.settle()
     bench.damage(0, 2)
     assert bench.replicas[0].role is not Role.LEADER
-    assert bench.states[0].healing
+    assert bench.states[0].recovering
     # What cannot be read is kept until somebody has sent it again.
     assert bench.logs[0].log_end_offset == 4
     bench.elect(1)
@@ -386,7 +386,7 @@ def test_a_damaged_leader_resigns_and_heals_from_the_next_one() -> None:
     bench.settle()
     bench.let_deadline_pass(0)
     bench.settle()
-    assert not bench.states[0].healing
+    assert not bench.states[0].recovering
     assert bench.logs[0].read_all(0, 99) == bench.logs[1].read_all(0, 99)
 
 
@@ -408,8 +408,8 @@ def test_a_damaged_replica_neither_votes_nor_campaigns() -> None:
 def test_an_assignment_of_another_mode_changes_nothing() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
-    word = LeaderAssigned(version=9, epoch=9, leader_id=2, in_sync=frozenset({2}))
-    bench.step(1, word)
+    assigned = LeaderAssigned(version=9, epoch=9, leader_id=2, in_sync=frozenset({2}))
+    bench.step(1, assigned)
     assert bench.replicas[1].leader_id == 0
 
 

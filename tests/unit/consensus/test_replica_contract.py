@@ -155,7 +155,7 @@ def test_a_wiped_log_is_fetched_from_the_beginning(mode: Mode) -> None:
         bench.let_deadline_pass(2)
         bench.settle()
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
-    assert not bench.states[2].healing
+    assert not bench.states[2].recovering
 
 
 @both_modes

@@ -11,20 +11,20 @@ from pathlib import Path
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.delivery import DeliveryCoordinator
 from zhumq.broker.group_coordinator import GroupCoordinator
-from zhumq.cluster.controller_driver import ControllerDriver
 from zhumq.cluster.local_store import LocalStore
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.coordinators.delivery_service import DeliveryService
-from zhumq.coordinators.delivery_window import WindowDelivery
-from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
-from zhumq.delivery.subscription import SubscriptionMode
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.host.clock import SystemClock
-from zhumq.metadata.controller import TopicLimits, TopicWish
 from zhumq.metadata.image import Broker
+from zhumq.metadata.topics import NewTopic, TopicLimits
 from zhumq.model.ids import BrokerId
 from zhumq.records.batch import Record, records
 from zhumq.records.builder import build_batch
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.share.acknowledgement import AckKind, Acknowledgement
+from zhumq.share.subscription import SubscriptionMode
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 from zhumq.testing.disk import MemoryDisk
@@ -48,7 +48,7 @@ class World:
     """What a test needs of a broker."""
 
     coordinator: DeliveryCoordinator
-    controller: ControllerDriver
+    metadata_client: MetadataClient
     replicas: ReplicaManager
     store: LocalStore
 
@@ -57,13 +57,13 @@ class World:
         return self.coordinator.service
 
     async def make_topic(self, name: str = "t", partitions: int = 1, **settings: str) -> None:
-        wish = TopicWish(
+        wish = NewTopic(
             name=name,
             partitions=partitions,
             replication_factor=1,
             settings={key.replace("_", "."): value for key, value in settings.items()},
         )
-        (result,) = await self.controller.create_topics([wish])
+        (result,) = await self.metadata_client.create_topics([wish])
         assert not isinstance(result, Exception), result
 
     def fill(self, count: int, *, topic: str = "t", partition: int = 0, batch: int = 10) -> None:
@@ -82,7 +82,7 @@ class World:
         partition: int = 0,
         mode: SubscriptionMode = SubscriptionMode.PTP_SHARED,
         **more: object,
-    ) -> WindowDelivery:
+    ) -> SharePartitionDelivery:
         return await self.service.open(
             group=group, topic="t", partition=partition, mode=mode, **more
         )
@@ -90,7 +90,7 @@ class World:
     def partition(self, topic: str, partition: int = 0) -> Partition:
         return self.replicas.partition(topic, partition)
 
-    def letters(self, topic: str = "t.dlq", partition: int = 0) -> list[Record]:
+    def dead_letters(self, topic: str = "t.dlq", partition: int = 0) -> list[Record]:
         served = self.replicas.find(topic, partition)
         if served is None:
             return []
@@ -105,7 +105,7 @@ class World:
 
 
 @asynccontextmanager
-async def broker_without_doors(
+async def broker_without_listeners(
     disk: MemoryDisk, *, crash: bool = False, settings: dict[str, str] | None = None
 ) -> AsyncIterator[World]:
     """Ended cleanly, or by a crash that loses what was not synced."""
@@ -123,12 +123,12 @@ async def broker_without_doors(
         flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
         parts.callback(flusher.close)
         replicas = ReplicaManager(BrokerId(0), logs, flusher, config.partition_settings)
-        controller = ControllerDriver(store, LIMITS, uuid.uuid4)
-        groups = GroupCoordinator(config.settings, store, controller, replicas, clock)
+        metadata_client = MetadataClient(store, LIMITS, uuid.uuid4)
+        groups = GroupCoordinator(config.settings, store, metadata_client, replicas, clock)
         delivery = DeliveryCoordinator(
             config.settings,
             store,
-            controller,
+            metadata_client,
             replicas,
             groups,
             clock,
@@ -139,7 +139,7 @@ async def broker_without_doors(
             store.watch(watcher)
         await store.register(Broker(broker_id=BrokerId(0), host="127.0.0.1", port=1))
         try:
-            yield World(delivery, controller, replicas, store)
+            yield World(delivery, metadata_client, replicas, store)
         finally:
             if crash:
                 # As if the power went: nothing is told anybody, nothing is written any more.

@@ -4,10 +4,10 @@ from typing import cast
 
 import pytest
 
-from zhumq.coordinators.dead_letters import plan_letters
-from zhumq.delivery.redelivery import DeadLetter
+from zhumq.coordinators.dead_letters import plan_dead_letters
 from zhumq.model.ids import TopicPartition
 from zhumq.replication.partition import Partition
+from zhumq.share.redelivery import DeadLetter
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.testing.bad_batches import batch, record
@@ -46,8 +46,8 @@ def test_a_batch_that_nobody_can_decode_is_left_out_of_the_dead_letters(
     source = Source()
     for payload in (record(), record(value=b"\x7ev"), record()):
         source.log.append(batch(payload, now_ms=NOW_MS), leader_epoch=0, now_ms=NOW_MS)
-    letter = DeadLetter(first_offset=0, last_offset=2, delivery_count=5, reason="no luck")
-    planned = plan_letters(cast("Partition", source), letter)
+    dead_letter = DeadLetter(first_offset=0, last_offset=2, delivery_count=5, reason="no luck")
+    planned = plan_dead_letters(cast("Partition", source), dead_letter)
     assert [each.offset for each in planned.records] == [0, 2]
     assert planned.last_offset == 2
     assert "no dead letter holds batch 1" in caplog.text

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from delivery_support import (
     accept,
-    broker_without_doors,
+    broker_without_listeners,
     offsets_of,
     reject,
     release,
@@ -13,19 +13,19 @@ from delivery_support import (
     until,
 )
 
-from zhumq.delivery.push_session import PushSession, SessionState
-from zhumq.delivery.subscription import (
-    Start,
-    Subscription,
-    SubscriptionMode,
-    TopicTaken,
-)
 from zhumq.model.errors import (
     BrokerError,
     InvalidRequest,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownTopicOrPartition,
+)
+from zhumq.share.push_session import PushSession, SessionState
+from zhumq.share.subscription import (
+    Start,
+    Subscription,
+    SubscriptionMode,
+    TopicTaken,
 )
 from zhumq.testing.disk import MemoryDisk
 
@@ -41,13 +41,13 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
     disk = MemoryDisk()
     wish = Subscription(topic="t", group="orders", mode=SHARED, credit=10)
 
-    async def first_life() -> None:
-        async with broker_without_doors(disk) as world:
+    async def first_epoch() -> None:
+        async with broker_without_listeners(disk) as world:
             await world.make_topic()
             assert await world.service.subscribe(wish) is not None
 
-    async def second_life() -> None:
-        async with broker_without_doors(disk) as world:
+    async def second_epoch() -> None:
+        async with broker_without_listeners(disk) as world:
             await world.service.subscribe(wish)
             other = Subscription(topic="t", group="others", mode=SHARED, credit=10)
             with pytest.raises(TopicTaken, match="orders") as refused:
@@ -66,8 +66,8 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
             assert await world.service.claim_of("t") is None
             await world.service.subscribe(other)
 
-    run(first_life)
-    run(second_life)
+    run(first_epoch)
+    run(second_epoch)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
 )
 def test_what_can_never_be_served_is_refused(wish: Subscription, error: type[BrokerError]) -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
             with pytest.raises(error):
@@ -103,16 +103,18 @@ def test_what_can_never_be_served_is_refused(wish: Subscription, error: type[Bro
 
 def test_a_rejected_message_is_a_dead_letter_with_its_story() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic(partitions=2)
             world.fill(3, partition=1)
-            window = await world.open(partition=1)
-            window.acquire("ann", records_max=3)
-            await window.acknowledge("ann", [reject(1, 1, "not JSON"), accept(0, 0), accept(2, 2)])
-            await until(lambda: window.start_offset == 3)
-            (letter,) = world.letters(partition=1)
-            assert letter.value == b"1"
-            story = {header.key: (header.value or b"").decode() for header in letter.headers}
+            share_partition = await world.open(partition=1)
+            share_partition.acquire("ann", records_max=3)
+            await share_partition.acknowledge(
+                "ann", [reject(1, 1, "not JSON"), accept(0, 0), accept(2, 2)]
+            )
+            await until(lambda: share_partition.start_offset == 3)
+            (dead_letter,) = world.dead_letters(partition=1)
+            assert dead_letter.value == b"1"
+            story = {header.key: (header.value or b"").decode() for header in dead_letter.headers}
             assert int(story.pop("zhumq.time")) > 0
             assert story == {
                 "zhumq.group": "g",
@@ -123,26 +125,26 @@ def test_a_rejected_message_is_a_dead_letter_with_its_story() -> None:
                 "zhumq.offset": "1",
                 "zhumq.timestamp": "1000",
             }
-            assert window.letters_total == 1
+            assert share_partition.dead_letters_total == 1
 
     run(scenario)
 
 
 def test_a_message_past_its_most_deliveries_is_a_dead_letter() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(
+        async with broker_without_listeners(
             MemoryDisk(), settings={"delivery.max.deliveries": "3"}
         ) as world:
             await world.make_topic()
             world.fill(1)
-            window = await world.open()
+            share_partition = await world.open()
             for _ in range(3):
-                assert window.acquire("ann", records_max=1)
-                await window.acknowledge("ann", [release(0, 0, "boom")])
-            await until(lambda: window.start_offset == 1)
-            assert window.acquire("ann", records_max=1) == []
-            (letter,) = world.letters()
-            story = {header.key: (header.value or b"").decode() for header in letter.headers}
+                assert share_partition.acquire("ann", records_max=1)
+                await share_partition.acknowledge("ann", [release(0, 0, "boom")])
+            await until(lambda: share_partition.start_offset == 1)
+            assert share_partition.acquire("ann", records_max=1) == []
+            (dead_letter,) = world.dead_letters()
+            story = {header.key: (header.value or b"").decode() for header in dead_letter.headers}
             assert story["zhumq.deliveries"] == "3"
             assert "boom" in story["zhumq.reason"]
 
@@ -151,15 +153,17 @@ def test_a_message_past_its_most_deliveries_is_a_dead_letter() -> None:
 
 def test_many_dead_letters_at_once_are_written_in_order_and_in_bounded_batches() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(1_200, batch=400)
-            window = await world.open()
-            while window.acquire("ann", records_max=1_200):
+            share_partition = await world.open()
+            while share_partition.acquire("ann", records_max=1_200):
                 pass
-            await window.acknowledge("ann", [reject(0, 1_199)])
-            await until(lambda: window.start_offset == 1_200)
-            assert [letter.value for letter in world.letters()] == [b"%d" % i for i in range(1_200)]
+            await share_partition.acknowledge("ann", [reject(0, 1_199)])
+            await until(lambda: share_partition.start_offset == 1_200)
+            assert [dead_letter.value for dead_letter in world.dead_letters()] == [
+                b"%d" % i for i in range(1_200)
+            ]
 
     run(scenario)
 
@@ -168,36 +172,36 @@ def test_a_dead_letter_is_not_written_twice_when_a_crash_comes_between() -> None
     disk = MemoryDisk()
 
     async def before() -> None:
-        async with broker_without_doors(disk, crash=True) as world:
+        async with broker_without_listeners(disk, crash=True) as world:
             await world.make_topic()
             world.fill(10)
             served = world.partition("t")
             await served.when_durable(served.log_end_offset)
-            window = await world.open()
-            window.acquire("ann", records_max=10)
-            real_write = window._store.write
-            burials = []
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=10)
+            real_write = share_partition._store.write
+            dead_letterings = []
 
-            async def write_until_the_letters_are_there(update) -> None:
+            async def write_until_the_dead_letters_are_there(update) -> None:
                 if any(run.state.name == "ARCHIVED" for run in update.runs):
-                    burials.append(update)
+                    dead_letterings.append(update)
                     await asyncio.Event().wait()  # the power goes before this is written
                 await real_write(update)
 
-            window._store.write = write_until_the_letters_are_there
-            await window.acknowledge("ann", [reject(2, 4, "bad")])
-            await until(lambda: bool(burials))
-            assert len(world.letters()) == 3, "they are written"
+            share_partition._store.write = write_until_the_dead_letters_are_there
+            await share_partition.acknowledge("ann", [reject(2, 4, "bad")])
+            await until(lambda: bool(dead_letterings))
+            assert len(world.dead_letters()) == 3, "they are written"
 
     async def after() -> None:
-        async with broker_without_doors(disk) as world:
-            window = await world.open()
-            assert 3 not in offsets_of(window.acquire("ann", records_max=100))
-            await until(lambda: window._window.dying_count == 0)
-            assert [letter.value for letter in world.letters()] == [b"2", b"3", b"4"]
+        async with broker_without_listeners(disk) as world:
+            share_partition = await world.open()
+            assert 3 not in offsets_of(share_partition.acquire("ann", records_max=100))
+            await until(lambda: share_partition._share_partition.archiving_count == 0)
+            assert [dead_letter.value for dead_letter in world.dead_letters()] == [b"2", b"3", b"4"]
             # And the numbering goes on behind them.
-            await window.acknowledge("ann", [reject(7, 7)])
-            await until(lambda: len(world.letters()) == 4)
+            await share_partition.acknowledge("ann", [reject(7, 7)])
+            await until(lambda: len(world.dead_letters()) == 4)
 
     run(before)
     run(after)
@@ -206,14 +210,18 @@ def test_a_dead_letter_is_not_written_twice_when_a_crash_comes_between() -> None
 def test_dead_letters_wait_while_their_topic_cannot_be_made() -> None:
     async def scenario() -> None:
         name = "n" * 247  # with its suffix longer than a name may be
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic(name)
             world.fill(1, topic=name)
-            window = await world.service.open(group="g", topic=name, partition=0, mode=SHARED)
-            window.acquire("ann", records_max=1)
-            await window.acknowledge("ann", [reject(0, 0)])
-            assert (window.start_offset, window.lag) == (0, 1), "pending, not lost"
-            assert window.acquire("ann", records_max=1) == []
+            share_partition = await world.service.open(
+                group="g", topic=name, partition=0, mode=SHARED
+            )
+            share_partition.acquire("ann", records_max=1)
+            await share_partition.acknowledge("ann", [reject(0, 0)])
+            assert (share_partition.start_offset, share_partition.lag) == (0, 1), (
+                "pending, not lost"
+            )
+            assert share_partition.acquire("ann", records_max=1) == []
 
     run(scenario)
 
@@ -223,19 +231,19 @@ def test_dead_letters_wait_while_their_topic_cannot_be_made() -> None:
 
 def test_a_window_closes_with_its_topic_and_a_new_topic_begins_anew() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(5)
-            window = await world.open()
-            window.acquire("ann", records_max=5)
-            await window.acknowledge("ann", [accept(0, 4)])
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=5)
+            await share_partition.acknowledge("ann", [accept(0, 4)])
             told = asyncio.Event()
-            window.watch(told.set)
-            await world.controller.delete_topics(["t"])
+            share_partition.watch(told.set)
+            await world.metadata_client.delete_topics(["t"])
             await told.wait()
-            assert window.is_closed
+            assert share_partition.is_closed
             with pytest.raises(BrokerError):
-                window.acquire("ann", records_max=1)
+                share_partition.acquire("ann", records_max=1)
             await world.make_topic()
             world.fill(2)
             again = await world.open()
@@ -247,14 +255,14 @@ def test_a_window_closes_with_its_topic_and_a_new_topic_begins_anew() -> None:
 def test_a_failed_write_closes_the_window_and_what_was_said_may_be_said_again() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
-        async with broker_without_doors(disk) as world:
+        async with broker_without_listeners(disk) as world:
             await world.make_topic()
             world.fill(5)
-            window = await world.open()
-            window.acquire("ann", records_max=5)
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=5)
             await world.service.reset("g", world.store.image.topics["t"], 0, 2)
             with pytest.raises(NotLeaderOrFollower):
-                await window.acknowledge("ann", [accept(0, 4)])
+                await share_partition.acknowledge("ann", [accept(0, 4)])
             again = await world.open()
             assert offsets_of(again.acquire("ann", records_max=5)) == [2, 3, 4]
 
@@ -265,22 +273,22 @@ def test_a_position_beyond_a_log_that_lost_its_end_goes_back_to_that_end() -> No
     disk = MemoryDisk()
 
     async def before() -> None:
-        async with broker_without_doors(disk, crash=True) as world:
+        async with broker_without_listeners(disk, crash=True) as world:
             await world.make_topic()
             world.fill(5)
             served = world.partition("t")
             await served.when_durable(5)
             world.fill(5)  # these are not on the disk when the power goes
-            window = await world.open()
-            window.acquire("ann", records_max=10)
-            await window.acknowledge("ann", [accept(0, 9)])
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=10)
+            await share_partition.acknowledge("ann", [accept(0, 9)])
 
     async def after() -> None:
-        async with broker_without_doors(disk) as world:
+        async with broker_without_listeners(disk) as world:
             assert world.partition("t").log_end_offset == 5
-            window = await world.open()
+            share_partition = await world.open()
             world.fill(3)
-            assert offsets_of(window.acquire("ann", records_max=10)) == [5, 6, 7]
+            assert offsets_of(share_partition.acquire("ann", records_max=10)) == [5, 6, 7]
 
     run(before)
     run(after)
@@ -300,13 +308,13 @@ def test_sessions_and_settings_of_a_group_are_kept_and_go_with_it() -> None:
     )
 
     async def before() -> None:
-        async with broker_without_doors(disk, crash=True) as world:
+        async with broker_without_listeners(disk, crash=True) as world:
             await world.make_topic()
             await world.service.save_session(session)
             await world.service.group_settings("g", {"share.auto.offset.reset": "earliest"})
 
     async def after() -> None:
-        async with broker_without_doors(disk) as world:
+        async with broker_without_listeners(disk) as world:
             assert await world.service.sessions("g") == [session]
             assert await world.service.sessions() == [session]
             assert await world.service.sessions("other") == []

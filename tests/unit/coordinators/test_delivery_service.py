@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from delivery_support import (
     accept,
-    broker_without_doors,
+    broker_without_listeners,
     offsets_of,
     reject,
     release,
@@ -14,19 +14,19 @@ from delivery_support import (
 )
 
 from zhumq.coordinators.delivery_seam import Owner
-from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
-from zhumq.delivery.in_flight import InvalidRecordState
-from zhumq.delivery.subscription import (
-    Start,
-    StartKind,
-    SubscriptionMode,
-)
 from zhumq.model.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
     OffsetOutOfRange,
 )
 from zhumq.records.batch import records
+from zhumq.share.acknowledgement import AckKind, Acknowledgement
+from zhumq.share.share_partition import InvalidRecordState
+from zhumq.share.subscription import (
+    Start,
+    StartKind,
+    SubscriptionMode,
+)
 from zhumq.testing.disk import MemoryDisk
 
 PSB = SubscriptionMode.PSB
@@ -36,32 +36,36 @@ EXCLUSIVE = SubscriptionMode.PTP_EXCLUSIVE
 
 def test_members_share_a_partition_and_each_message_goes_to_one_of_them() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(50)
-            window = await world.open()
-            assert await world.open() is window, "one window for all members"
-            of_ann = offsets_of(window.acquire("ann", records_max=15))
-            of_bob = offsets_of(window.acquire("bob", records_max=100))
+            share_partition = await world.open()
+            assert await world.open() is share_partition, "one window for all members"
+            of_ann = offsets_of(share_partition.acquire("ann", records_max=15))
+            of_bob = offsets_of(share_partition.acquire("bob", records_max=100))
             assert of_ann == list(range(15))
             assert of_bob == list(range(15, 50))
-            assert (window.lag, window.in_flight) == (50, 50)
-            assert await window.acknowledge("ann", [accept(0, 9)]) == [None]
-            assert (window.start_offset, window.lag, window.in_flight) == (10, 40, 40)
+            assert (share_partition.lag, share_partition.in_flight) == (50, 50)
+            assert await share_partition.acknowledge("ann", [accept(0, 9)]) == [None]
+            assert (
+                share_partition.start_offset,
+                share_partition.lag,
+                share_partition.in_flight,
+            ) == (10, 40, 40)
 
     run(scenario)
 
 
 def test_records_travel_as_whole_batches_and_pieces_of_one_as_the_same_object() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(40, batch=20)
-            window = await world.open()
-            first, second = (window.acquire("ann", records_max=6) for _ in range(2))
+            share_partition = await world.open()
+            first, second = (share_partition.acquire("ann", records_max=6) for _ in range(2))
             assert first[0].records is second[0].records
             assert [record.offset for record in records(first[0].records)] == list(range(20))
-            rest = window.acquire("ann", records_max=100)
+            rest = share_partition.acquire("ann", records_max=100)
             assert offsets_of(rest) == list(range(12, 40))
             assert [r.offset for each in rest for r in records(each.records)] == list(range(40))
 
@@ -72,19 +76,21 @@ def test_what_was_acknowledged_is_not_delivered_again_after_a_crash() -> None:
     disk = MemoryDisk()
 
     async def before() -> None:
-        async with broker_without_doors(disk, crash=True) as world:
+        async with broker_without_listeners(disk, crash=True) as world:
             await world.make_topic()
             world.fill(30)
             served = world.partition("t")
             await served.when_durable(served.log_end_offset)
-            window = await world.open()
-            window.acquire("ann", records_max=20)
-            await window.acknowledge("ann", [accept(0, 4), accept(10, 12), release(13, 13, "no")])
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=20)
+            await share_partition.acknowledge(
+                "ann", [accept(0, 4), accept(10, 12), release(13, 13, "no")]
+            )
 
     async def after() -> None:
-        async with broker_without_doors(disk) as world:
-            window = await world.open()
-            given = window.acquire("ann", records_max=100)
+        async with broker_without_listeners(disk) as world:
+            share_partition = await world.open()
+            given = share_partition.acquire("ann", records_max=100)
             assert offsets_of(given) == [*range(5, 10), *range(13, 30)]
             counts = {
                 each.first_offset: each.delivery_count for part in given for each in part.ranges
@@ -97,39 +103,39 @@ def test_what_was_acknowledged_is_not_delivered_again_after_a_crash() -> None:
 
 def test_an_acknowledgement_of_what_is_not_held_is_refused_and_changes_nothing() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
-            window = await world.open()
-            window.acquire("ann", records_max=5)
-            results = await window.acknowledge(
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=5)
+            results = await share_partition.acknowledge(
                 "ann", [accept(3, 7), accept(100, 100), accept(0, 1)]
             )
             assert isinstance(results[0], InvalidRecordState), "5 to 7 were never delivered"
             assert isinstance(results[1], InvalidRecordState)
             assert results[2] is None
-            (of_bob,) = await window.acknowledge("bob", [accept(2, 2)])
+            (of_bob,) = await share_partition.acknowledge("bob", [accept(2, 2)])
             assert isinstance(of_bob, InvalidRecordState), "it is ann's"
-            assert (window.start_offset, window.in_flight) == (2, 3)
+            assert (share_partition.start_offset, share_partition.in_flight) == (2, 3)
 
     run(scenario)
 
 
 def test_a_lock_that_expires_gives_the_message_to_another_member() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(3)
-            window = await world.open()
+            share_partition = await world.open()
             woken = asyncio.Event()
-            window.watch(woken.set)
-            window.acquire("ann", records_max=3, lock_ms=30)
-            assert window.acquire("bob", records_max=3) == []
+            share_partition.watch(woken.set)
+            share_partition.acquire("ann", records_max=3, lock_ms=30)
+            assert share_partition.acquire("bob", records_max=3) == []
             await woken.wait()
-            await until(lambda: window.in_flight == 0)
-            (again,) = window.acquire("bob", records_max=3)
+            await until(lambda: share_partition.in_flight == 0)
+            (again,) = share_partition.acquire("bob", records_max=3)
             assert again.ranges[0].delivery_count == 2
-            (result,) = await window.acknowledge("ann", [accept(0, 0)])
+            (result,) = await share_partition.acknowledge("ann", [accept(0, 0)])
             assert isinstance(result, InvalidRecordState)
 
     run(scenario)
@@ -137,35 +143,35 @@ def test_a_lock_that_expires_gives_the_message_to_another_member() -> None:
 
 def test_a_renewed_lock_does_not_expire() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(1)
-            window = await world.open()
-            window.acquire("ann", records_max=1, lock_ms=80)
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=1, lock_ms=80)
             renewal = Acknowledgement(
                 first_offset=0, last_offset=0, kind=AckKind.RENEW, lock_ms=60_000
             )
-            assert await window.acknowledge("ann", [renewal]) == [None]
+            assert await share_partition.acknowledge("ann", [renewal]) == [None]
             # A second window's lock of the same length is over: then so would this one's be.
             other = await world.open("other")
             other.acquire("bob", records_max=1, lock_ms=100)
             await until(lambda: other.in_flight == 0)
-            assert window.in_flight == 1
+            assert share_partition.in_flight == 1
 
     run(scenario)
 
 
 def test_new_messages_wake_those_who_wait() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
-            window = await world.open()
-            assert window.acquire("ann", records_max=1) == []
+            share_partition = await world.open()
+            assert share_partition.acquire("ann", records_max=1) == []
             woken = asyncio.Event()
-            unwatch = window.watch(woken.set)
+            unwatch = share_partition.watch(woken.set)
             world.fill(1)
             await woken.wait()
-            assert offsets_of(window.acquire("ann", records_max=1)) == [0]
+            assert offsets_of(share_partition.acquire("ann", records_max=1)) == [0]
             unwatch()
 
     run(scenario)
@@ -173,15 +179,15 @@ def test_new_messages_wake_those_who_wait() -> None:
 
 def test_a_member_that_is_gone_leaves_its_messages_to_others() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(4)
-            window = await world.open()
-            window.acquire("ann", records_max=2)
-            window.acquire("bob", records_max=2)
-            await window.release_member("ann", "its stream ended", counts=False)
-            await window.release_member("bob", "it does not answer")
-            given = window.acquire("cid", records_max=4)
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=2)
+            share_partition.acquire("bob", records_max=2)
+            await share_partition.release_member("ann", "its stream ended", counts=False)
+            await share_partition.release_member("bob", "it does not answer")
+            given = share_partition.acquire("cid", records_max=4)
             counts = [each.delivery_count for part in given for each in part.ranges]
             assert counts == [1, 2], "only a failure counts"
 
@@ -190,31 +196,31 @@ def test_a_member_that_is_gone_leaves_its_messages_to_others() -> None:
 
 def test_a_window_is_bounded_by_its_in_flight_limit() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(
+        async with broker_without_listeners(
             MemoryDisk(), settings={"delivery.in.flight.max": "7"}
         ) as world:
             await world.make_topic()
             world.fill(30)
-            window = await world.open()
-            assert len(offsets_of(window.acquire("ann", records_max=100))) == 7
-            assert window.acquire("bob", records_max=100) == []
-            await window.acknowledge("ann", [accept(0, 2)])
-            assert offsets_of(window.acquire("bob", records_max=100)) == [7, 8, 9]
+            share_partition = await world.open()
+            assert len(offsets_of(share_partition.acquire("ann", records_max=100))) == 7
+            assert share_partition.acquire("bob", records_max=100) == []
+            await share_partition.acknowledge("ann", [accept(0, 2)])
+            assert offsets_of(share_partition.acquire("bob", records_max=100)) == [7, 8, 9]
 
     run(scenario)
 
 
 def test_the_lag_of_a_group_that_nobody_reads_for_is_told_too() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(5)
-            window = await world.open('say "g"')
-            window.acquire("ann", records_max=5)
-            await window.acknowledge("ann", [accept(0, 1), accept(4, 4)])
-            await window.release_member("ann", counts=False)
-            world.service.close_if_idle(window)
-            await until(lambda: window.is_closed)
+            share_partition = await world.open('say "g"')
+            share_partition.acquire("ann", records_max=5)
+            await share_partition.acknowledge("ann", [accept(0, 1), accept(4, 4)])
+            await share_partition.release_member("ann", counts=False)
+            world.service.close_if_idle(share_partition)
+            await until(lambda: share_partition.is_closed)
             world.fill(10)
             told = "\n".join(metric.render() for metric in world.coordinator.metrics())
             labels = '{group="say \\"g\\"",topic="t"}'
@@ -226,23 +232,23 @@ def test_the_lag_of_a_group_that_nobody_reads_for_is_told_too() -> None:
 
 def test_only_acknowledgements_count_as_acknowledged() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
-            window = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann"))
-            window.acquire("ann", records_max=10)
+            share_partition = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann"))
+            share_partition.acquire("ann", records_max=10)
             renew = Acknowledgement(first_offset=0, last_offset=9, kind=AckKind.RENEW)
-            await window.acknowledge("ann", [renew, accept(0, 2), reject(3, 4)])
+            await share_partition.acknowledge("ann", [renew, accept(0, 2), reject(3, 4)])
             # In order a nack takes back what follows it, which nobody nacked.
-            await window.acknowledge("ann", [release(5, 5)])
+            await share_partition.acknowledge("ann", [release(5, 5)])
             labels = '{group="g",topic="t"}'
             for is_open in (True, False):
                 told = "\n".join(metric.render() for metric in world.coordinator.metrics())
                 for name, count in (("acknowledged", 3), ("rejected", 2), ("nacked", 1)):
                     assert f"zhumq_subscription_{name}_total{labels} {count}\n" in told + "\n"
                 if is_open:
-                    await window.settle()
-                    window.close(NotLeaderOrFollower("the test closes it"))
+                    await share_partition.settle()
+                    share_partition.close(NotLeaderOrFollower("the test closes it"))
 
     run(scenario)
 
@@ -252,13 +258,13 @@ def test_only_acknowledgements_count_as_acknowledged() -> None:
 
 def test_an_ordered_window_redelivers_from_the_failed_message_on() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
-            window = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann", epoch=1))
-            window.acquire("ann", records_max=6)
-            await window.acknowledge("ann", [accept(0, 1), release(3, 3, "try later")])
-            given = window.acquire("ann", records_max=100)
+            share_partition = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann", epoch=1))
+            share_partition.acquire("ann", records_max=6)
+            await share_partition.acknowledge("ann", [accept(0, 1), release(3, 3, "try later")])
+            given = share_partition.acquire("ann", records_max=100)
             assert offsets_of(given) == list(range(3, 10)), "2 is still held"
             counts = [each.delivery_count for part in given for each in part.ranges]
             assert counts == [2, 1], "those behind it are not to blame"
@@ -268,28 +274,31 @@ def test_an_ordered_window_redelivers_from_the_failed_message_on() -> None:
 
 def test_an_earlier_owner_gets_nothing_and_is_not_heard() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
-            window = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann", epoch=1))
-            window.acquire("ann", records_max=4)
-            assert await world.open(mode=EXCLUSIVE, owner=Owner(member="bob", epoch=2)) is window
-            assert window.acquire("ann", records_max=4) == []
-            (result,) = await window.acknowledge("ann", [accept(0, 0)])
+            share_partition = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann", epoch=1))
+            share_partition.acquire("ann", records_max=4)
+            assert (
+                await world.open(mode=EXCLUSIVE, owner=Owner(member="bob", epoch=2))
+                is share_partition
+            )
+            assert share_partition.acquire("ann", records_max=4) == []
+            (result,) = await share_partition.acknowledge("ann", [accept(0, 0)])
             assert isinstance(result, InvalidRecordState)
             with pytest.raises(FencedLeaderEpoch):
                 await world.open(mode=EXCLUSIVE, owner=Owner(member="ann", epoch=1))
-            assert offsets_of(window.acquire("bob", records_max=4)) == [0, 1, 2, 3]
+            assert offsets_of(share_partition.acquire("bob", records_max=4)) == [0, 1, 2, 3]
             # The same owner in a later epoch of its group keeps what it holds.
             await world.open(mode=EXCLUSIVE, owner=Owner(member="bob", epoch=3))
-            assert window.in_flight == 4
+            assert share_partition.in_flight == 4
 
     run(scenario)
 
 
 def test_psb_groups_are_independent_and_begin_where_they_say() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
             owner = Owner(member="ann")
@@ -314,14 +323,14 @@ def test_psb_groups_are_independent_and_begin_where_they_say() -> None:
 
 def test_a_window_that_is_not_durable_leaves_nothing_behind() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(5)
             owner = Owner(member="ann")
-            window = await world.open("anonymous", mode=PSB, owner=owner, is_durable=False)
-            window.acquire("ann", records_max=5)
-            assert await window.acknowledge("ann", [accept(0, 4)]) == [None]
-            assert await world.service.windows_of("anonymous") == []
+            share_partition = await world.open("anonymous", mode=PSB, owner=owner, is_durable=False)
+            share_partition.acquire("ann", records_max=5)
+            assert await share_partition.acknowledge("ann", [accept(0, 4)]) == [None]
+            assert await world.service.share_partitions_of("anonymous") == []
 
     run(scenario)
 
@@ -331,19 +340,19 @@ def test_a_window_that_is_not_durable_leaves_nothing_behind() -> None:
 
 def test_an_owner_begins_where_a_pulling_consumer_of_its_group_committed() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(20)
             positions = world.service._positions
             await positions.commit("g", "t", 0, 6, Owner(member=""))
-            window = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann"))
-            assert offsets_of(window.acquire("ann", records_max=4)) == [6, 7, 8, 9]
-            await window.acknowledge("ann", [accept(6, 8)])
-            await window.release_member("ann")
+            share_partition = await world.open(mode=EXCLUSIVE, owner=Owner(member="ann"))
+            assert offsets_of(share_partition.acquire("ann", records_max=4)) == [6, 7, 8, 9]
+            await share_partition.acknowledge("ann", [accept(6, 8)])
+            await share_partition.release_member("ann")
             assert await positions.committed("g", "t", 0) == 9, "and leaves its own behind"
             await positions.commit("g", "t", 0, 15, Owner(member=""))
             again = await world.open(mode=EXCLUSIVE, owner=Owner(member="bob"))
-            assert again is window
+            assert again is share_partition
             assert offsets_of(again.acquire("bob", records_max=2)) == [15, 16]
             # One that went back is not followed: what was acknowledged stays so.
             await positions.commit("g", "t", 0, 2, Owner(member=""))
@@ -355,12 +364,12 @@ def test_an_owner_begins_where_a_pulling_consumer_of_its_group_committed() -> No
 
 def test_the_position_of_a_psb_group_is_committed_behind_it() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
-            window = await world.open(mode=PSB, owner=Owner(member="ann"))
-            window.acquire("ann", records_max=7)
-            await window.acknowledge("ann", [accept(0, 6)])
+            share_partition = await world.open(mode=PSB, owner=Owner(member="ann"))
+            share_partition.acquire("ann", records_max=7)
+            await share_partition.acknowledge("ann", [accept(0, 6)])
             positions = world.service._positions
             while await positions.committed("g", "t", 0) != 7:
                 await asyncio.sleep(0.01)
@@ -370,42 +379,42 @@ def test_the_position_of_a_psb_group_is_committed_behind_it() -> None:
 
 def test_an_idle_window_is_closed_only_when_its_dead_letters_are_written() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(2)
-            window = await world.open()
-            window.acquire("ann", records_max=2)
-            await window.acknowledge("ann", [reject(0, 1, "bad")])
-            await window.release_member("ann", counts=False)
-            world.service.close_if_idle(window)
-            await until(lambda: window.is_closed)
-            assert len(world.letters()) == 2
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=2)
+            await share_partition.acknowledge("ann", [reject(0, 1, "bad")])
+            await share_partition.release_member("ann", counts=False)
+            world.service.close_if_idle(share_partition)
+            await until(lambda: share_partition.is_closed)
+            assert len(world.dead_letters()) == 2
             assert (await world.open()).start_offset == 2
-            assert world.service.counters.letters == {("g", "t"): 2}
+            assert world.service.counters.dead_letters == {("g", "t"): 2}
 
     run(scenario)
 
 
 def test_an_idle_window_that_is_opened_again_in_time_stays_open() -> None:
     async def scenario() -> None:
-        async with broker_without_doors(MemoryDisk()) as world:
+        async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(2)
-            window = await world.open()
-            window.acquire("ann", records_max=2)
-            await window.acknowledge("ann", [reject(0, 1, "bad")])
-            await window.release_member("ann", counts=False)
-            world.service.close_if_idle(window)
-            assert await world.open() is window
-            await until(lambda: window.start_offset == 2)
-            await window.settle()
-            unwatch = window.watch(lambda: None)
-            world.service.close_if_idle(window)
-            await window.settle()
-            assert not window.is_closed, "somebody waits for news of it"
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=2)
+            await share_partition.acknowledge("ann", [reject(0, 1, "bad")])
+            await share_partition.release_member("ann", counts=False)
+            world.service.close_if_idle(share_partition)
+            assert await world.open() is share_partition
+            await until(lambda: share_partition.start_offset == 2)
+            await share_partition.settle()
+            unwatch = share_partition.watch(lambda: None)
+            world.service.close_if_idle(share_partition)
+            await share_partition.settle()
+            assert not share_partition.is_closed, "somebody waits for news of it"
             unwatch()
-            world.service.close_if_idle(window)
-            await until(lambda: window.is_closed)
+            world.service.close_if_idle(share_partition)
+            await until(lambda: share_partition.is_closed)
 
     run(scenario)
 
@@ -414,19 +423,21 @@ def test_a_redelivery_is_not_forgotten_when_its_timer_comes_early() -> None:
     """libuv rounds to milliseconds of its own: its timers may come before what they were set for."""
 
     async def scenario() -> None:
-        async with broker_without_doors(
+        async with broker_without_listeners(
             MemoryDisk(), settings={"delivery.backoff.ms": "50"}
         ) as world:
             await world.make_topic()
             world.fill(1)
-            window = await world.open()
-            assert offsets_of(window.acquire("ann", records_max=1)) == [0]
+            share_partition = await world.open()
+            assert offsets_of(share_partition.acquire("ann", records_max=1)) == [0]
             woken: list[list[int]] = []
-            window.watch(lambda: woken.append(offsets_of(window.acquire("ann", records_max=1))))
-            await window.acknowledge("ann", [release(0, 0)])
-            assert window._timer is not None
-            window._timer.cancel()
-            window._deadline_passed()
+            share_partition.watch(
+                lambda: woken.append(offsets_of(share_partition.acquire("ann", records_max=1)))
+            )
+            await share_partition.acknowledge("ann", [release(0, 0)])
+            assert share_partition._timer is not None
+            share_partition._timer.cancel()
+            share_partition._deadline_passed()
             await until(lambda: [0] in woken)
 
     run(scenario)

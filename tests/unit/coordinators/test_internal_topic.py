@@ -11,8 +11,8 @@ from test_coordinator_runtime import make_runtime
 from zhumq.coordinators import internal_topic
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.runtime import CoordinatorRuntime
-from zhumq.metadata.controller import TopicWish
 from zhumq.metadata.image import Broker, ClusterImage, Topic
+from zhumq.metadata.topics import NewTopic
 from zhumq.model.errors import (
     BrokerError,
     InvalidReplicationFactor,
@@ -40,10 +40,10 @@ class OneTopic:
             topics={},
             topics_by_id={},
         )
-        self.wishes: list[TopicWish] = []
+        self.wishes: list[NewTopic] = []
         self.refusals: list[BrokerError] = []
 
-    async def create_topics(self, wishes: Sequence[TopicWish]) -> list[Topic | BrokerError]:
+    async def create_topics(self, wishes: Sequence[NewTopic]) -> list[Topic | BrokerError]:
         self.wishes.extend(wishes)
         if self.refusals and not isinstance(self.refusals[0], TopicAlreadyExists):
             return [self.refusals.pop(0)]
@@ -66,16 +66,16 @@ class Partitions:
         self.tell = callback
 
 
-class Scene:
+class RunContext:
     """An internal topic among fakes."""
 
     def __init__(self, cluster: OneTopic, copies: int = 3) -> None:
         self.partitions = Partitions()
         self.runtime: CoordinatorRuntime[str, str] = make_runtime()
         self.topic = InternalTopic(
-            TopicWish(name=NAME, partitions=2, replication_factor=copies),
+            NewTopic(name=NAME, partitions=2, replication_factor=copies),
             store=cluster,  # type: ignore[arg-type]
-            controller=cluster,  # type: ignore[arg-type]
+            metadata_client=cluster,  # type: ignore[arg-type]
             replicas=self.partitions,
             runtime=self.runtime,
         )
@@ -94,7 +94,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 def test_a_shard_serves_while_its_partition_is_led_here() -> None:
     async def scenario() -> None:
-        scene = Scene(OneTopic())
+        scene = RunContext(OneTopic())
         assert await scene.runtime.submit(0, "a") == "NOT_COORDINATOR"
         scene.leads(0)
         scene.leads(1, name="of-somebody-else")
@@ -110,7 +110,7 @@ def test_a_shard_serves_while_its_partition_is_led_here() -> None:
 
 def test_whoever_waits_is_sent_away_when_leadership_goes() -> None:
     async def scenario() -> None:
-        scene = Scene(OneTopic())
+        scene = RunContext(OneTopic())
         scene.leads(0)
         await scene.topic.ensure()
         scene.partitions.find(NAME, 0).holds_flushes = True
@@ -126,7 +126,7 @@ def test_whoever_waits_is_sent_away_when_leadership_goes() -> None:
 
 def test_a_new_epoch_of_the_same_leader_begins_from_the_log() -> None:
     async def scenario() -> None:
-        scene = Scene(OneTopic())
+        scene = RunContext(OneTopic())
         scene.leads(0)
         await scene.topic.ensure()
         partition = scene.partitions.find(NAME, 0)
@@ -151,7 +151,7 @@ def test_a_shard_that_cannot_be_read_is_tried_again_and_holds_up_nobody(
     monkeypatch.setattr(internal_topic, "LOAD_WAIT_SECONDS_MAX", 0.05)
 
     async def scenario() -> None:
-        scene = Scene(OneTopic())
+        scene = RunContext(OneTopic())
         broken = scene.partitions.find(NAME, 0)
         broken.high_watermark = 1
         broken.read_error = StorageFailed("the disk")
@@ -176,7 +176,7 @@ def test_the_topic_is_made_once_with_as_many_replicas_as_there_are_brokers() -> 
     async def scenario() -> None:
         for brokers, expected in ((1, 1), (2, 2), (5, 3)):
             cluster = OneTopic(brokers=brokers)
-            scene = Scene(cluster)
+            scene = RunContext(cluster)
             await scene.topic.ensure()
             await scene.topic.ensure()
             assert [wish.replication_factor for wish in cluster.wishes] == [expected]
@@ -188,7 +188,7 @@ def test_the_topic_is_made_once_with_as_many_replicas_as_there_are_brokers() -> 
 def test_another_broker_may_have_made_it_meanwhile_and_a_refusal_is_told() -> None:
     async def scenario() -> None:
         cluster = OneTopic()
-        scene = Scene(cluster)
+        scene = RunContext(cluster)
         cluster.refusals = [InvalidReplicationFactor("too few")]
         with pytest.raises(InvalidReplicationFactor):
             await scene.topic.ensure()

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState, Topic
-from zhumq.metadata.leadership import InSyncWish, LeaderPolicy, LogEnd
+from zhumq.metadata.leadership import InSyncRequest, LeaderPolicy, LogEnd
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from zhumq.model.replication_mode import Mode
 
@@ -33,7 +33,7 @@ def partition(
     adding: Iterable[int] = (),
     removing: Iterable[int] = (),
     mode: Mode = Mode.FETCH,
-    handover: bool = False,
+    changing_mode: bool = False,
     eligible: Iterable[int] = (),
 ) -> PartitionState:
     members = ids(*replicas)
@@ -47,7 +47,7 @@ def partition(
         adding=ids(*adding),
         removing=ids(*removing),
         mode=mode,
-        handover=handover,
+        changing_mode=changing_mode,
         eligible=ids(*eligible),
     )
 
@@ -89,8 +89,8 @@ def unclean(_topic: Topic) -> LeaderPolicy:
     return LeaderPolicy(unclean=True)
 
 
-def wish(state: PartitionState, *in_sync: int, broker_epoch: int = 1) -> InSyncWish:
-    return InSyncWish(
+def wish(state: PartitionState, *in_sync: int, broker_epoch: int = 1) -> InSyncRequest:
+    return InSyncRequest(
         broker_id=state.leader,
         broker_epoch=broker_epoch,
         leader_epoch=state.leader_epoch,

@@ -26,18 +26,18 @@ from zhumq.metadata.changes import (
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.metadata.leadership import (
     CHANGES_PER_PROPOSAL_MAX,
+    ElectionResult,
     LogEnds,
     PolicyOf,
-    Vote,
     elect_preferred,
     elect_unclean,
     in_batches,
     partitions_without_leader,
+    plan_election_results,
     plan_membership,
     plan_preferred_leaders,
-    plan_votes,
 )
-from zhumq.metadata.moves import change_in_sync
+from zhumq.metadata.reassignment import change_in_sync
 from zhumq.model.cluster_errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -145,27 +145,27 @@ def test_topics_whose_replicas_vote_are_left_to_them() -> None:
 
 def test_votes_are_made_known_in_the_order_of_their_epochs() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
-    vote = Vote(leader=BrokerId(2), leader_epoch=LeaderEpoch(7))
-    (change,) = plan_votes(image, {T0: vote})
+    vote = ElectionResult(leader=BrokerId(2), leader_epoch=LeaderEpoch(7))
+    (change,) = plan_election_results(image, {T0: vote})
     assert (change.state.leader, change.state.leader_epoch) == (2, 7)
     known = apply_changes(image, [change])
     for late in (
-        Vote(leader=BrokerId(3), leader_epoch=LeaderEpoch(7)),
-        Vote(leader=BrokerId(1), leader_epoch=LeaderEpoch(6)),
-        Vote(leader=BrokerId(9), leader_epoch=LeaderEpoch(8)),
+        ElectionResult(leader=BrokerId(3), leader_epoch=LeaderEpoch(7)),
+        ElectionResult(leader=BrokerId(1), leader_epoch=LeaderEpoch(6)),
+        ElectionResult(leader=BrokerId(9), leader_epoch=LeaderEpoch(8)),
     ):
-        assert plan_votes(known, {T0: late}) == []
-    assert plan_votes(known, {TopicPartition("gone", 0): vote}) == []
-    assert plan_votes(cluster(partition([1, 2, 3])), {T0: vote}) == []
+        assert plan_election_results(known, {T0: late}) == []
+    assert plan_election_results(known, {TopicPartition("gone", 0): vote}) == []
+    assert plan_election_results(cluster(partition([1, 2, 3])), {T0: vote}) == []
 
 
 def test_an_elected_leader_that_registered_again_is_made_known_in_its_epoch() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT), epochs={1: 8, 2: 1, 3: 1})
     assert image.leader_of(image.topics["t"].partitions[0]) == NOBODY
-    vote = Vote(leader=BrokerId(1), leader_epoch=LeaderEpoch(5))
-    (change,) = plan_votes(image, {T0: vote})
+    vote = ElectionResult(leader=BrokerId(1), leader_epoch=LeaderEpoch(5))
+    (change,) = plan_election_results(image, {T0: vote})
     assert (change.state.leader_epoch, change.state.leader_broker_epoch) == (5, 8)
-    assert plan_votes(apply_changes(image, [change]), {T0: vote}) == []
+    assert plan_election_results(apply_changes(image, [change]), {T0: vote}) == []
 
 
 def test_a_thousand_partitions_are_decided_in_few_proposals() -> None:

@@ -7,14 +7,14 @@ from leadership_support import T0, brokers, cluster, ids, partition, wish
 
 from zhumq.metadata.changes import apply_changes
 from zhumq.metadata.image import ClusterImage, PartitionState
-from zhumq.metadata.moves import (
+from zhumq.metadata.placement import place
+from zhumq.metadata.reassignment import (
     begin_move,
     cancel_move,
     change_in_sync,
     plan_more_copies,
     plan_moves,
 )
-from zhumq.metadata.placement import place
 from zhumq.model.cluster_errors import EligibleLeadersNotAvailable, NoReassignmentInProgress
 from zhumq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from zhumq.model.replication_mode import Mode

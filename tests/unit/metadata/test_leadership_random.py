@@ -10,7 +10,7 @@ from leadership_support import NOBODY, cluster, ids, partition
 from zhumq.metadata.changes import BrokerRegistered, Change, apply_changes
 from zhumq.metadata.image import ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import (
-    InSyncWish,
+    InSyncRequest,
     LeaderPolicy,
     LogEnd,
     LogEnds,
@@ -18,7 +18,7 @@ from zhumq.metadata.leadership import (
     plan_membership,
     plan_preferred_leaders,
 )
-from zhumq.metadata.moves import begin_move, cancel_move, change_in_sync
+from zhumq.metadata.reassignment import begin_move, cancel_move, change_in_sync
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 
@@ -122,11 +122,11 @@ class World:
             self.draw.choice(sorted(self.image.topics)), self.draw.randrange(PARTITIONS)
         )
 
-    def wish(self, name: TopicPartition) -> InSyncWish:
+    def wish(self, name: TopicPartition) -> InSyncRequest:
         state = self.image.topics[name.topic].partitions[name.partition]
         sender = self.image.brokers.get(state.leader)
         in_sync = {state.leader, *self.draw.sample(state.replicas, len(state.replicas) - 1)}
-        return InSyncWish(
+        return InSyncRequest(
             broker_id=state.leader,
             broker_epoch=sender.epoch if sender else 0,
             leader_epoch=LeaderEpoch(state.leader_epoch - (self.draw.random() < 0.1)),

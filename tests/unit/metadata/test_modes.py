@@ -8,16 +8,16 @@ from leadership_support import NOBODY, T0, cluster, ids, partition, wish
 from zhumq.metadata.changes import apply_changes, change_from_json, change_to_json
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.metadata.leadership import (
+    ElectionResult,
     LeaderPolicy,
-    Vote,
     elect_preferred,
     name_leader,
+    plan_election_results,
     plan_membership,
     plan_preferred_leaders,
-    plan_votes,
 )
 from zhumq.metadata.modes import plan_steps
-from zhumq.metadata.moves import begin_move, cancel_move, change_in_sync
+from zhumq.metadata.reassignment import begin_move, cancel_move, change_in_sync
 from zhumq.model.cluster_errors import NoReassignmentInProgress
 from zhumq.model.errors import InvalidRequest
 from zhumq.model.ids import LeaderEpoch
@@ -46,7 +46,7 @@ def test_to_fetch_the_leader_is_named_and_has_to_win_the_votes() -> None:
     image = cluster(partition([1, 2, 3], leader=2, mode=Mode.RAFT))
     state = first(step(image, FETCH))
     assert (state.mode, state.leader, state.leader_epoch) == (Mode.FETCH, 2, 6)
-    assert (state.handover, state.in_sync, state.partition_epoch) == (True, ids(2), 21)
+    assert (state.changing_mode, state.in_sync, state.partition_epoch) == (True, ids(2), 21)
     again = step(step(image, FETCH), FETCH)
     assert first(again) == state
 
@@ -62,19 +62,19 @@ def test_the_handover_is_over_once_a_majority_is_in_sync() -> None:
     image = step(cluster(partition([1, 2, 3], mode=Mode.RAFT)), FETCH)
     state = first(image)
     image = apply_changes(image, [change_in_sync(image, T0, wish(state, 1, 3))])
-    assert (first(image).handover, first(image).in_sync) == (False, ids(1, 3))
+    assert (first(image).changing_mode, first(image).in_sync) == (False, ids(1, 3))
 
 
 def test_during_a_handover_any_live_replica_may_be_named() -> None:
     image = step(cluster(partition([1, 2, 3], mode=Mode.RAFT)), FETCH)
     changes = list(plan_membership(image, ids(2, 3), lambda _: FETCH))
     state = first(apply_changes(image, changes))
-    assert (state.leader, state.in_sync, state.handover) == (2, ids(2), True)
+    assert (state.leader, state.in_sync, state.changing_mode) == (2, ids(2), True)
 
 
 def test_a_partition_with_one_replica_needs_no_handover() -> None:
     state = first(step(cluster(partition([1], mode=Mode.RAFT)), FETCH))
-    assert (state.mode, state.handover, state.leader) == (Mode.FETCH, False, 1)
+    assert (state.mode, state.changing_mode, state.leader) == (Mode.FETCH, False, 1)
 
 
 def test_to_raft_only_while_everybody_is_in_sync() -> None:
@@ -96,7 +96,7 @@ def test_to_raft_after_an_unclean_leader_only_when_everybody_is_in_sync() -> Non
 
 def test_to_raft_waits_for_a_handover_and_for_a_move() -> None:
     for state in (
-        partition([1, 2, 3], in_sync=[1], handover=True),
+        partition([1, 2, 3], in_sync=[1], changing_mode=True),
         partition([2, 3, 1], adding=[2], removing=[1], leader=1),
     ):
         assert first(step(cluster(state), RAFT)).mode is Mode.FETCH
@@ -109,7 +109,7 @@ def test_a_raft_partition_moves_through_fetch_mode() -> None:
     noted = first(image)
     assert (noted.mode, noted.replicas, noted.wanted_replicas) == (Mode.RAFT, ids(1, 2), ids(3, 4))
     image = step(image, RAFT)
-    assert (first(image).mode, first(image).handover) == (Mode.FETCH, True)
+    assert (first(image).mode, first(image).changing_mode) == (Mode.FETCH, True)
     assert first(image).replicas == ids(1, 2)
     assert first(step(image, RAFT)) == first(image)
     image = apply_changes(image, [change_in_sync(image, T0, wish(first(image), 1, 2))])
@@ -124,15 +124,15 @@ def test_a_raft_partition_moves_through_fetch_mode() -> None:
     assert moved.leader == 3
     image = step(image, RAFT)
     assert (first(image).mode, first(image).leader) == (Mode.RAFT, NOBODY)
-    vote = Vote(leader=ids(4)[0], leader_epoch=LeaderEpoch(first(image).leader_epoch + 1))
-    image = apply_changes(image, plan_votes(image, {T0: vote}))
+    vote = ElectionResult(leader=ids(4)[0], leader_epoch=LeaderEpoch(first(image).leader_epoch + 1))
+    image = apply_changes(image, plan_election_results(image, {T0: vote}))
     assert image.leader_of(first(image)) == 4
 
 
 def test_a_move_that_is_wanted_in_the_handover_waits_for_its_end() -> None:
     """The named leader has to win the votes of those it was named for, and of nobody else."""
     image = cluster(
-        partition([1, 2, 3], in_sync=[1], handover=True), epochs=dict.fromkeys((1, 2, 3, 4), 1)
+        partition([1, 2, 3], in_sync=[1], changing_mode=True), epochs=dict.fromkeys((1, 2, 3, 4), 1)
     )
     image = apply_changes(image, [begin_move(image, T0, ids(1, 2, 4))])
     noted = first(image)
@@ -206,20 +206,20 @@ def test_the_epoch_of_an_unclean_leader_is_remembered() -> None:
 
 
 def test_a_leader_is_named_above_an_epoch_that_the_controller_has_not_seen() -> None:
-    image = cluster(partition([1, 2, 3], in_sync=[1], handover=True))
+    image = cluster(partition([1, 2, 3], in_sync=[1], changing_mode=True))
     named = name_leader(first(image), image.brokers, FETCH, {}, above_epoch=40, unfit=ids(1))
     assert (named.leader, named.leader_epoch, named.partition_epoch) == (2, 41, 21)
 
 
 def test_everything_a_partition_can_be_is_kept_by_the_store() -> None:
     state = replace(
-        partition([1, 2, 3], handover=True, eligible=[2]),
+        partition([1, 2, 3], changing_mode=True, eligible=[2]),
         wanted_replicas=ids(2, 3),
         unclean_epoch=4,
     )
-    (change,) = plan_votes(
+    (change,) = plan_election_results(
         cluster(partition([1], mode=Mode.RAFT, epoch=1)),
-        {T0: Vote(leader=ids(1)[0], leader_epoch=LeaderEpoch(2))},
+        {T0: ElectionResult(leader=ids(1)[0], leader_epoch=LeaderEpoch(2))},
     )
     for kept in (replace(change, state=state), change):
         assert change_from_json(change_to_json(kept)) == kept

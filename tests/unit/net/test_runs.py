@@ -23,18 +23,18 @@ class Runs:
     def __call__(
         self, frames: Sequence[bytes], connection: ConnectionInfo
     ) -> tuple[int, Answer] | None:
-        letter = frames[0][:1]
-        if letter == b"-":
+        dead_letter = frames[0][:1]
+        if dead_letter == b"-":
             return None
-        if letter == b"!":
+        if dead_letter == b"!":
             raise MalformedFrame("this one is bad")
         run = []
         for frame in frames:
-            if frame[:1] != letter:
+            if frame[:1] != dead_letter:
                 break
             run.append(framed(frame))
         self.sizes.append(len(run))
-        if not letter.isupper():
+        if not dead_letter.isupper():
             return len(run), [b"".join(run)]
         promise: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
         self.promises.append((b"".join(run), promise))

@@ -87,10 +87,10 @@ def test_a_long_time_is_drawn_in_wider_steps(tmp_path: Path) -> None:
 def test_a_report_has_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write_counts(tmp_path / "t", [(0, "web", "ERROR", 30)])
-    picture = tmp_path / "pictures" / "p.png"
-    lines = list(report(str(tmp_path / "t"), "20", str(picture)))
+    chart = tmp_path / "pictures" / "p.png"
+    lines = list(report(str(tmp_path / "t"), "20", str(chart)))
     assert any("burst: web had 30 errors in 1 minute" in line for line in lines)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert chart.read_bytes().startswith(b"\x89PNG")
 
 
 def test_many_services_are_drawn_together(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def framed(body: bytes, version: int, client_id: str | None = "client") -> bytes
     return struct.pack(">hhih", api.ApiKey.PRODUCE, version, 77, length) + name + tags + body
 
 
-def read_on_the_long_road(frame: bytes, version: int) -> object:
+def read_on_the_slow_path(frame: bytes, version: int) -> object:
     """What `parse_one` has to agree with: the request if it is about one partition, else None."""
     try:
         request = api.decode_request(frame)
@@ -99,7 +99,7 @@ def test_the_short_road_reads_a_request_as_the_long_one_does(version: int) -> No
             one = parse_one(frame)
             if one is not None:
                 taken += 1
-                assert one == read_on_the_long_road(frame, version)
+                assert one == read_on_the_slow_path(frame, version)
     assert taken > 20
 
 
@@ -122,9 +122,9 @@ def test_what_is_damaged_leaves_the_short_road_or_reads_as_on_the_long_one(versi
                 damaged[position] = draw.choice((0, 1, 2, 3, 0x7F, 0x80, 0xFF))
             one = parse_one(bytes(damaged))
             if one is not None:
-                long_road = read_on_the_long_road(bytes(damaged), version)
-                if isinstance(long_road, tuple):
-                    assert (*one[:1], *one[2:]) == (*long_road[:1], *long_road[2:])
+                slow_path = read_on_the_slow_path(bytes(damaged), version)
+                if isinstance(slow_path, tuple):
+                    assert (*one[:1], *one[2:]) == (*slow_path[:1], *slow_path[2:])
                 else:
                     # Only a name or client id that is no text is left to whoever looks it up.
                     assert not is_text(one[4]) or not is_text(bytes(damaged[10:16]))
@@ -251,9 +251,9 @@ def test_the_answer_about_one_partition_is_the_same_on_the_short_road(
         responses=[TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])]
     )
     header = api.RequestHeader(api.ApiKey.PRODUCE, version, 99, "client")
-    (long_road,) = api.encode_response(header, response)
+    (slow_path,) = api.encode_response(header, response)
     topic = topic_id.bytes if version >= FIRST_VERSION_WITH_IDS else name.encode()
-    assert encoder_of_one(version, topic, 3)(99, 2**40, -1, 17) == long_road
+    assert encoder_of_one(version, topic, 3)(99, 2**40, -1, 17) == slow_path
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)

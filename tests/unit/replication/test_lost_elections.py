@@ -11,7 +11,7 @@ import pytest
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.model.cluster_errors import PreferredLeaderNotAvailable
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
-from zhumq.replication.hand_back import ELECTIONS_MAX, HandBack
+from zhumq.replication.preferred_leaders import ELECTIONS_MAX, PreferredLeaders
 
 T0 = TopicPartition("t", 0)
 FIRST, SECOND = BrokerId(1), BrokerId(2)
@@ -43,7 +43,7 @@ class Elections:
         self.image = image(SECOND, 5)
         self.held = 0
 
-    async def hand_over(self, replica_id: int) -> bool:
+    async def transfer_leadership(self, replica_id: int) -> bool:
         assert replica_id == FIRST
         self.held += 1
         won = image(self._winners.pop(0), 5 + self.held)
@@ -51,10 +51,12 @@ class Elections:
         return True
 
     def elect(self) -> Any:
-        partitions = cast("Any", {T0: SimpleNamespace(hand_over=self.hand_over)})
+        partitions = cast(
+            "Any", {T0: SimpleNamespace(transfer_leadership=self.transfer_leadership)}
+        )
         peers = cast("Any", None)  # Nobody else is asked: the second replica leads here.
-        hand_back = HandBack(SECOND, peers, lambda: self.image, partitions)
-        return asyncio.run(hand_back.elect([T0], 10_000))[T0]
+        preferred_leaders = PreferredLeaders(SECOND, peers, lambda: self.image, partitions)
+        return asyncio.run(preferred_leaders.elect([T0], 10_000))[T0]
 
 
 @pytest.mark.parametrize("winners", [(FIRST,), (SECOND, FIRST), (SECOND, SECOND, FIRST)])

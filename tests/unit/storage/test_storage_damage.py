@@ -285,4 +285,4 @@ def test_a_flipped_bit_in_the_last_promise_is_no_torn_end(position: int) -> None
     journal.write([(key, QuorumState(epoch=1))])
     journal.write([(key, QuorumState(epoch=2, voted_for=3))])
     disk.files["/data/quorum-journal"].content[41 + position] ^= 4
-    assert not QuorumJournal(disk, "/data/quorum-journal").is_whole
+    assert not QuorumJournal(disk, "/data/quorum-journal").is_intact

@@ -29,13 +29,13 @@ def _disk() -> MemoryDisk:
 def test_the_newest_promise_of_each_replica_is_found_after_a_crash() -> None:
     disk = _disk()
     journal = QuorumJournal(disk, PATH)
-    assert not journal.is_whole
+    assert not journal.is_intact
     journal.write([(KEY, STATE), (OTHER, QuorumState(mode=Mode.FETCH, leader_id=1, epoch=8))])
-    newest = QuorumState(epoch=4, leader_id=2, healing=True, votes_unknown=True)
+    newest = QuorumState(epoch=4, leader_id=2, recovering=True, votes_unknown=True)
     journal.write([(KEY, newest)])
     disk.crash()
     again = QuorumJournal(disk, PATH)
-    assert again.is_whole
+    assert again.is_intact
     assert again.find(KEY) == newest
     assert again.find(OTHER) == QuorumState(mode=Mode.FETCH, leader_id=1, epoch=8)
     assert again.find((TOPIC, 2)) is None
@@ -59,12 +59,12 @@ def test_a_journal_from_before_epochs_were_accepted_is_read_and_written_anew() -
     data = _entry_of_a_release_before_acceptance(2) + _entry_of_a_release_before_acceptance(3)
     disk.write_file(PATH, data + b"torn", sync=True)
     journal = QuorumJournal(disk, PATH)
-    assert journal.is_whole
+    assert journal.is_intact
     assert journal.find(KEY) == STATE
     journal.write([(OTHER, STATE)])
     disk.crash()
     again = QuorumJournal(disk, PATH)
-    assert again.is_whole
+    assert again.is_intact
     assert dict(again.states) == {KEY: STATE, OTHER: STATE}
     again.write([(KEY, QuorumState(epoch=9))])
     assert QuorumJournal(disk, PATH).find(KEY) == QuorumState(epoch=9)
@@ -76,14 +76,14 @@ def test_a_journal_whose_first_bytes_are_damaged_is_not_taken_for_an_empty_one()
     data = bytearray(disk.read_file(PATH) or b"")
     data[3] ^= 1
     disk.write_file(PATH, data, sync=True)
-    assert not QuorumJournal(disk, PATH).is_whole
+    assert not QuorumJournal(disk, PATH).is_intact
 
 
 def test_an_empty_journal_of_an_earlier_release_is_whole() -> None:
     disk = _disk()
     disk.write_file(PATH, b"", sync=True)
     journal = QuorumJournal(disk, PATH)
-    assert journal.is_whole
+    assert journal.is_intact
     journal.write([(KEY, STATE)])
     assert QuorumJournal(disk, PATH).find(KEY) == STATE
 
@@ -107,7 +107,7 @@ def test_a_torn_end_was_never_told_to_anybody(kept_bytes: int) -> None:
     torn = (disk.read_file(PATH) or b"")[: len(whole) + kept_bytes]
     disk.write_file(PATH, torn, sync=True)
     again = QuorumJournal(disk, PATH)
-    assert again.is_whole
+    assert again.is_intact
     assert again.find(KEY) == STATE
     again.write([(OTHER, STATE)])
     assert QuorumJournal(disk, PATH).find(OTHER) == STATE
@@ -121,26 +121,26 @@ def test_damage_before_the_end_means_that_no_promise_can_be_relied_upon() -> Non
     data[10] ^= 1
     disk.write_file(PATH, data, sync=True)
     again = QuorumJournal(disk, PATH)
-    assert not again.is_whole
+    assert not again.is_intact
     assert again.find(OTHER) == STATE
 
 
 def test_what_a_disk_has_lost_is_admitted_in_one_piece_or_again_at_the_next_start() -> None:
     disk = _disk()
-    lost = QuorumState(mode=Mode.FETCH, healing=True, votes_unknown=True)
-    assert not QuorumJournal(disk, PATH).is_whole
+    lost = QuorumState(mode=Mode.FETCH, recovering=True, votes_unknown=True)
+    assert not QuorumJournal(disk, PATH).is_intact
     # A start that ends before it has admitted anything leaves nothing that looks like a journal.
     journal = QuorumJournal(disk, PATH)
-    assert not journal.is_whole
+    assert not journal.is_intact
     disk.bytes_free = 10
     with pytest.raises(DiskFull):
         journal.admit([(KEY, lost), (OTHER, lost)])
-    assert not QuorumJournal(disk, PATH).is_whole
+    assert not QuorumJournal(disk, PATH).is_intact
     disk.bytes_free = None
     journal.admit([(KEY, lost), (OTHER, lost)])
     disk.crash()
     again = QuorumJournal(disk, PATH)
-    assert again.is_whole
+    assert again.is_intact
     assert dict(again.states) == {KEY: lost, OTHER: lost}
 
 
@@ -150,10 +150,10 @@ def test_a_damaged_journal_is_whole_again_once_the_loss_is_admitted() -> None:
     data = bytearray(disk.read_file(PATH) or b"")
     data[10] ^= 1
     disk.write_file(PATH, data, sync=True)
-    unsure = QuorumState(epoch=STATE.epoch, healing=True, votes_unknown=True)
+    unsure = QuorumState(epoch=STATE.epoch, recovering=True, votes_unknown=True)
     QuorumJournal(disk, PATH).admit([(KEY, unsure), (OTHER, unsure)])
     again = QuorumJournal(disk, PATH)
-    assert again.is_whole
+    assert again.is_intact
     assert dict(again.states) == {KEY: unsure, OTHER: unsure}
 
 

@@ -7,15 +7,15 @@ from functools import partial
 from zhumq.broker.config_entries import ConfigEntries, ConfigEntry, ConfigSource
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.settings import BROKER_SETTINGS
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.metadata.controller import (
+from zhumq.metadata.image import ALL_BROKERS, Topic
+from zhumq.metadata.topics import (
     append_to_list_setting,
     check_topic_name,
     existing_topic,
     subtract_from_list_setting,
 )
-from zhumq.metadata.image import ALL_BROKERS, Topic
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import MODES_SETTING, write_modes
@@ -67,14 +67,14 @@ class ConfigsHandler:
         self,
         broker_id: BrokerId,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         entries: ConfigEntries,
         *,
         has_modes: bool,
     ) -> None:
         self._broker_id = broker_id
         self._store = store
-        self._controller = controller
+        self._metadata_client = metadata_client
         self._entries = entries
         # Whether partitions are replicated one way or the other: on a single node they are not.
         self._has_modes = has_modes
@@ -219,7 +219,7 @@ class ConfigsHandler:
 
             return new_settings(topic.settings, in_force)
 
-        await self._controller.change_settings(name, alter, validate_only=validate_only)
+        await self._metadata_client.change_settings(name, alter, validate_only=validate_only)
 
     async def _alter_broker(
         self, name: str, new_settings: NewSettings, *, validate_only: bool
@@ -228,7 +228,7 @@ class ConfigsHandler:
             image = self._store.image
             return _value_of(self._entries.of_broker(image, self._broker_id, [setting]))
 
-        await self._controller.change_broker_settings(
+        await self._metadata_client.change_broker_settings(
             name,
             lambda before: new_settings(before, in_force),
             BROKER_SETTINGS,

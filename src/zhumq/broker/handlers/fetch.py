@@ -92,7 +92,7 @@ class FetchHandler:
             or request.max_wait_ms <= 0
             or not attempt.readable
         ):
-            return _respond(attempt, session, only_news=incremental)
+            return _respond(attempt, session, only_changed=incremental)
         return self._wait_and_fetch(asked, request, attempt, session, by_id, incremental)
 
     async def _wait_and_fetch(
@@ -114,7 +114,7 @@ class FetchHandler:
             await parked.done
         finally:
             parked.wake()
-        return _respond(self._read(asked, request, by_id=by_id), session, only_news=incremental)
+        return _respond(self._read(asked, request, by_id=by_id), session, only_changed=incremental)
 
     def _read(
         self, asked: Sequence[FetchedPartition], request: FetchRequest, *, by_id: bool
@@ -190,24 +190,26 @@ def _forgotten_partitions(request: FetchRequest) -> list[FetchKey]:
     ]
 
 
-def _respond(attempt: _Attempt, session: FetchSession | None, *, only_news: bool) -> FetchResponse:
+def _respond(
+    attempt: _Attempt, session: FetchSession | None, *, only_changed: bool
+) -> FetchResponse:
     response = FetchResponse(session_id=session.session_id if session else NO_SESSION_ID)
     topic: FetchableTopicResponse | None = None
     for wanted, answer in attempt.answers:
         if session is not None:
             has_bytes = len(answer.records or b"") > 0
-            is_news = (
+            has_update = (
                 has_bytes
                 or answer.error_code != ErrorCode.NONE
-                or answer.high_watermark != wanted.high_watermark_told
-                or answer.log_start_offset != wanted.log_start_offset_told
+                or answer.high_watermark != wanted.sent_high_watermark
+                or answer.log_start_offset != wanted.sent_log_start_offset
             )
             if has_bytes:
                 session.served(wanted.key)
-            if only_news and not is_news:
+            if only_changed and not has_update:
                 continue
-            wanted.high_watermark_told = answer.high_watermark
-            wanted.log_start_offset_told = answer.log_start_offset
+            wanted.sent_high_watermark = answer.high_watermark
+            wanted.sent_log_start_offset = answer.log_start_offset
         key = wanted.key
         if topic is None or topic.topic != key.topic or topic.topic_id != key.topic_id:
             topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id)

@@ -6,9 +6,6 @@ from typing import Final
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.handlers.configs import AlterOperation, ConfigsHandler
 from zhumq.coordinators.delivery_service import DeliveryService
-from zhumq.delivery.in_flight import WindowLimits
-from zhumq.delivery.redelivery import RedeliveryPolicy
-from zhumq.delivery.subscription import Start, StartKind
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest, SettingInvalid
 from zhumq.model.settings import Setting, Settings, SettingsTable
 from zhumq.protocol.api import ApiKey
@@ -26,6 +23,9 @@ from zhumq.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from zhumq.share.redelivery import RedeliveryPolicy
+from zhumq.share.share_partition import SharePartitionLimits
+from zhumq.share.subscription import Start, StartKind
 
 GROUP_RESOURCE: Final = 32
 # Where a value comes from, in DescribeConfigs' codes.
@@ -62,11 +62,11 @@ class ShareGroupSettings:
             )
         )
 
-    async def of_group(self, group_id: str) -> tuple[WindowLimits, Start]:
+    async def of_group(self, group_id: str) -> tuple[SharePartitionLimits, Start]:
         """The limits of its windows, and where they begin."""
         given = await self._deliveries.group_settings(group_id)
         settings = Settings(self._table, self._with_defaults(given))
-        limits = WindowLimits(
+        limits = SharePartitionLimits(
             in_flight_max=settings.integer("share.partition.max.record.locks"),
             lock_ms=settings.integer("share.record.lock.duration.ms"),
             redelivery=RedeliveryPolicy(

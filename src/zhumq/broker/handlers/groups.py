@@ -21,7 +21,7 @@ from zhumq.model.errors import (
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import (
-    Coordinator,
+    Controller,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -129,7 +129,7 @@ class GroupsHandler:
             port=coordinator.port,
         )
 
-    async def _find(self, kind: int, keys: Sequence[str]) -> list[Coordinator]:
+    async def _find(self, kind: int, keys: Sequence[str]) -> list[Controller]:
         reason: BrokerError | None = None
         try:
             if kind != CoordinatorKind.GROUP:
@@ -139,7 +139,7 @@ class GroupsHandler:
             reason = failure
         return [self._coordinator_of(key, reason) for key in keys]
 
-    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Coordinator:
+    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Controller:
         try:
             if reason is not None:
                 raise reason
@@ -150,14 +150,14 @@ class GroupsHandler:
             if broker is None:
                 raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
         except BrokerError as failure:
-            return Coordinator(
+            return Controller(
                 key=key,
                 node_id=_NOBODY,
                 port=_NOBODY,
                 error_code=failure.code,
                 error_message=str(failure),
             )
-        return Coordinator(
+        return Controller(
             key=key,
             node_id=broker.broker_id,
             host=broker.host,

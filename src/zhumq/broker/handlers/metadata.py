@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.long_requests import PIECE_ELEMENTS
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.metadata.controller import TopicWish, check_topic_name
 from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
+from zhumq.metadata.topics import NewTopic, check_topic_name
 from zhumq.model.errors import BrokerError, ErrorCode, TopicAlreadyExists
 from zhumq.model.ids import INTERNAL_TOPICS, ZERO_UUID, BrokerId
 from zhumq.model.replication_mode import Mode
@@ -54,13 +54,13 @@ class MetadataHandler:
     def __init__(
         self,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         served_apis: Callable[[], Iterable[ApiKey]],
         *,
         auto_create_topics: bool,
     ) -> None:
         self._store = store
-        self._controller = controller
+        self._metadata_client = metadata_client
         self._served_apis = served_apis
         self._auto_create_topics = auto_create_topics
 
@@ -113,7 +113,7 @@ class MetadataHandler:
         self, context: RequestContext, request: MetadataRequest, missing: list[str]
     ) -> MetadataResponse:
         names = list(dict.fromkeys(missing))[:AUTO_CREATED_TOPICS_MAX]
-        results = await self._controller.create_topics([TopicWish(name=name) for name in names])
+        results = await self._metadata_client.create_topics([NewTopic(name=name) for name in names])
         refused = {
             name: result
             for name, result in zip(names, results, strict=True)

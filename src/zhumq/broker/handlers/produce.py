@@ -9,7 +9,7 @@ from typing import Final
 from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
-from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX
+from zhumq.metadata.topics import TOPIC_NAME_LENGTH_MAX
 from zhumq.model.errors import (
     BrokerError,
     InvalidRecord,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.model.errors import BrokerError, ErrorCode, TransactionsUnsupported
 from zhumq.model.ids import NO_PRODUCER_ID
 from zhumq.protocol.api import ApiKey
@@ -25,8 +25,8 @@ _EPOCH_MAX: Final = 2**15 - 2
 class ProducersHandler:
     """Producers without transactions: an id and an epoch is all they need."""
 
-    def __init__(self, controller: ControllerDriver, replicas: ReplicaManager) -> None:
-        self._controller = controller
+    def __init__(self, metadata_client: MetadataClient, replicas: ReplicaManager) -> None:
+        self._metadata_client = metadata_client
         self._replicas = replicas
 
     def handlers(self) -> dict[ApiKey, Handler]:
@@ -49,7 +49,7 @@ class ProducersHandler:
                 producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
             )
         return InitProducerIdResponse(
-            producer_id=await self._controller.next_producer_id(), producer_epoch=_FIRST_EPOCH
+            producer_id=await self._metadata_client.next_producer_id(), producer_epoch=_FIRST_EPOCH
         )
 
     def describe_producers(

@@ -5,7 +5,7 @@ from enum import IntEnum
 from functools import partial
 
 from zhumq.broker.dispatch import Handler, RequestContext
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.metadata.changes import Change
 from zhumq.metadata.image import ClusterImage, PartitionState
@@ -15,7 +15,7 @@ from zhumq.metadata.leadership import (
     elect_unclean,
     existing_partition,
 )
-from zhumq.metadata.moves import begin_move, cancel_move
+from zhumq.metadata.reassignment import begin_move, cancel_move
 from zhumq.model.cluster_errors import ElectionNotNeeded
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidReplicationFactor
 from zhumq.model.ids import BrokerId, TopicPartition
@@ -57,12 +57,12 @@ class ReassignmentsHandler:
     def __init__(
         self,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         ask_log_ends: AskLogEnds,
         elect_by_votes: ElectByVotes,
     ) -> None:
         self._store = store
-        self._controller = controller
+        self._metadata_client = metadata_client
         self._ask_log_ends = ask_log_ends
         self._elect_by_votes = elect_by_votes
 
@@ -84,7 +84,7 @@ class ReassignmentsHandler:
                 plans[name] = partial(
                     _plan_move, name, target, request.allow_replication_factor_change
                 )
-        results = await self._controller.change_partitions(plans)
+        results = await self._metadata_client.change_partitions(plans)
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             responses=[
@@ -145,7 +145,7 @@ class ReassignmentsHandler:
         if request.election_type == ElectionType.PREFERRED:
             raft = [name for name in names if _is_raft(image, name)]
             by_votes = frozenset(raft)
-            named = await self._controller.change_partitions(
+            named = await self._metadata_client.change_partitions(
                 {name: partial(_elect_preferred, name) for name in names if name not in by_votes}
             )
             # Nobody is named there: the leader steps back, and the first replica wins the votes.
@@ -154,7 +154,7 @@ class ReassignmentsHandler:
         else:
             known = [name for name in names if image.partition(name) is not None]
             ends = await self._ask_log_ends(known)
-            results = await self._controller.change_partitions(
+            results = await self._metadata_client.change_partitions(
                 {name: partial(_elect_unclean, name, ends) for name in names}
             )
         if request.topic_partitions is None:

@@ -20,8 +20,7 @@ from zhumq.broker.share_sessions import (
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Delivered
 from zhumq.coordinators.delivery_service import DeliveryService
-from zhumq.coordinators.delivery_window import WindowDelivery
-from zhumq.delivery.acknowledgement import AckKind, Acknowledgement
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest, UnknownTopicId
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -41,6 +40,7 @@ from zhumq.protocol.messages.share import (
     ShareLeaderIdAndEpoch,
     ShareNodeEndpoint,
 )
+from zhumq.share.acknowledgement import AckKind, Acknowledgement
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class ShareHandler:
     async def _fetch(
         self, session: ShareSession, request: ShareFetchRequest, answers: "_Answers"
     ) -> None:
-        opened: dict[SharePartition, WindowDelivery] = {}
+        opened: dict[SharePartition, SharePartitionDelivery] = {}
         for share_partition in tuple(session.partitions):
             try:
                 opened[share_partition] = await self._open(session.key.group_id, share_partition)
@@ -163,13 +163,13 @@ class ShareHandler:
         may_wait = not answers and request.max_wait_ms > 0 and request.max_records > 0
         if self._acquire(session, opened, request, answers) or not may_wait or not opened:
             return
-        await _wait_for_news(opened.values(), min(request.max_wait_ms, WAIT_MS_MAX) / 1000)
+        await _wait_for_records(opened.values(), min(request.max_wait_ms, WAIT_MS_MAX) / 1000)
         self._acquire(session, opened, request, answers)
 
     def _acquire(
         self,
         session: ShareSession,
-        opened: dict[SharePartition, WindowDelivery],
+        opened: dict[SharePartition, SharePartitionDelivery],
         request: ShareFetchRequest,
         answers: "_Answers",
     ) -> bool:
@@ -196,7 +196,7 @@ class ShareHandler:
             session.served(share_partition)
         return records_left < request.max_records
 
-    async def _open(self, group_id: str, share_partition: SharePartition) -> WindowDelivery:
+    async def _open(self, group_id: str, share_partition: SharePartition) -> SharePartitionDelivery:
         topic = self._store.image.topics_by_id.get(share_partition.topic_id)
         if topic is None:
             raise UnknownTopicId(f"there is no topic with id {share_partition.topic_id}")
@@ -204,7 +204,7 @@ class ShareHandler:
         if found is not None and not found.is_closed:
             return found
         limits, start = await self._settings.of_group(group_id)
-        return await self._deliveries.open_window(
+        return await self._deliveries.open_share_partition(
             group=group_id,
             topic=topic.name,
             partition=share_partition.partition,
@@ -364,13 +364,13 @@ class _Answers:
         return list(by_topic.values())
 
 
-async def _wait_for_news(deliveries: Iterable[WindowDelivery], seconds: float) -> None:
+async def _wait_for_records(deliveries: Iterable[SharePartitionDelivery], seconds: float) -> None:
     """Until something may have become available on any of them, or the time is up."""
-    news = asyncio.Event()
-    unwatch = [delivery.watch(news.set) for delivery in deliveries]
+    arrived = asyncio.Event()
+    unwatch = [delivery.watch(arrived.set) for delivery in deliveries]
     try:
         async with asyncio.timeout(seconds):
-            await news.wait()
+            await arrived.wait()
     except TimeoutError:
         pass
     finally:

@@ -5,9 +5,8 @@ import uuid
 
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.coordinators.delivery_service import DeliveryService
-from zhumq.coordinators.delivery_window import WindowDelivery
 from zhumq.coordinators.group_service import GroupService
-from zhumq.delivery.subscription import SubscriptionMode
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.groups.group import GroupType
 from zhumq.groups.requests import GroupRequest
 from zhumq.groups.share import ASSIGNOR_NAME, ShareGroupState
@@ -22,6 +21,7 @@ from zhumq.protocol.messages.share import (
     ShareGroupDescribeResponse,
     ShareGroupDescribeTopicPartitions,
 )
+from zhumq.share.subscription import SubscriptionMode
 
 
 class ShareGroupsHandler:
@@ -90,20 +90,24 @@ class ShareGroupsHandler:
             members=self._members(group.group_id),
         )
 
-    def _windows(self, group_id: str) -> list[WindowDelivery]:
+    def _share_partitions(self, group_id: str) -> list[SharePartitionDelivery]:
         return [each for each in self._deliveries.opened() if each.group == group_id]
 
     def _state(self, group_id: str) -> str:
         """By the consumers that read through this broker: others know of theirs."""
-        is_read = any(window.members for window in self._windows(group_id))
+        is_read = any(
+            share_partition.members for share_partition in self._share_partitions(group_id)
+        )
         return ShareGroupState.STABLE if is_read else ShareGroupState.EMPTY
 
     def _members(self, group_id: str) -> list[ShareGroupDescribeMember]:
         read: dict[str, dict[tuple[str, uuid.UUID], list[int]]] = {}
-        for window in self._windows(group_id):
-            for name in window.members:
+        for share_partition in self._share_partitions(group_id):
+            for name in share_partition.members:
                 places = read.setdefault(name, {})
-                places.setdefault((window.topic, window.key.topic_id), []).append(window.partition)
+                places.setdefault((share_partition.topic, share_partition.key.topic_id), []).append(
+                    share_partition.partition
+                )
         return [
             ShareGroupDescribeMember(
                 member_id=name,

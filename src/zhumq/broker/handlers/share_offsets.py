@@ -23,7 +23,7 @@ from zhumq.model.errors import (
     UnknownTopicOrPartition,
 )
 from zhumq.protocol.api import ApiKey
-from zhumq.protocol.messages.delivery_state import DescribedWindow
+from zhumq.protocol.messages.delivery_state import DescribedSharePartition
 from zhumq.protocol.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
 from zhumq.protocol.messages.share import (
     AlterShareGroupOffsetsRequest,
@@ -87,15 +87,18 @@ class ShareOffsetsHandler:
     ) -> DescribeShareGroupOffsetsResponseGroup:
         response = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
         try:
-            windows = await self._deliveries.windows_of(asked.group_id)
-            if not windows:
+            share_partitions = await self._deliveries.share_partitions_of(asked.group_id)
+            if not share_partitions:
                 await self._state_of(asked.group_id)
         except BrokerError as reason:
             response.error_code, response.error_message = reason.code, str(reason)
             return response
-        known = {(window.topic_id, window.partition): window for window in windows}
+        known = {
+            (share_partition.topic_id, share_partition.partition): share_partition
+            for share_partition in share_partitions
+        }
         if asked.topics is None:
-            response.topics = list(self._all_topics(asked.group_id, windows))
+            response.topics = list(self._all_topics(asked.group_id, share_partitions))
             return response
         for topic in asked.topics:
             present = self._store.image.topics.get(topic.topic_name)
@@ -113,22 +116,22 @@ class ShareOffsetsHandler:
                     )
                     continue
                 answer.topic_id = present.topic_id
-                window = known.get((present.topic_id, index))
+                share_partition = known.get((present.topic_id, index))
                 answer.partitions.append(
                     DescribeShareGroupOffsetsResponsePartition(
                         partition_index=index, start_offset=_NO_OFFSET
                     )
-                    if window is None
-                    else self._described(asked.group_id, topic.topic_name, window)
+                    if share_partition is None
+                    else self._described(asked.group_id, topic.topic_name, share_partition)
                 )
         return response
 
     def _all_topics(
-        self, group_id: str, windows: Iterable[DescribedWindow]
+        self, group_id: str, share_partitions: Iterable[DescribedSharePartition]
     ) -> Iterable[DescribeShareGroupOffsetsResponseTopic]:
         by_topic: dict[str, DescribeShareGroupOffsetsResponseTopic] = {}
-        for window in windows:
-            topic = self._store.image.topics_by_id.get(window.topic_id)
+        for share_partition in share_partitions:
+            topic = self._store.image.topics_by_id.get(share_partition.topic_id)
             if topic is None:
                 continue
             answer = by_topic.setdefault(
@@ -137,23 +140,25 @@ class ShareOffsetsHandler:
                     topic_name=topic.name, topic_id=topic.topic_id
                 ),
             )
-            answer.partitions.append(self._described(group_id, topic.name, window))
+            answer.partitions.append(self._described(group_id, topic.name, share_partition))
         return by_topic.values()
 
     def _described(
-        self, group_id: str, topic: str, window: DescribedWindow
+        self, group_id: str, topic: str, share_partition: DescribedSharePartition
     ) -> DescribeShareGroupOffsetsResponsePartition:
-        delivery = self._deliveries.find(group_id, topic, window.partition)
-        served = self._replicas.find(topic, window.partition)
+        delivery = self._deliveries.find(group_id, topic, share_partition.partition)
+        served = self._replicas.find(topic, share_partition.partition)
         lag = _UNKNOWN_LAG
         if delivery is not None:
             lag = delivery.lag
         elif served is not None:
-            lag = max(served.high_watermark - window.start_offset - window.done_count, 0)
+            lag = max(
+                served.high_watermark - share_partition.start_offset - share_partition.done_count, 0
+            )
         return DescribeShareGroupOffsetsResponsePartition(
-            partition_index=window.partition,
-            start_offset=window.start_offset,
-            leader_epoch=max(window.leader_epoch, 0),
+            partition_index=share_partition.partition,
+            start_offset=share_partition.start_offset,
+            leader_epoch=max(share_partition.leader_epoch, 0),
             lag=lag,
         )
 
@@ -235,19 +240,21 @@ class ShareOffsetsHandler:
 
     async def _forget(self, group_id: str) -> bool:
         """Whether there was anything to forget."""
-        windows: Sequence[DescribedWindow] = await self._deliveries.windows_of(group_id)
+        share_partitions: Sequence[
+            DescribedSharePartition
+        ] = await self._deliveries.share_partitions_of(group_id)
         if any(
-            (topic := self._store.image.topics_by_id.get(window.topic_id)) is not None
-            and (delivery := self._deliveries.find(group_id, topic.name, window.partition))
+            (topic := self._store.image.topics_by_id.get(share_partition.topic_id)) is not None
+            and (delivery := self._deliveries.find(group_id, topic.name, share_partition.partition))
             is not None
             and delivery.members
-            for window in windows
+            for share_partition in share_partitions
         ):
             raise NonEmptyGroup(f"group {group_id!r} has consumers")
         claims = await self._deliveries.claims(group_id)
-        if windows or claims:
+        if share_partitions or claims:
             await self._deliveries.delete(group_id)
-        return bool(windows or claims)
+        return bool(share_partitions or claims)
 
     async def _check_empty(self, group_id: str) -> None:
         if await self._state_of(group_id) != ShareGroupState.EMPTY:

@@ -6,10 +6,10 @@ from typing import Final, TypeVar
 
 from zhumq.broker.config_entries import ConfigEntry
 from zhumq.broker.dispatch import Handler, RequestContext
-from zhumq.cluster.controller_driver import ControllerDriver
+from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.metadata.controller import TOPIC_NAME_LENGTH_MAX, TopicWish
 from zhumq.metadata.image import Topic
+from zhumq.metadata.topics import TOPIC_NAME_LENGTH_MAX, NewTopic
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.api import ApiKey
@@ -37,13 +37,13 @@ class TopicsHandler:
     def __init__(
         self,
         store: MetadataStore,
-        controller: ControllerDriver,
+        metadata_client: MetadataClient,
         config_entries: TopicConfigEntries,
         *,
         deletion_enabled: bool,
     ) -> None:
         self._store = store
-        self._controller = controller
+        self._metadata_client = metadata_client
         self._config_entries = config_entries
         self._deletion_enabled = deletion_enabled
 
@@ -60,8 +60,8 @@ class TopicsHandler:
         asked = {topic.name: topic for topic in request.topics}
         repeated = _repeated(topic.name for topic in request.topics)
         names = [name for name in asked if name not in repeated]
-        results = await self._controller.create_topics(
-            [_wish(asked[name]) for name in names], validate_only=request.validate_only
+        results = await self._metadata_client.create_topics(
+            [_new_topic(asked[name]) for name in names], validate_only=request.validate_only
         )
         response = CreateTopicsResponse(
             topics=[
@@ -114,7 +114,9 @@ class TopicsHandler:
                 result.error_message = "this broker runs with delete.topic.enable=false"
             if result.error_code == ErrorCode.NONE:
                 pending.append(result)
-        errors = await self._controller.delete_topics([result.name or "" for result in pending])
+        errors = await self._metadata_client.delete_topics(
+            [result.name or "" for result in pending]
+        )
         for result, error in zip(pending, errors, strict=True):
             if error is not None:
                 result.error_code = error.code
@@ -156,7 +158,7 @@ class TopicsHandler:
     ) -> CreatePartitionsResponse:
         repeated = _repeated(topic.name for topic in request.topics)
         topics = [topic for topic in request.topics if topic.name not in repeated]
-        errors = await self._controller.add_partitions(
+        errors = await self._metadata_client.add_partitions(
             [
                 (
                     topic.name,
@@ -188,9 +190,9 @@ class TopicsHandler:
         return CreatePartitionsResponse(results=results)
 
 
-def _wish(topic: CreatableTopic) -> TopicWish:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     settings: Mapping[str, str | None] = {each.name: each.value for each in topic.configs}
-    return TopicWish(
+    return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

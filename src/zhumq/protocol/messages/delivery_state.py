@@ -18,13 +18,13 @@ class DeliveryRun(Message):
     reason: str | None = None
 
 
-class WindowSnapshotKey(Message, versions="0"):
+class SharePartitionSnapshotKey(Message, versions="0"):
     group_id: str = ""
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
 
 
-class WindowSnapshotValue(Message, versions="0", flexible="0+"):
+class SharePartitionSnapshotValue(Message, versions="0", flexible="0+"):
     """All that is known of a window."""
 
     # Updates belong to the snapshot of the same number; those of another one say nothing any more.
@@ -37,12 +37,12 @@ class WindowSnapshotValue(Message, versions="0", flexible="0+"):
     write_number: int64 = 0
     start_offset: int64 = 0
     # As which producer its dead letters are written, and how many were.
-    letters_producer_id: int64 = 0
-    letters_written: int64 = 0
+    dead_letter_producer_id: int64 = 0
+    dead_letters_written: int64 = 0
     runs: list[DeliveryRun] = field()
 
 
-class WindowUpdateKey(Message, versions="1"):
+class SharePartitionUpdateKey(Message, versions="1"):
     group_id: str = ""
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
@@ -50,14 +50,14 @@ class WindowUpdateKey(Message, versions="1"):
     slot: int32 = 0
 
 
-class WindowUpdateValue(Message, versions="0", flexible="0+"):
+class SharePartitionUpdateValue(Message, versions="0", flexible="0+"):
     """What changed since the snapshot and the updates before this one."""
 
     snapshot_epoch: int32 = 0
     leader_epoch: int32 = -1
     write_number: int64 = 0
     start_offset: int64 = 0
-    letters_written: int64 = 0
+    dead_letters_written: int64 = 0
     runs: list[DeliveryRun] = field()
 
 
@@ -111,7 +111,7 @@ class GroupSettingsValue(Message, versions="0", flexible="0+"):
 # Requests to the shard of a group (of a topic, for claims), from whichever broker, and their answers.
 
 
-class ReadWindowRequest(Message, versions="0", flexible="0+"):
+class ReadSharePartitionRequest(Message, versions="0", flexible="0+"):
     """The leader of the partition takes over its window: those of earlier epochs are fenced by this."""
 
     group_id: str = ""
@@ -120,7 +120,7 @@ class ReadWindowRequest(Message, versions="0", flexible="0+"):
     leader_epoch: int32 = -1
 
 
-class ReadWindowResponse(Message, versions="0", flexible="0+"):
+class ReadSharePartitionResponse(Message, versions="0", flexible="0+"):
     error_code: int16 = 0
     error_message: str | None = None
     is_known: bool = False
@@ -128,12 +128,12 @@ class ReadWindowResponse(Message, versions="0", flexible="0+"):
     # The writes of whoever reads this are numbered from here on.
     write_number: int64 = 0
     start_offset: int64 = 0
-    letters_producer_id: int64 = 0
-    letters_written: int64 = 0
+    dead_letter_producer_id: int64 = 0
+    dead_letters_written: int64 = 0
     runs: list[DeliveryRun] = field()
 
 
-class WriteWindowRequest(Message, versions="0", flexible="0+"):
+class WriteSharePartitionRequest(Message, versions="0", flexible="0+"):
     group_id: str = ""
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
@@ -142,26 +142,26 @@ class WriteWindowRequest(Message, versions="0", flexible="0+"):
     # From the answer with which the window was opened on.
     write_number: int64 = 0
     start_offset: int64 = 0
-    letters_written: int64 = 0
+    dead_letters_written: int64 = 0
     runs: list[DeliveryRun] = field()
     # Begin anew with exactly this, in a new state epoch: what was known is forgotten.
     resets: bool = False
-    letters_producer_id: int64 = 0
+    dead_letter_producer_id: int64 = 0
 
 
-class WriteWindowResponse(Message, versions="0", flexible="0+"):
+class WriteSharePartitionResponse(Message, versions="0", flexible="0+"):
     error_code: int16 = 0
     error_message: str | None = None
     state_epoch: int32 = 0
     write_number: int64 = 0
 
 
-class DescribeWindowsRequest(Message, versions="0", flexible="0+"):
+class DescribeSharePartitionsRequest(Message, versions="0", flexible="0+"):
     # Empty: of all groups of the shard.
     group_id: str = ""
 
 
-class DescribedWindow(Message):
+class DescribedSharePartition(Message):
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
     start_offset: int64 = 0
@@ -172,20 +172,20 @@ class DescribedWindow(Message):
     group_id: str = field(tag=0, default="")
 
 
-class DescribeWindowsResponse(Message, versions="0", flexible="0+"):
+class DescribeSharePartitionsResponse(Message, versions="0", flexible="0+"):
     error_code: int16 = 0
     error_message: str | None = None
-    windows: list[DescribedWindow] = field()
+    share_partitions: list[DescribedSharePartition] = field()
 
 
-class DeleteWindowsRequest(Message, versions="0", flexible="0+"):
+class DeleteSharePartitionsRequest(Message, versions="0", flexible="0+"):
     # Empty: of all groups of the shard.
     group_id: str = ""
     # Null: of all topics, and the group's sessions with them.
     topic_ids: list[uuid.UUID] | None = None
 
 
-class DeleteWindowsResponse(Message, versions="0", flexible="0+"):
+class DeleteSharePartitionsResponse(Message, versions="0", flexible="0+"):
     error_code: int16 = 0
     error_message: str | None = None
     deleted_count: int32 = 0
@@ -312,7 +312,7 @@ class AskGroupResponse(Message, api_key=1102):
     body: bytes = b""
 
 
-class AppendLettersRequest(Message, api_key=1101):
+class AppendDeadLettersRequest(Message, api_key=1101):
     """Dead letters for a partition that the other broker leads."""
 
     topic: str = ""
@@ -320,6 +320,6 @@ class AppendLettersRequest(Message, api_key=1101):
     batch: bytes = b""
 
 
-class AppendLettersResponse(Message, api_key=1101):
+class AppendDeadLettersResponse(Message, api_key=1101):
     error_code: int16 = 0
     error_message: str | None = None

@@ -11,7 +11,7 @@ class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+")
     coordinator_keys: list[str] = field(versions="4+")
 
 
-class Coordinator(Message):
+class Controller(Message):
     key: str = ""
     node_id: int32 = 0
     host: str = ""
@@ -27,7 +27,7 @@ class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"
     node_id: int32 = field(versions="0-3", default=0)
     host: str = field(versions="0-3")
     port: int32 = field(versions="0-3", default=0)
-    coordinators: list[Coordinator] = field(versions="4+")
+    coordinators: list[Controller] = field(versions="4+")
 
 
 class JoinGroupRequestProtocol(Message):

@@ -44,7 +44,7 @@ class ReplicaFetchPartition(Message):
     # What it has heard of the leader's: only more than that is news.
     high_watermark: int64 = -1
     is_raft: bool = True
-    healing: bool = False
+    recovering: bool = False
     # What the leader sent last for this offset did not match its checksums.
     was_corrupt: bool = False
     # Together they grow with every fetch of a replica: the start of its broker, and a count in it.
@@ -160,17 +160,17 @@ class LogEndsResponse(Message, api_key=1004):
     log_ends: list[LogEndAnswer] = field()
 
 
-class HandBackRequest(Message, api_key=1005):
+class ElectPreferredRequest(Message, api_key=1005):
     """To the leader of raft partitions: let their first replicas lead."""
 
     partitions: list[LogEndsPartition] = field()
 
 
-class HandBackAnswer(Message):
+class ElectPreferredAnswer(Message):
     topic: str = ""
     partition: int32 = 0
     error_code: int16 = 0
 
 
-class HandBackResponse(Message, api_key=1005):
-    answers: list[HandBackAnswer] = field()
+class ElectPreferredResponse(Message, api_key=1005):
+    answers: list[ElectPreferredAnswer] = field()

@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from zhumq.testing.chaos.campaign import BROKERS, TOPICS, Campaign, run
 from zhumq.testing.chaos.modes import (
     damages,
     kills_of_group_coordinators,
@@ -12,6 +11,7 @@ from zhumq.testing.chaos.modes import (
     pauses,
     switches_only,
 )
+from zhumq.testing.chaos.run import BROKERS, TOPICS, ChaosRun, run
 from zhumq.testing.chaos.schedule import MIXED, FaultKind
 from zhumq.testing.chaos.workload import TopicPlan
 
@@ -47,37 +47,37 @@ def main(arguments: list[str] | None = None) -> int:
     switch_seconds = 7.0
     settings: dict[str, str] = {}
     if chosen.kills is not None:
-        title, harm = f"{chosen.kills} kills of leaders", kills_of_leaders(chosen.kills)
+        title, inflict = f"{chosen.kills} kills of leaders", kills_of_leaders(chosen.kills)
         topics = steady
     elif chosen.coordinator_kills is not None:
         title = f"{chosen.coordinator_kills} kills of group coordinators"
-        harm = kills_of_group_coordinators(chosen.coordinator_kills)
+        inflict = kills_of_group_coordinators(chosen.coordinator_kills)
         topics = steady
     elif chosen.pauses is not None:
-        title, harm = f"{chosen.pauses} pauses of brokers", pauses(chosen.pauses)
+        title, inflict = f"{chosen.pauses} pauses of brokers", pauses(chosen.pauses)
         topics = steady
         # So that whoever comes back is soon the leader of something again.
         settings["leader.imbalance.check.interval.seconds"] = "2"
     elif chosen.damages is not None:
-        title, harm = f"{chosen.damages} damaged disks", damages(chosen.damages)
+        title, inflict = f"{chosen.damages} damaged disks", damages(chosen.damages)
         # Recovery looks at what was written since the last checkpoint: here, at everything.
         settings["log.flush.offset.checkpoint.interval.ms"] = "86400000"
     elif chosen.switches is not None:
         switch_seconds = 3.0
         title = f"{chosen.switches} changes of mode"
-        harm = switches_only(chosen.switches, switch_seconds)
+        inflict = switches_only(chosen.switches, switch_seconds)
     else:
         kinds = [FaultKind[name] for name in chosen.only] if chosen.only else list(MIXED)
         if chosen.rounds is not None:
             title = f"{chosen.rounds} rounds of mixed faults"
-            harm = mixed_faults(rounds=chosen.rounds, kinds=kinds)
+            inflict = mixed_faults(rounds=chosen.rounds, kinds=kinds)
         else:
-            title, harm = "mixed faults", mixed_faults(chosen.minutes * 60, kinds=kinds)
+            title, inflict = "mixed faults", mixed_faults(chosen.minutes * 60, kinds=kinds)
     report = run(
-        Campaign(
+        ChaosRun(
             title=title,
             seed=chosen.seed,
-            harm=harm,
+            inflict=inflict,
             topics=topics,
             zookeeper_nodes=chosen.zookeeper_nodes,
             per_second=chosen.per_second,

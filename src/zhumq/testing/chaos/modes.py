@@ -10,11 +10,11 @@ from typing import Final
 
 from zhumq.testing.chaos.damage import DamageKind, are_equal, do_damage, end_offset
 from zhumq.testing.chaos.findings import Kind
-from zhumq.testing.chaos.nemesis import Deed
-from zhumq.testing.chaos.scene import HEAL_SECONDS_MAX, Scene
+from zhumq.testing.chaos.nemesis import InjectedFault
+from zhumq.testing.chaos.run_context import HEAL_SECONDS_MAX, RunContext
 from zhumq.testing.chaos.schedule import MIXED, TARGETS, Durations, Fault, FaultKind, steps
 
-Harm = Callable[[Scene], None]
+Inflict = Callable[[RunContext], None]
 
 # What brokers ask for (zookeeper.session.timeout.ms) unless they are told otherwise.
 SESSION_SECONDS: Final = 2.0
@@ -28,123 +28,127 @@ def mixed_faults(
     rounds: int | None = None,
     kinds: Sequence[FaultKind] = MIXED,
     durations: Durations | None = None,
-) -> Harm:
+) -> Inflict:
     """Every kind of fault, dealt by the seed, for so long or in so many rounds."""
 
-    def harm(scene: Scene) -> None:
-        schedule = steps(scene.seed, kinds=kinds, durations=durations)
-        scene.nemesis.run(itertools.islice(schedule, rounds), seconds=seconds)
+    def inflict(context: RunContext) -> None:
+        schedule = steps(context.seed, kinds=kinds, durations=durations)
+        context.nemesis.run(itertools.islice(schedule, rounds), seconds=seconds)
 
-    return harm
+    return inflict
 
 
-def pauses(count: int) -> Harm:
+def pauses(count: int) -> Inflict:
     """Brokers stand still for about the length of a session, one after the other; after each every
     registered broker must serve what it is the leader of."""
 
-    def harm(scene: Scene) -> None:
-        draw = random.Random(scene.seed)  # noqa: S311 (repeatable, not secret)
-        probe = scene.probe
+    def inflict(context: RunContext) -> None:
+        draw = random.Random(context.seed)  # noqa: S311 (repeatable, not secret)
+        probe = context.probe
         probe.create_topics()
         probe.check(time.monotonic())
         for _ in range(count):
             kind = draw.choice((FaultKind.PAUSE_BROKER, FaultKind.PAUSE_LEADER))
             lasts_seconds = SESSION_SECONDS * draw.uniform(*PAUSE_FACTORS)
-            scene.nemesis.do(Fault(kind=kind, target=draw.randrange(TARGETS)))
+            context.nemesis.do(Fault(kind=kind, target=draw.randrange(TARGETS)))
             time.sleep(lasts_seconds)
-            scene.nemesis.heal()
+            context.nemesis.heal()
             probe.check(time.monotonic())
-            scene.nemesis.look_for_the_fallen()
+            context.nemesis.look_for_the_fallen()
         for words in probe.result.late:
-            scene.findings.add(Kind.NOT_HEALED, "a registered broker", words)
+            context.findings.add(Kind.NOT_HEALED, "a registered broker", words)
 
-    return harm
+    return inflict
 
 
-def kills_of_leaders(count: int) -> Harm:
+def kills_of_leaders(count: int) -> Inflict:
     """One leader after the other; each time all replicas are in sync before."""
     return _kills(FaultKind.KILL_LEADER, count)
 
 
-def kills_of_group_coordinators(count: int) -> Harm:
+def kills_of_group_coordinators(count: int) -> Inflict:
     """One group's coordinator after the other; each time all replicas are in sync before."""
     return _kills(FaultKind.KILL_GROUP_COORDINATOR, count)
 
 
-def switches_only(count: int, every_seconds: float) -> Harm:
+def switches_only(count: int, every_seconds: float) -> Inflict:
     """No fault at all, while the workload's switcher switches."""
 
-    def harm(scene: Scene) -> None:
+    def inflict(context: RunContext) -> None:
         def all_done() -> bool:
-            return all(len(each.times_ms) >= count for each in scene.workload.switchers)
+            return all(len(each.times_ms) >= count for each in context.workload.switchers)
 
-        if not scene.wait_until(all_done, count * every_seconds * 2 + HEAL_SECONDS_MAX):
-            scene.findings.add(Kind.NOT_HEALED, "switches", f"not {count} were granted in time")
+        if not context.wait_until(all_done, count * every_seconds * 2 + HEAL_SECONDS_MAX):
+            context.findings.add(Kind.NOT_HEALED, "switches", f"not {count} were granted in time")
 
-    return harm
+    return inflict
 
 
-def damages(count: int) -> Harm:
+def damages(count: int) -> Inflict:
     """One broker's files after the other's; each time all replicas are whole before and after."""
 
-    def harm(scene: Scene) -> None:
-        draw = random.Random(scene.seed)  # noqa: S311 (repeatable, not secret)
+    def inflict(context: RunContext) -> None:
+        draw = random.Random(context.seed)  # noqa: S311 (repeatable, not secret)
         kinds = itertools.cycle(DamageKind)
         for _ in range(count):
-            if not _are_whole(scene, "before the damage"):
+            if not _are_intact(context, "before the damage"):
                 return
-            kind, names = next(kinds), scene.workload.partition_names
-            scene.nemesis.damage(
-                draw.choice(scene.field.broker_ids),
+            kind, names = next(kinds), context.workload.partition_names
+            context.nemesis.damage(
+                draw.choice(context.field.broker_ids),
                 functools.partial(do_damage, kind, partitions=names, draw=draw),
             )
-            scene.nemesis.heal()
-            if not _are_whole(scene, f"after {kind}"):
+            context.nemesis.heal()
+            if not _are_intact(context, f"after {kind}"):
                 return
 
-    return harm
+    return inflict
 
 
-def _are_whole(scene: Scene, when: str) -> bool:
+def _are_intact(context: RunContext, when: str) -> bool:
     """Wait until every replica has all that any replica has now, also of what brokers keep."""
-    for name in sorted({*scene.workload.partition_names, *scene.field.leaders()}):
-        folders = scene.field.folders(name)
+    for name in sorted({*context.workload.partition_names, *context.field.leaders()}):
+        folders = context.field.folders(name)
         end = max(end_offset(folder) for folder in folders.values())
-        if not scene.wait_until(functools.partial(are_equal, folders, end)):
-            scene.findings.add(Kind.NOT_HEALED, name, f"{when}: not all replicas equal to {end}")
+        if not context.wait_until(functools.partial(are_equal, folders, end)):
+            context.findings.add(Kind.NOT_HEALED, name, f"{when}: not all replicas equal to {end}")
             return False
     return True
 
 
-def _kills(kind: FaultKind, count: int) -> Harm:
-    def harm(scene: Scene) -> None:
-        draw = random.Random(scene.seed)  # noqa: S311 (repeatable, not secret)
+def _kills(kind: FaultKind, count: int) -> Inflict:
+    def inflict(context: RunContext) -> None:
+        draw = random.Random(context.seed)  # noqa: S311 (repeatable, not secret)
         for _ in range(count):
-            if not scene.wait_until(lambda: scene.field.in_sync(scene.topics)):
-                scene.findings.add(Kind.NOT_HEALED, "replicas", scene.field.describe(scene.topics))
+            if not context.wait_until(lambda: context.field.in_sync(context.topics)):
+                context.findings.add(
+                    Kind.NOT_HEALED, "replicas", context.field.describe(context.topics)
+                )
                 return
-            deed = _kill_somebody(scene, kind, draw)
-            if deed is None:
-                scene.findings.add(Kind.NOT_HEALED, "targets", f"there is nobody to {kind}")
+            injected = _kill_somebody(context, kind, draw)
+            if injected is None:
+                context.findings.add(Kind.NOT_HEALED, "targets", f"there is nobody to {kind}")
                 return
-            _wait_for_progress(scene, deed)
-            scene.nemesis.heal()
+            _wait_for_progress(context, injected)
+            context.nemesis.heal()
 
-    return harm
+    return inflict
 
 
-def _kill_somebody(scene: Scene, kind: FaultKind, draw: random.Random) -> Deed | None:
+def _kill_somebody(
+    context: RunContext, kind: FaultKind, draw: random.Random
+) -> InjectedFault | None:
     """Try until there is a target, as a group may be without a coordinator for a moment."""
-    done: list[Deed] = []
+    done: list[InjectedFault] = []
 
     def tried() -> bool:
-        deed = scene.nemesis.do(Fault(kind=kind, target=draw.randrange(TARGETS)))
-        done.extend([deed] if deed is not None else [])
+        injected = context.nemesis.do(Fault(kind=kind, target=draw.randrange(TARGETS)))
+        done.extend([injected] if injected is not None else [])
         return bool(done)
 
-    return done[0] if scene.wait_until(tried) else None
+    return done[0] if context.wait_until(tried) else None
 
 
-def _wait_for_progress(scene: Scene, deed: Deed) -> None:
-    places = deed.leaders_hit | deed.groups_hit
-    scene.wait_until(lambda: scene.workload.progress.has_passed(places, deed.time_ms))
+def _wait_for_progress(context: RunContext, injected: InjectedFault) -> None:
+    places = injected.leaders_hit | injected.groups_hit
+    context.wait_until(lambda: context.workload.progress.has_passed(places, injected.time_ms))

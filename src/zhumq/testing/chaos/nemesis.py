@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from zhumq.cluster.dev_zookeeper import DevZookeeperFailed
-from zhumq.testing.chaos.battlefield import Battlefield, broker_name, zookeeper_name
+from zhumq.testing.chaos.cluster_under_test import ClusterUnderTest, broker_name, zookeeper_name
 from zhumq.testing.chaos.findings import Findings, Kind
 from zhumq.testing.chaos.history import Recorder
 from zhumq.testing.chaos.network import CUT, REFUSED, Link
@@ -22,7 +22,7 @@ STARTS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class InjectedFault:
     """One fault that was done."""
 
     kind: FaultKind
@@ -47,15 +47,15 @@ class Nemesis:
 
     def __init__(
         self,
-        field: Battlefield,
+        field: ClusterUnderTest,
         recorder: Recorder,
         findings: Findings,
         *,
         groups: Sequence[str] = (),
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.deeds: list[Deed] = []
-        self._field = field
+        self.injected_faults: list[InjectedFault] = []
+        self._cluster_under_test = field
         self._recorder = recorder
         self._findings = findings
         self._groups = groups
@@ -80,26 +80,26 @@ class Nemesis:
         finally:
             self.heal()
 
-    def do(self, fault: Fault, *, is_alone: bool = True) -> Deed | None:
+    def do(self, fault: Fault, *, is_alone: bool = True) -> InjectedFault | None:
         """Do one fault to whom its number says; None if there is nobody left for it."""
-        deed = self._do(fault)
-        if deed is not None:
-            deed = dataclasses.replace(deed, is_alone=is_alone)
-            self._note(deed, deed.target)
-        return deed
+        injected = self._do(fault)
+        if injected is not None:
+            injected = dataclasses.replace(injected, is_alone=is_alone)
+            self._note(injected, injected.target)
+        return injected
 
-    def damage(self, broker_id: int, harm: Callable[[Path], str]) -> Deed:
+    def damage(self, broker_id: int, inflict: Callable[[Path], str]) -> InjectedFault:
         """Kill a broker and do something to its data folder."""
-        deed = self.kill(FaultKind.DAMAGE_BROKER, [broker_id], {})
-        words = harm(self._field.cluster.brokers[broker_id].data_dir)
-        self._note(deed, f"{deed.target}, {words}")
-        return deed
+        injected = self.kill(FaultKind.DAMAGE_BROKER, [broker_id], {})
+        words = inflict(self._cluster_under_test.cluster.brokers[broker_id].data_dir)
+        self._note(injected, f"{injected.target}, {words}")
+        return injected
 
     def heal(self) -> None:
         """Undo everything: links first, so that those who start find each other."""
-        self._field.network.heal()
+        self._cluster_under_test.network.heal()
         for broker_id in sorted(self._wounds.paused):
-            broker = self._field.cluster.brokers[broker_id]
+            broker = self._cluster_under_test.cluster.brokers[broker_id]
             if broker.running:
                 broker.resume()
         self._wounds.paused.clear()
@@ -111,11 +111,11 @@ class Nemesis:
         """A broker that nobody killed must run."""
         fallen = [
             broker_id
-            for broker_id, broker in self._field.cluster.brokers.items()
+            for broker_id, broker in self._cluster_under_test.cluster.brokers.items()
             if not broker.running and broker_id not in self._wounds.dead
         ]
         for broker_id in fallen:
-            words = self._field.last_words(broker_id)
+            words = self._cluster_under_test.last_words(broker_id)
             self._findings.add(Kind.BROKER_FELL, f"broker-{broker_id}", f"it ended:\n{words}")
             self._tell(f"broker {broker_id} has fallen, though nobody killed it")
             self._wounds.dead.add(broker_id)
@@ -123,33 +123,35 @@ class Nemesis:
     def interruptions(self) -> list[Interruption]:
         """The kills of leaders and nobody else, for the measure of write gaps."""
         return [
-            Interruption(time_ms=deed.time_ms, places=deed.leaders_hit)
-            for deed in self.deeds
-            if deed.leaders_hit and deed.is_alone
+            Interruption(time_ms=injected.time_ms, places=injected.leaders_hit)
+            for injected in self.injected_faults
+            if injected.leaders_hit and injected.is_alone
         ]
 
     def group_interruptions(self) -> list[Interruption]:
         """The kills of groups' coordinators, for the measure of commit gaps."""
         return [
-            Interruption(time_ms=deed.time_ms, places=deed.groups_hit)
-            for deed in self.deeds
-            if deed.groups_hit and deed.is_alone
+            Interruption(time_ms=injected.time_ms, places=injected.groups_hit)
+            for injected in self.injected_faults
+            if injected.groups_hit and injected.is_alone
         ]
 
-    def kill(self, kind: FaultKind, broker_ids: Sequence[int], leaders: dict[str, int]) -> Deed:
+    def kill(
+        self, kind: FaultKind, broker_ids: Sequence[int], leaders: dict[str, int]
+    ) -> InjectedFault:
         """SIGKILL to these brokers, all at once."""
         groups = {
-            group: self._field.group_coordinator(group)
+            group: self._cluster_under_test.group_coordinator(group)
             for group in (self._groups if kind is FaultKind.KILL_GROUP_COORDINATOR else ())
         }
         time_ms = self._recorder.now_ms()
         # Marked first: a broker that is down must always be known as one that was killed.
         self._wounds.dead.update(broker_ids)
         for broker_id in broker_ids:
-            self._field.network.shut(broker_name(broker_id))
-            self._field.cluster.kill(broker_id)
+            self._cluster_under_test.network.shut(broker_name(broker_id))
+            self._cluster_under_test.cluster.kill(broker_id)
         hit = {name for name in _written(leaders) if leaders[name] in broker_ids}
-        return Deed(
+        return InjectedFault(
             kind=kind,
             time_ms=time_ms,
             target=_names(broker_ids),
@@ -157,8 +159,8 @@ class Nemesis:
             groups_hit=frozenset(name for name, each in groups.items() if each in broker_ids),
         )
 
-    def _do(self, fault: Fault) -> Deed | None:
-        field = self._field
+    def _do(self, fault: Fault) -> InjectedFault | None:
+        field = self._cluster_under_test
         standing = [each for each in field.broker_ids if each not in self._wounds.dead]
         moving = [each for each in standing if each not in self._wounds.paused]
         if not moving:
@@ -196,12 +198,12 @@ class Nemesis:
             case _:
                 return self._do_to_links(fault, chosen)
 
-    def _note(self, deed: Deed, words: str) -> None:
-        self.deeds.append(deed)
-        self._tell(f"{deed.time_ms / 1_000:8.1f} s  {deed.kind}: {words}")
+    def _note(self, injected: InjectedFault, words: str) -> None:
+        self.injected_faults.append(injected)
+        self._tell(f"{injected.time_ms / 1_000:8.1f} s  {injected.kind}: {words}")
 
-    def _do_to_links(self, fault: Fault, chosen: int) -> Deed:
-        field = self._field
+    def _do_to_links(self, fault: Fault, chosen: int) -> InjectedFault:
+        field = self._cluster_under_test
         others = [each for each in field.broker_ids if each != chosen]
         other = others[fault.target // len(field.broker_ids) % len(others)]
         target = _names([chosen])
@@ -224,7 +226,7 @@ class Nemesis:
                 field.set_zookeeper_links(chosen, CUT, both_ways=False)
             case _:
                 raise AssertionError(f"{fault.kind} is not done to links")
-        return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=target)
+        return InjectedFault(kind=fault.kind, time_ms=self._recorder.now_ms(), target=target)
 
     def _some_leader(self, fault: Fault, leaders: dict[str, int], moving: list[int]) -> int | None:
         """The leader of one of the partitions that clients write to."""
@@ -233,17 +235,17 @@ class Nemesis:
 
     def _kill_group_coordinator(
         self, fault: Fault, moving: list[int], leaders: dict[str, int]
-    ) -> Deed | None:
+    ) -> InjectedFault | None:
         if not self._groups:
             return None
         group = self._groups[fault.target % len(self._groups)]
-        coordinator = self._field.group_coordinator(group)
+        coordinator = self._cluster_under_test.group_coordinator(group)
         if coordinator is None or coordinator not in moving:
             return None
         return self.kill(fault.kind, [coordinator], leaders)
 
-    def _do_to_zookeeper(self, fault: Fault) -> Deed | None:
-        ensemble = self._field.cluster.zookeeper
+    def _do_to_zookeeper(self, fault: Fault) -> InjectedFault | None:
+        ensemble = self._cluster_under_test.cluster.zookeeper
         paused = self._wounds.paused_zookeepers
         nodes = [each for each in ensemble.nodes if each.running and each.number not in paused]
         if fault.kind is FaultKind.KILL_ZOOKEEPER_LEADER:
@@ -260,38 +262,42 @@ class Nemesis:
                 paused.add(node.number)
                 node.pause()
             else:
-                self._field.network.shut(zookeeper_name(node.number))
+                self._cluster_under_test.network.shut(zookeeper_name(node.number))
                 node.kill()
         names = ", ".join(zookeeper_name(node.number) for node in nodes)
-        return Deed(kind=fault.kind, time_ms=time_ms, target=names)
+        return InjectedFault(kind=fault.kind, time_ms=time_ms, target=names)
 
-    def _stop_cleanly(self, fault: Fault, broker_id: int) -> Deed:
+    def _stop_cleanly(self, fault: Fault, broker_id: int) -> InjectedFault:
         """SIGTERM, as an operator does before an upgrade."""
-        deed = Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id]))
+        injected = InjectedFault(
+            kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id])
+        )
         self._wounds.dead.add(broker_id)
-        self._field.network.shut(broker_name(broker_id))
-        code = self._field.cluster.brokers[broker_id].stop()
+        self._cluster_under_test.network.shut(broker_name(broker_id))
+        code = self._cluster_under_test.cluster.brokers[broker_id].stop()
         if code:
-            words = self._field.last_words(broker_id)
+            words = self._cluster_under_test.last_words(broker_id)
             self._findings.add(
                 Kind.BROKER_FELL, f"broker-{broker_id}", f"it stopped with code {code}:\n{words}"
             )
-        return deed
+        return injected
 
-    def _pause(self, fault: Fault, broker_id: int) -> Deed:
+    def _pause(self, fault: Fault, broker_id: int) -> InjectedFault:
         self._wounds.paused.add(broker_id)
-        self._field.cluster.brokers[broker_id].pause()
-        return Deed(kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id]))
+        self._cluster_under_test.cluster.brokers[broker_id].pause()
+        return InjectedFault(
+            kind=fault.kind, time_ms=self._recorder.now_ms(), target=_names([broker_id])
+        )
 
     def _heal_zookeeper(self) -> None:
-        ensemble = self._field.cluster.zookeeper
+        ensemble = self._cluster_under_test.cluster.zookeeper
         for node in ensemble.nodes:
             if node.number in self._wounds.paused_zookeepers and node.running:
                 node.resume()
         self._wounds.paused_zookeepers.clear()
         dead = [node for node in ensemble.nodes if not node.running]
         for node in dead:
-            self._field.network.reopen(zookeeper_name(node.number))
+            self._cluster_under_test.network.reopen(zookeeper_name(node.number))
         ensemble.restart(*dead)
 
     def _start(self, broker_ids: list[int]) -> None:
@@ -299,17 +305,17 @@ class Nemesis:
         left = broker_ids
         for _ in range(STARTS_MAX):
             for broker_id in left:
-                self._field.network.reopen(broker_name(broker_id))
-                self._field.cluster.brokers[broker_id].launch()
+                self._cluster_under_test.network.reopen(broker_name(broker_id))
+                self._cluster_under_test.cluster.brokers[broker_id].launch()
             left = [broker_id for broker_id in left if not self._is_ready(broker_id)]
             if not left:
                 return
 
     def _is_ready(self, broker_id: int) -> bool:
         try:
-            self._field.cluster.brokers[broker_id].wait_until_ready()
+            self._cluster_under_test.cluster.brokers[broker_id].wait_until_ready()
         except RuntimeError:
-            words = self._field.last_words(broker_id)
+            words = self._cluster_under_test.last_words(broker_id)
             self._findings.add(
                 Kind.BROKER_FELL, f"broker-{broker_id}", f"it did not start:\n{words}"
             )

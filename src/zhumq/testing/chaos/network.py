@@ -67,7 +67,7 @@ class _Gate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class ProxyListener:
     """A proxy in front of one machine's port."""
 
     target: str
@@ -85,7 +85,7 @@ class Network:
         self._loop = loop
         self._thread = thread
         self._gates: dict[tuple[str, str], _Gate] = {}
-        self._doorways: list[_Doorway] = []
+        self._accepted: list[_Accepted] = []
         self._connections: set[_Connection] = set()
         self.unknown_callers = 0
 
@@ -96,17 +96,17 @@ class Network:
         thread.start()
         return cls(loop, thread)
 
-    def open_door(self, target: str, port: int, *, source: str) -> Door:
+    def open_proxy(self, target: str, port: int, *, source: str) -> ProxyListener:
         """A door to `target`, which listens on `port`, for the machine `source` alone."""
-        return self._open(target, port, lambda _caller, _door: source)
+        return self._open(target, port, lambda _caller, _proxy: source)
 
-    def open_common_door(
+    def open_common_proxy(
         self, target: str, port: int, processes: Callable[[], Mapping[str, int]]
-    ) -> Door:
+    ) -> ProxyListener:
         """A door for several machines, told apart by which process (name to pid) connects."""
 
-        def owner(caller: int, door: int) -> str | None:
-            return owner_of(caller, door, processes())
+        def owner(caller: int, proxy: int) -> str | None:
+            return owner_of(caller, proxy, processes())
 
         return self._open(target, port, owner)
 
@@ -138,7 +138,9 @@ class Network:
         self._thread.join(CONTROL_SECONDS_MAX)
         self._loop.close()
 
-    def _open(self, target: str, port: int, source_of: Callable[[int, int], str | None]) -> Door:
+    def _open(
+        self, target: str, port: int, source_of: Callable[[int, int], str | None]
+    ) -> ProxyListener:
         return self._call(self._listen(target, port, source_of))
 
     def _call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -148,22 +150,22 @@ class Network:
         self._gate(source, target).change(link)
 
     async def _shut(self, target: str) -> None:
-        for doorway in self._doorways:
-            if doorway.target == target:
-                doorway.shut()
+        for accepted in self._accepted:
+            if accepted.target == target:
+                accepted.shut()
 
     async def _reopen(self, target: str) -> None:
-        for doorway in self._doorways:
-            if doorway.target == target:
-                await doorway.open()
+        for accepted in self._accepted:
+            if accepted.target == target:
+                await accepted.open()
 
     async def _heal(self) -> None:
         for gate in self._gates.values():
             gate.change(OPEN)
 
     async def _close(self) -> None:
-        for doorway in self._doorways:
-            doorway.shut()
+        for accepted in self._accepted:
+            accepted.shut()
         connections = tuple(self._connections)
         for connection in connections:
             connection.abort()
@@ -171,25 +173,25 @@ class Network:
 
     async def _listen(
         self, target: str, port: int, source_of: Callable[[int, int], str | None]
-    ) -> Door:
+    ) -> ProxyListener:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            door_port = writer.get_extra_info("sockname")[1]
+            proxy_port = writer.get_extra_info("sockname")[1]
             try:
                 caller_port = writer.get_extra_info("peername")[1]
             except TypeError:  # It has hung up already.
                 writer.transport.abort()
                 return
-            source = source_of(caller_port, door_port)
+            source = source_of(caller_port, proxy_port)
             if source is None:
                 self.unknown_callers += 1
                 writer.transport.abort()
                 return
             await self._join(source, target, port, reader, writer)
 
-        doorway = _Doorway(target, accept)
-        await doorway.open()
-        self._doorways.append(doorway)
-        return Door(target=target, port=doorway.port)
+        accepted = _Accepted(target, accept)
+        await accepted.open()
+        self._accepted.append(accepted)
+        return ProxyListener(target=target, port=accepted.port)
 
     async def _join(
         self,
@@ -213,7 +215,7 @@ class Network:
         return self._gates.setdefault((source, target), _Gate())
 
 
-class _Doorway:
+class _Accepted:
     """A listening socket that keeps its port while it is shut and opened again."""
 
     def __init__(

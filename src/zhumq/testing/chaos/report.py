@@ -9,7 +9,7 @@ from typing import Final
 
 from zhumq.testing.chaos.checker import Verdict
 from zhumq.testing.chaos.findings import MEANINGS, Finding
-from zhumq.testing.chaos.nemesis import Deed
+from zhumq.testing.chaos.nemesis import InjectedFault
 from zhumq.testing.chaos.schedule import KILLS, PARTITIONS, PAUSES
 from zhumq.testing.chaos.serving import Serving
 from zhumq.testing.chaos.write_gaps import Gaps
@@ -27,7 +27,7 @@ class Report:
     seconds: float
     verdict: Verdict
     findings: tuple[Finding, ...]  # of the history and of everything else
-    deeds: Sequence[Deed]
+    injected_faults: Sequence[InjectedFault]
     switches: int
     moves: int
     troubles: Counter[str]
@@ -46,7 +46,7 @@ class Report:
 
     def lines(self) -> list[str]:
         verdict = self.verdict
-        kinds = Counter(deed.kind for deed in self.deeds)
+        kinds = Counter(injected.kind for injected in self.injected_faults)
         kills = sum(count for kind, count in kinds.items() if kind in KILLS)
         pauses = sum(count for kind, count in kinds.items() if kind in PAUSES)
         cuts = sum(count for kind, count in kinds.items() if kind in PARTITIONS)
@@ -56,8 +56,8 @@ class Report:
         lines = [
             f"{self.title}, seed {self.seed}, {self.seconds:.0f} s",
             (
-                f"  faults          {len(self.deeds)}: {kills} kills, {pauses} pauses, {cuts} partitions"
-                f", {len(self.deeds) - kills - pauses - cuts} others; {self.switches} mode switches"
+                f"  faults          {len(self.injected_faults)}: {kills} kills, {pauses} pauses, {cuts} partitions"
+                f", {len(self.injected_faults) - kills - pauses - cuts} others; {self.switches} mode switches"
                 + (f"; {self.moves} moves of replicas" if self.moves else "")
             ),
             *(f"    {count:4d}  {kind}" for kind, count in sorted(kinds.items())),
@@ -107,13 +107,13 @@ class Report:
         lines = []
         for gap in sorted(found, key=lambda each: each.since_ms):
             span = range(gap.since_ms - BEFORE_A_GAP_MS, gap.since_ms + gap.lasted_ms)
-            deeds = ", ".join(
-                f"{deed.kind} ({deed.target}) at {deed.time_ms / 1_000:.1f} s"
-                for deed in self.deeds
-                if deed.time_ms in span
+            injected_faults = ", ".join(
+                f"{injected.kind} ({injected.target}) at {injected.time_ms / 1_000:.1f} s"
+                for injected in self.injected_faults
+                if injected.time_ms in span
             )
             lines.append(
-                f"      {gap.place}: {gap.lasted_ms} ms from {gap.since_ms / 1_000:.1f} s; {deeds}"
+                f"      {gap.place}: {gap.lasted_ms} ms from {gap.since_ms / 1_000:.1f} s; {injected_faults}"
             )
         return lines
 
@@ -125,7 +125,7 @@ class Report:
                 "title": self.title,
                 "seed": self.seed,
                 "seconds": round(self.seconds, 1),
-                "faults": Counter(str(deed.kind) for deed in self.deeds),
+                "faults": Counter(str(injected.kind) for injected in self.injected_faults),
                 "switches": self.switches,
                 "moves": self.moves,
                 "sends": {

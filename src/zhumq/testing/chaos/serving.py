@@ -17,7 +17,7 @@ from zhumq.protocol.messages.produce import (
 )
 from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
-from zhumq.testing.chaos.battlefield import Battlefield
+from zhumq.testing.chaos.cluster_under_test import ClusterUnderTest
 from zhumq.testing.raw_client import RawClient
 
 SERVES_SECONDS_MAX: Final = 5.0
@@ -57,15 +57,15 @@ class ServingProbe:
     """Writes to and reads from the leader of each partition of its own topics, on a connection to
     that very broker."""
 
-    def __init__(self, field: Battlefield) -> None:
-        self._field = field
+    def __init__(self, field: ClusterUnderTest) -> None:
+        self._cluster_under_test = field
         self.result = Serving()
 
     def create_topics(self) -> None:
         for name, mode in TOPICS.items():
             settings = {"replication.mode": mode, "min.insync.replicas": str(MIN_IN_SYNC)}
             topic = NewTopic(name, PARTITIONS, REPLICAS, config=settings)
-            self._field.admin.create_topics([topic])[name].result(CREATE_SECONDS_MAX)
+            self._cluster_under_test.admin.create_topics([topic])[name].result(CREATE_SECONDS_MAX)
 
     def check(self, since: float) -> None:
         """Return when every broker is registered and every leader serves, or too late. A leader has
@@ -100,10 +100,10 @@ class ServingProbe:
 
     def _agreed(self) -> dict[tuple[Place, int], None]:
         """The leaders that all brokers name, once each of them knows all others as registered."""
-        views = [self._view(broker_id) for broker_id in self._field.broker_ids]
+        views = [self._view(broker_id) for broker_id in self._cluster_under_test.broker_ids]
         known = [view for view in views if view is not None]
         if len(known) < len(views) or any(
-            view.brokers != frozenset(self._field.broker_ids) for view in known
+            view.brokers != frozenset(self._cluster_under_test.broker_ids) for view in known
         ):
             return {}
         first, *others = known
@@ -127,7 +127,7 @@ class ServingProbe:
                 (str(topic.name), each.partition_index): each.leader_id
                 for topic in answer.topics
                 for each in topic.partitions
-                if each.leader_id in self._field.broker_ids
+                if each.leader_id in self._cluster_under_test.broker_ids
             },
         )
 
@@ -163,7 +163,7 @@ class ServingProbe:
 
     def _ask(self, broker_id: int, key: ApiKey, request: Any, version: int | None) -> Any:
         """The broker's answer; None if there is none in time."""
-        broker = self._field.cluster.brokers[broker_id]
+        broker = self._cluster_under_test.cluster.brokers[broker_id]
         try:
             with RawClient(broker.bootstrap, seconds_max=2 * ASK_SECONDS_MAX) as client:
                 return client.ask(key, request, version)

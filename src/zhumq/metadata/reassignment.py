@@ -1,0 +1,231 @@
+"""Replicas on the move: what a joining or leaving broker would change, and each step of a move.
+
+A move never takes a copy away before its replacement is in sync (KIP-455): first the old and the
+new replicas together, and once all new ones are in sync, the new ones alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from zhumq.metadata.changes import PartitionChanged
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.leadership import (
+    InSyncRequest,
+    LeaderPolicy,
+    changed_partition,
+    check_in_sync_request,
+    choose_leader,
+    existing_partition,
+    with_leader,
+)
+from zhumq.metadata.placement import VIRTUAL_NODES, place
+from zhumq.model.cluster_errors import EligibleLeadersNotAvailable, NoReassignmentInProgress
+from zhumq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
+
+_IN_SYNC_ONLY = LeaderPolicy(unclean=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A partition that would be better placed elsewhere."""
+
+    topic_partition: TopicPartition
+    before: tuple[BrokerId, ...]
+    after: tuple[BrokerId, ...]
+
+    @property
+    def copies(self) -> int:
+        """How many brokers have to fetch the whole partition. 0: only the preferred leader moves."""
+        return len(set(self.after) - set(self.before))
+
+
+def plan_moves(
+    image: ClusterImage, brokers: Iterable[Broker], *, virtual_nodes: int = VIRTUAL_NODES
+) -> list[Move]:
+    """What it takes to have all partitions where the ring of these brokers wants them: a preview.
+
+    For a broker that joined, give all of them; for one that is to leave, all but that one.
+    """
+    members = tuple(brokers)
+    moves = []
+    for topic in image.topics.values():
+        present = [state.target_replicas for state in topic.partitions]
+        # Partitions of one topic may have different numbers of replicas after moves by hand.
+        wanted = {
+            copies: _placed(members, topic.name, len(present), copies, virtual_nodes)
+            for copies in {len(replicas) for replicas in present}
+        }
+        for index, before in enumerate(present):
+            after = wanted[len(before)][index]
+            if after != before:
+                name = TopicPartition(topic.name, index)
+                moves.append(Move(topic_partition=name, before=before, after=after))
+    return moves
+
+
+def plan_more_copies(
+    image: ClusterImage, topic: Topic, copies: int, *, virtual_nodes: int = VIRTUAL_NODES
+) -> Iterator[PartitionChanged]:
+    """More replicas for a topic that was made when there were too few brokers, as far as there are
+    brokers now. Those it has stay where they are."""
+    possible = min(copies, len(image.brokers))
+    lacking = [
+        index
+        for index, state in enumerate(topic.partitions)
+        if len(state.replicas) < possible and not (state.adding or state.wanted_replicas)
+    ]
+    if not lacking:
+        return
+    placed = place(
+        image.brokers.values(),
+        topic.name,
+        len(topic.partitions),
+        possible,
+        virtual_nodes=virtual_nodes,
+    )
+    for index in lacking:
+        present = topic.partitions[index].replicas
+        more = [each for each in placed[index] if each not in present]
+        target = (*present, *more)[:possible]
+        # One that is dead is not joined by others: a partition that has nobody stays as it is.
+        if all(each in image.brokers for each in target):
+            yield begin_move(image, TopicPartition(topic.name, index), target)
+
+
+def begin_move(
+    image: ClusterImage, topic_partition: TopicPartition, target: Sequence[BrokerId]
+) -> PartitionChanged:
+    """The partition is on its way to these brokers, from where it is or from an unfinished move.
+
+    A majority of voters cannot be exchanged in one step, so in raft mode, and while a named leader
+    still has to win their votes, the wish is only noted: the partition goes through fetch mode (see
+    `modes`).
+    """
+    state = existing_partition(image, topic_partition)
+    _check_target(image, topic_partition, target)
+    is_voted_on = state.mode is Mode.RAFT or state.changing_mode
+    if is_voted_on and set(target) != set(state.replicas):
+        noted = replace(
+            state, wanted_replicas=tuple(target), partition_epoch=state.partition_epoch + 1
+        )
+        return changed_partition(topic_partition, noted)
+    return changed_partition(topic_partition, move_begun(image, topic_partition, state, target))
+
+
+def move_begun(
+    image: ClusterImage,
+    topic_partition: TopicPartition,
+    state: PartitionState,
+    target: Sequence[BrokerId],
+) -> PartitionState:
+    """The partition with its old and its new replicas together. Raises BrokerError."""
+    _check_target(image, topic_partition, target)
+    original = _original(state)
+    removing = tuple(broker_id for broker_id in original if broker_id not in target)
+    moving = _with_replicas(
+        topic_partition,
+        replace(state, wanted_replicas=()),
+        replicas=(*target, *removing),
+        adding=tuple(broker_id for broker_id in target if broker_id not in original),
+        removing=removing,
+    )
+    return _led(image, _settled(moving), state)
+
+
+def cancel_move(image: ClusterImage, topic_partition: TopicPartition) -> PartitionChanged:
+    """The partition stays where it was before the move began."""
+    state = existing_partition(image, topic_partition)
+    if not state.adding and not state.removing and not state.wanted_replicas:
+        raise NoReassignmentInProgress(f"{topic_partition} is not on the move")
+    back = _with_replicas(
+        topic_partition,
+        replace(state, wanted_replicas=()),
+        replicas=_original(state),
+        adding=(),
+        removing=(),
+    )
+    return changed_partition(topic_partition, _led(image, back, state))
+
+
+def change_in_sync(
+    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncRequest, min_in_sync: int = 1
+) -> PartitionChanged:
+    """The in-sync set that a leader asks for; a move that it completes ends with it."""
+    changed = _settled(check_in_sync_request(image, topic_partition, wish, min_in_sync))
+    before = existing_partition(image, topic_partition)
+    return changed_partition(topic_partition, _led(image, changed, before))
+
+
+def _check_target(
+    image: ClusterImage, topic_partition: TopicPartition, target: Sequence[BrokerId]
+) -> None:
+    if not target or len(set(target)) != len(target):
+        raise InvalidReplicaAssignment(f"{topic_partition} needs replicas, each of them once")
+    unknown = [broker_id for broker_id in target if broker_id not in image.brokers]
+    if unknown:
+        raise InvalidReplicaAssignment(f"brokers {unknown} are not alive")
+
+
+def _placed(
+    members: Sequence[Broker], topic: str, count: int, copies: int, virtual_nodes: int
+) -> list[tuple[BrokerId, ...]]:
+    if copies > len(members):
+        raise InvalidReplicationFactor(
+            f"topic {topic!r} has {copies} replicas, and {len(members)} brokers would be left"
+        )
+    return place(members, topic, count, copies, virtual_nodes=virtual_nodes)
+
+
+def _original(state: PartitionState) -> tuple[BrokerId, ...]:
+    return tuple(broker_id for broker_id in state.replicas if broker_id not in state.adding)
+
+
+def _with_replicas(
+    topic_partition: TopicPartition,
+    state: PartitionState,
+    *,
+    replicas: tuple[BrokerId, ...],
+    adding: tuple[BrokerId, ...],
+    removing: tuple[BrokerId, ...],
+) -> PartitionState:
+    in_sync = tuple(broker_id for broker_id in state.in_sync if broker_id in replicas)
+    if not in_sync:
+        raise EligibleLeadersNotAvailable(
+            f"{topic_partition} would be left without a replica that is in sync"
+        )
+    return replace(
+        state,
+        replicas=replicas,
+        in_sync=in_sync,
+        eligible=tuple(broker_id for broker_id in state.eligible if broker_id in replicas),
+        adding=adding,
+        removing=removing,
+        partition_epoch=state.partition_epoch + 1,
+    )
+
+
+def _settled(state: PartitionState) -> PartitionState:
+    """The end of the move, once every new replica is in sync; else the partition as it is."""
+    target = state.target_replicas
+    in_sync = tuple(broker_id for broker_id in state.in_sync if broker_id in target)
+    moving = state.adding or state.removing
+    if not moving or not in_sync or not set(state.adding) <= set(in_sync):
+        return state
+    return replace(state, replicas=target, in_sync=in_sync, eligible=(), adding=(), removing=())
+
+
+def _led(image: ClusterImage, state: PartitionState, before: PartitionState) -> PartitionState:
+    """Another leader if the present one holds no replica any more."""
+    if state.mode is Mode.RAFT:
+        return state  # The voters are the same as before, and it is theirs to elect.
+    if state.leader in state.replicas:
+        if set(before.replicas) <= set(state.replicas):
+            return state
+        # The replicas that were taken out must not follow, or be followed, in the old epoch.
+        return replace(state, leader_epoch=LeaderEpoch(state.leader_epoch + 1))
+    chosen = choose_leader(state, image.brokers, _IN_SYNC_ONLY, {})
+    led = with_leader(state, None if chosen is None else image.brokers[chosen])
+    # Replicas and leader change in one step, and whoever changed the replicas has counted it.
+    return replace(led, partition_epoch=state.partition_epoch)

@@ -1,0 +1,110 @@
+"""What every stream shares: the delivery service, the groups, the cluster's picture, the sessions."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.delivery_seam import Deliveries
+from zhumq.host.clock import Clock
+from zhumq.metadata.image import ClusterImage
+from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.push.membership import GroupCalls
+from zhumq.push.sessions import Sessions
+from zhumq.push.settings import PushSettings
+from zhumq.push.unread import UnreadFrames
+
+ENDING_SECONDS_MAX: Final = 5.0
+
+
+class PushServices:
+    """The push door's own parts put together. It has no socket: `PushServer` does."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        store: MetadataStore,
+        deliveries: Deliveries,
+        groups: GroupCalls,
+        clock: Clock,
+        settings: PushSettings,
+        push_addresses: Callable[[], dict[int, str]],
+    ) -> None:
+        self.broker_id = broker_id
+        self.deliveries = deliveries
+        self.groups = groups
+        self.clock = clock
+        self.settings = settings
+        self.push_addresses = push_addresses
+        self.sessions = Sessions(deliveries, clock, settings.session)
+        self.topic_ids = _StoreTopicIds(store)
+        self.endings = Endings()
+        self.unread = UnreadFrames(time.monotonic)
+        self.closing = False
+        self._store = store
+
+    def apply(self, image: ClusterImage) -> None:
+        """Called with every new picture: leaders may have changed."""
+        del image
+        for stream in tuple(self.sessions.streams):
+            stream.refresh()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._store.image
+
+    def leads(self, place: TopicPartition) -> bool:
+        """Whether this broker is the one to deliver the partition."""
+        state = self.image.partition(place)
+        return state is not None and self.image.leader_of(state) == self.broker_id
+
+    def exists(self, place: TopicPartition) -> bool:
+        return self.image.partition(place) is not None
+
+
+class Endings:
+    """Streams that are being ended: that goes on whatever becomes of their calls."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def finish(self) -> None:
+        """Done when all of them are, or have had their time."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=ENDING_SECONDS_MAX)
+
+
+class _StoreTopicIds:
+    """Topics by id in the newest picture."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def places(
+        self, assigned: Iterable[tuple[uuid.UUID, Sequence[int]]]
+    ) -> frozenset[TopicPartition]:
+        topics = self._store.image.topics_by_id
+        return frozenset(
+            TopicPartition(topics[topic_id].name, partition)
+            for topic_id, partitions in assigned
+            if topic_id in topics
+            for partition in partitions
+        )
+
+    def by_id(self, places: frozenset[TopicPartition]) -> Iterable[tuple[uuid.UUID, list[int]]]:
+        topics = self._store.image.topics
+        by_name: dict[str, list[int]] = {}
+        for place in sorted(places):
+            by_name.setdefault(place.topic, []).append(place.partition)
+        for name, partitions in by_name.items():
+            if name in topics:
+                yield topics[name].topic_id, partitions

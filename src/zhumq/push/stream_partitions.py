@@ -1,0 +1,151 @@
+"""The windows a stream takes from, in turn: whole batches out of the log, ranges to deliver with them."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from zhumq.coordinators.delivery_seam import Delivered, Delivery
+from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
+
+# Read at a time: large enough for whole batches to travel cheaply, small enough that a stream which
+# waits for a slow consumer costs little.
+FRAME_BYTES: Final = 256 * 1024
+
+
+class StreamPartition:
+    """One partition as one stream takes from it."""
+
+    __slots__ = ("_last_records", "_unwatch", "blocked", "delivery", "place", "round")
+
+    def __init__(self, delivery: Delivery, wake: Callable[[], None]) -> None:
+        self.place = TopicPartition(delivery.topic, delivery.partition)
+        self.delivery = delivery
+        # Grows when deliveries in order are taken back, and when the partition is taken from anew.
+        self.round = 0
+        # Not 0: nothing is taken until what went wrong, or is being moved, has been dealt with.
+        self.blocked = 0
+        self._last_records: bytes | None = None
+        self._unwatch = delivery.watch(wake)
+
+    def close(self) -> None:
+        self._unwatch()
+
+    def frame(self, delivered: Delivered) -> pb.ServerFrame:
+        """What is sent. Bytes that the client has from the frame before are not sent again."""
+        records = delivered.records
+        repeated = records is self._last_records
+        self._last_records = records
+        return pb.ServerFrame(
+            messages=pb.Messages(
+                topic=self.place.topic,
+                partition=self.place.partition,
+                round=self.round,
+                ranges=[
+                    pb.Range(
+                        first_offset=each.first_offset,
+                        last_offset=each.last_offset,
+                        delivery_count=each.delivery_count,
+                    )
+                    for each in delivered.ranges
+                ],
+                records=b"" if repeated else records,
+            )
+        )
+
+
+class StreamPartitions:
+    """The windows of one stream by partition."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        self._turns: deque[StreamPartition] = deque()
+        self._by_place: dict[TopicPartition, StreamPartition] = {}
+        # The last round of partitions that are not open now: a client takes an earlier one for stale.
+        self._rounds: dict[TopicPartition, int] = {}
+        # Taken from a window, not yet sent.
+        self._taken: deque[tuple[StreamPartition, Delivered]] = deque()
+
+    def __iter__(self) -> Iterator[StreamPartition]:
+        return iter(tuple(self._by_place.values()))
+
+    def __contains__(self, place: TopicPartition) -> bool:
+        return place in self._by_place
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        return frozenset(self._by_place)
+
+    def find(self, place: TopicPartition) -> StreamPartition | None:
+        return self._by_place.get(place)
+
+    def add(self, delivery: Delivery) -> StreamPartition:
+        """Take from this delivery as well. One that is opened anew takes the old one's place."""
+        place = TopicPartition(delivery.topic, delivery.partition)
+        known = self._by_place.get(place)
+        if known is not None and known.delivery is delivery:
+            return known
+        if known is not None:
+            self.remove(place)
+        stream_partition = StreamPartition(delivery, self.wake)
+        stream_partition.round = self._rounds.pop(place, -1) + 1
+        self._by_place[place] = stream_partition
+        self._turns.append(stream_partition)
+        self.wake()
+        return stream_partition
+
+    def remove(self, place: TopicPartition) -> StreamPartition | None:
+        stream_partition = self._by_place.pop(place, None)
+        if stream_partition is not None:
+            stream_partition.close()
+            self._turns.remove(stream_partition)
+            self._rounds[place] = stream_partition.round
+            self.untake(stream_partition)
+        return stream_partition
+
+    def untake(self, stream_partition: StreamPartition) -> None:
+        """Forget what was taken from it and not sent: it has been taken back."""
+        self._taken = deque(each for each in self._taken if each[0] is not stream_partition)
+
+    def take(
+        self, member: str, room: int, lock_ms: int
+    ) -> "tuple[StreamPartition, Delivered] | PartitionClosed | None":
+        """The next delivery of at most `room` messages; None: there is nothing now.
+
+        An error means that a window has closed; it is removed.
+        """
+        if self._taken:
+            return self._taken.popleft()
+        for _ in range(len(self._turns)):
+            stream_partition = self._turns[0]
+            self._turns.rotate(-1)
+            if stream_partition.blocked:
+                continue
+            try:
+                batches = stream_partition.delivery.acquire(
+                    member, records_max=room, bytes_max=FRAME_BYTES, lock_ms=lock_ms
+                )
+            except BrokerError as error:
+                return PartitionClosed(stream_partition, error)
+            if batches:
+                self._taken.extend((stream_partition, delivered) for delivered in batches)
+                return self._taken.popleft()
+        return None
+
+    def close(self) -> None:
+        for stream_partition in self:
+            self.remove(stream_partition.place)
+
+
+class PartitionClosed(BrokerError):
+    """A window can no longer be taken from: its partition moved, or is gone."""
+
+    def __init__(self, stream_partition: StreamPartition, cause: BrokerError) -> None:
+        super().__init__(str(cause))
+        self.stream_partition = stream_partition
+        self.cause = cause
+
+
+def places_of(leaders: Iterable[pb.Leader]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(each.topic, each.partition) for each in leaders)

@@ -1,0 +1,258 @@
+"""Between the replicas of this broker and those of others: sessions, fetchers, votes, promises."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zhumq.consensus.assigned import AssignedReplica
+from zhumq.consensus.contract import BrokerLost, FetchArrived, Message, Outgoing, QuorumState
+from zhumq.consensus.progress import NEVER_MS
+from zhumq.consensus.raft import RaftReplica
+from zhumq.host.clock import Clock
+from zhumq.model.errors import BrokerError, DiskFull
+from zhumq.protocol.messages.replicas import (
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaMessagesRequest,
+    ReplicaMessagesResponse,
+)
+from zhumq.replication.controller_requests import ControllerRequests
+from zhumq.replication.driver import ReplicaDriver
+from zhumq.replication.inter_broker.fetcher import REPLICA_FETCH, LeaderFetcher
+from zhumq.replication.inter_broker.follower_session import FollowerSession, PartitionKey
+from zhumq.replication.inter_broker.outbox import BACKOFF_MAX_MS, REPLICA_MESSAGES, Outbox, deliver
+from zhumq.replication.inter_broker.peer_service import PeerConnection
+from zhumq.replication.inter_broker.peers import Peers, TaskKeeper
+from zhumq.replication.move_throttle import MoveThrottle
+from zhumq.replication.replication import Replication
+from zhumq.replication.timers import Timers
+from zhumq.storage.flusher import Flusher
+from zhumq.storage.quorum_journal import QuorumJournal
+
+logger = logging.getLogger(__name__)
+
+# Votes about partitions that this broker has not heard of yet: others were told a moment earlier.
+EARLY_MESSAGES_MAX: Final = 10_000
+EARLY_MS_MAX: Final = 1_000
+
+NO_ROOM_RETRY_SECONDS: Final = 0.5
+
+PersistedCallback = Callable[[BrokerError | None], None]
+_StateWrite = tuple[PartitionKey, QuorumState | None, PersistedCallback]
+
+
+class ReplicaRouter:
+    """The replicas of this broker by topic id and partition, and their roads to other brokers."""
+
+    def __init__(self, replication: Replication, flusher: Flusher, journal: QuorumJournal) -> None:
+        self._replication = replication
+        self._journal = journal
+        self._loop = asyncio.get_running_loop()
+        self._drivers: dict[PartitionKey, ReplicaDriver] = {}
+        self._keys: dict[ReplicaDriver, PartitionKey] = {}
+        self._sessions: dict[int, FollowerSession] = {}
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._outboxes: dict[int, Outbox] = {}
+        self._state_writes: list[_StateWrite] = []
+        self._is_writing_states = False
+        # A thread of its own: promises must not wait behind the syncs of a hundred logs.
+        self._state_flusher = Flusher(
+            self._loop.call_soon_threadsafe, name="zhumq-promises", threads=1
+        )
+        self._early: dict[tuple[PartitionKey, int], tuple[int, Message]] = {}
+        self._tasks = TaskKeeper()
+        self.flusher = flusher
+        self.timers = Timers(replication.clock)
+        self.messages_taken = 0
+        replication.service.register(REPLICA_FETCH, self._on_fetch)
+        replication.service.register(REPLICA_MESSAGES, self._on_messages)
+        replication.service.watch_lost(self._on_peer_lost)
+
+    @property
+    def clock(self) -> Clock:
+        return self._replication.clock
+
+    @property
+    def peers(self) -> Peers:
+        return self._replication.peers
+
+    @property
+    def controller_requests(self) -> ControllerRequests:
+        return self._replication.controller_requests
+
+    @property
+    def throttle(self) -> MoveThrottle:
+        return self._replication.throttle
+
+    @property
+    def fetchers(self) -> Iterable[LeaderFetcher]:
+        return self._fetchers.values()
+
+    @property
+    def outboxes(self) -> Iterable[Outbox]:
+        return self._outboxes.values()
+
+    def driver(self, key: PartitionKey) -> ReplicaDriver | None:
+        return self._drivers.get(key)
+
+    def add(self, key: PartitionKey, driver: ReplicaDriver) -> None:
+        self._drivers[key] = driver
+        self._keys[driver] = key
+
+    def remove(self, driver: ReplicaDriver) -> None:
+        key = self._keys.pop(driver, None)
+        if key is not None and self._drivers.get(key) is driver:
+            del self._drivers[key]
+            self.forget_state(key)
+
+    async def close(self) -> None:
+        self.timers.close()
+        for driver in self._drivers.values():
+            driver.is_closed = True
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        await self._tasks.close()
+        for outbox in self._outboxes.values():
+            await outbox.close()
+        for session in self._sessions.values():
+            session.close()
+        self._state_flusher.close()
+        self._journal.close()
+
+    # What drivers ask for
+
+    def persist(self, driver: ReplicaDriver, state: QuorumState, done: PersistedCallback) -> None:
+        """All promises of one turn of the loop, and those made while the last ones are written,
+        share a sync."""
+        key = self._keys.get(driver)
+        if key is None:
+            return
+        if not self._state_writes and not self._is_writing_states:
+            self._loop.call_soon(self._persist_all)
+        self._state_writes.append((key, state, done))
+
+    def forget_state(self, key: PartitionKey) -> None:
+        """The partition is no longer this broker's."""
+        if not self._state_writes and not self._is_writing_states:
+            self._loop.call_soon(self._persist_all)
+        self._state_writes.append((key, None, _nobody_waits))
+
+    def _persist_all(self) -> None:
+        promises, self._state_writes = self._state_writes, []
+        if not promises:
+            return
+        self._is_writing_states = True
+        failures: list[BrokerError] = []
+
+        def write() -> None:
+            try:
+                self._journal.write((key, state) for key, state, _ in promises)
+            except BrokerError as error:
+                failures.append(error)
+
+        def finish() -> None:
+            self._is_writing_states = False
+            if failures and isinstance(failures[0], DiskFull):
+                # Nobody is told anything before there is room.
+                logger.warning("no room for what replicas promise: %s", failures[0])
+                self._state_writes[:0] = promises
+                self._loop.call_later(NO_ROOM_RETRY_SECONDS, self._persist_all)
+                self._is_writing_states = True
+                return
+            self._persist_all()
+            for _, _, done in promises:
+                done(failures[0] if failures else None)
+
+        self._state_flusher.run(write, finish)
+
+    def send(self, driver: ReplicaDriver, outgoing: Outgoing) -> None:
+        key = self._keys.get(driver)
+        if key is None:
+            return
+        if isinstance(outgoing.message, FetchArrived):
+            self._fetcher(outgoing.to).say(driver, key, outgoing.message)
+            return
+        outbox = self._outboxes.get(outgoing.to)
+        if outbox is None:
+            channel = self.peers.new_channel(outgoing.to, "votes", backoff_max_ms=BACKOFF_MAX_MS)
+            outbox = Outbox(channel)
+            self._outboxes[outgoing.to] = outbox
+        outbox.put(key, outgoing.message)
+
+    def follow(self, driver: ReplicaDriver, leader_id: int | None) -> None:
+        for broker_id, fetcher in self._fetchers.items():
+            if broker_id != leader_id:
+                fetcher.forget(driver)
+
+    def leader_contact_ms(self, driver: ReplicaDriver, leader_id: int) -> int:
+        fetcher = self._fetchers.get(leader_id)
+        return NEVER_MS if fetcher is None else fetcher.last_contact_ms(driver)
+
+    def leader_unreachable(self, broker_id: int, drivers: Iterable[ReplicaDriver]) -> None:
+        """No need to wait for silence, nor for the end of its session."""
+        logger.info("broker %d takes no connections any more", broker_id)
+        for driver in drivers:
+            if isinstance(driver.core, RaftReplica):
+                driver.step(BrokerLost(broker_id=broker_id))
+        for driver in tuple(self._drivers.values()):
+            # Who leads here counts it out, and need not wait for what it will not fetch.
+            if isinstance(driver.core, AssignedReplica) and broker_id in driver.core.voters:
+                driver.step(BrokerLost(broker_id=broker_id))
+        self.controller_requests.report_unreachable(broker_id)
+
+    def _fetcher(self, broker_id: int) -> LeaderFetcher:
+        fetcher = self._fetchers.get(broker_id)
+        if fetcher is None:
+            fetcher = self._fetchers[broker_id] = LeaderFetcher(broker_id, self)
+            task = self._loop.create_task(fetcher.run(), name=f"fetch from broker {broker_id}")
+            self._tasks.start(task)
+        return fetcher
+
+    # What other brokers ask for
+
+    def receive(self, key: PartitionKey, message: Message, sender_id: int) -> None:
+        driver = self._drivers.get(key)
+        if driver is not None:
+            driver.step(message)
+        elif len(self._early) < EARLY_MESSAGES_MAX:
+            self._early[key, sender_id] = (self.clock.monotonic_ms(), message)
+
+    def take_early(self, driver: ReplicaDriver, voter_ids: Iterable[int]) -> None:
+        """What was said of the partition just before this broker opened it."""
+        key = self._keys[driver]
+        now_ms = self.clock.monotonic_ms()
+        for voter_id in voter_ids:
+            at_ms, message = self._early.pop((key, voter_id), (0, None))
+            if message is not None and now_ms - at_ms <= EARLY_MS_MAX:
+                driver.step(message)
+
+    def forget_early(self) -> None:
+        """Nobody waits for an answer to these any more."""
+        limit_ms = self.clock.monotonic_ms() - EARLY_MS_MAX
+        for key in [key for key, (at_ms, _) in self._early.items() if at_ms < limit_ms]:
+            del self._early[key]
+
+    def _on_fetch(
+        self, connection: PeerConnection, request: ReplicaFetchRequest
+    ) -> "asyncio.Future[ReplicaFetchResponse]":
+        session = self._sessions.get(connection.id)
+        if session is None:
+            session = FollowerSession(connection.peer.broker_id, self)
+            self._sessions[connection.id] = session
+        return session.fetch(request)
+
+    def _on_messages(
+        self, connection: PeerConnection, request: ReplicaMessagesRequest
+    ) -> ReplicaMessagesResponse:
+        self.messages_taken += deliver(request, connection.peer.broker_id, self)
+        return ReplicaMessagesResponse()
+
+    def _on_peer_lost(self, connection: PeerConnection) -> None:
+        session = self._sessions.pop(connection.id, None)
+        if session is not None:
+            session.close()
+
+
+def _nobody_waits(_: BrokerError | None) -> None:
+    """For promises that are no longer to be kept."""

@@ -1,0 +1,114 @@
+"""The life of a push session: active, in the timeout queue, parked, resumed. Pure: a session and a fact in, a session out."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from zhumq.share.subscription import SubscriptionMode
+
+
+class SessionState(StrEnum):
+    """Where a consumer's session stands."""
+
+    ACTIVE = "active"  # its consumer answers
+    RETRYING = "retrying"  # in the timeout queue: tried again with backoff
+    PARKED = "parked"  # given up until somebody resumes it
+    ENDED = "ended"
+
+
+TRANSITIONS: Final[dict[SessionState, frozenset[SessionState]]] = {
+    SessionState.ACTIVE: frozenset({SessionState.RETRYING, SessionState.ENDED}),
+    SessionState.RETRYING: frozenset(
+        {SessionState.ACTIVE, SessionState.RETRYING, SessionState.PARKED, SessionState.ENDED}
+    ),
+    SessionState.PARKED: frozenset({SessionState.ACTIVE, SessionState.ENDED}),
+    SessionState.ENDED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPolicy:
+    """How long a consumer that does not answer is waited for."""
+
+    retries_max: int = 5
+    backoff_ms: int = 1_000  # before the first retry; doubled for each one after it
+    backoff_ms_max: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSession:
+    """One consumer's subscription as it is kept, also while nobody is connected."""
+
+    group: str
+    # The consumer's own name, the same after a reconnect.
+    consumer: str
+    topic: str
+    mode: SubscriptionMode
+    partitions: tuple[int, ...] | None = None
+    client: str = ""  # who it is, for people
+    state: SessionState = SessionState.ACTIVE
+    state_since_ms: int = 0
+    retries: int = 0
+    retry_at_ms: int = 0  # when RETRYING
+    reason: str = ""  # why it is not ACTIVE
+
+
+def unanswered(
+    session: PushSession, reason: str, policy: SessionPolicy, now_ms: int
+) -> PushSession:
+    """A delivery was not answered in time: into the timeout queue, and from there out of it for good."""
+    if session.state in (SessionState.PARKED, SessionState.ENDED):
+        return session
+    if session.state is SessionState.RETRYING and session.retries >= policy.retries_max:
+        return _to(session, SessionState.PARKED, now_ms, reason=reason, retry_at_ms=0)
+    retries = session.retries + 1 if session.state is SessionState.RETRYING else 1
+    backoff_ms = min(policy.backoff_ms << min(retries - 1, 32), policy.backoff_ms_max)
+    return _to(
+        session,
+        SessionState.RETRYING,
+        now_ms,
+        retries=retries,
+        retry_at_ms=now_ms + backoff_ms,
+        reason=reason,
+    )
+
+
+def answered(session: PushSession, now_ms: int) -> PushSession:
+    """The consumer spoke: whatever was held against it is forgotten. A parked one has to resume."""
+    if session.state is not SessionState.RETRYING:
+        return session
+    return _to(session, SessionState.ACTIVE, now_ms, retries=0, retry_at_ms=0, reason="")
+
+
+def resumed(session: PushSession, now_ms: int) -> PushSession:
+    """The consumer, or an operator, said resume: it goes on exactly where it was."""
+    if session.state in (SessionState.ACTIVE, SessionState.ENDED):
+        return session
+    return _to(session, SessionState.ACTIVE, now_ms, retries=0, retry_at_ms=0, reason="")
+
+
+def ended(session: PushSession, now_ms: int) -> PushSession:
+    """The consumer unsubscribed."""
+    if session.state is SessionState.ENDED:
+        return session
+    return _to(session, SessionState.ENDED, now_ms, retry_at_ms=0)
+
+
+def _to(
+    session: PushSession,
+    state: SessionState,
+    now_ms: int,
+    *,
+    retries: int | None = None,
+    retry_at_ms: int | None = None,
+    reason: str | None = None,
+) -> PushSession:
+    assert state in TRANSITIONS[session.state], f"{session.state} does not become {state}"
+    return replace(
+        session,
+        state=state,
+        state_since_ms=now_ms,
+        retries=session.retries if retries is None else retries,
+        retry_at_ms=session.retry_at_ms if retry_at_ms is None else retry_at_ms,
+        reason=session.reason if reason is None else reason,
+    )

@@ -1,0 +1,44 @@
+"""What those who do harm to a cluster, and those who judge it, have at hand."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from zhumq.testing.chaos.cluster_under_test import ClusterUnderTest
+from zhumq.testing.chaos.findings import Findings
+from zhumq.testing.chaos.history import Recorder
+from zhumq.testing.chaos.nemesis import Nemesis
+from zhumq.testing.chaos.serving import ServingProbe
+from zhumq.testing.chaos.workload import Workload
+
+HEAL_SECONDS_MAX: Final = 60.0
+LOOK_AGAIN_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """A running cluster under a running workload."""
+
+    seed: int
+    field: ClusterUnderTest
+    nemesis: Nemesis
+    workload: Workload
+    recorder: Recorder
+    findings: Findings
+    probe: ServingProbe
+    tell: Callable[[str], None]
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics that are written to, with their partitions."""
+        return {topic.name: topic.partitions for topic in self.workload.plan.topics}
+
+    def wait_until(self, fact: Callable[[], bool], seconds_max: float = HEAL_SECONDS_MAX) -> bool:
+        """Whether it comes about in time."""
+        deadline = time.monotonic() + seconds_max
+        while not fact():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_AGAIN_SECONDS)
+        return True

@@ -1,0 +1,198 @@
+"""The push door itself: on, off, without grpcio, secured; and the published protocol."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from push_support import run
+
+from zhumq import PushConsumer
+from zhumq.client.errors import PushUnavailable, SubscriptionRefused
+from zhumq.push.server import PushServer
+from zhumq.push.settings import PushSettings
+from zhumq.push.unread import UnreadFrames
+from zhumq.testing.broker import RunningBroker
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PROTO = REPOSITORY / "src" / "zhumq" / "protocol" / "push" / "push.proto"
+WITHOUT_GRPC = """
+import sys
+sys.modules["grpc"] = None
+from zhumq.cli.main import main
+main()
+"""
+SECONDS_MAX = 30.0
+
+
+def ready_line(*arguments: str, folder: Path, program: tuple[str, ...] = ("-m", "zhumq")) -> str:
+    command = [sys.executable, *program, "start", "--listen", "127.0.0.1:0"]
+    command += ["--http", "127.0.0.1:0", "--data-dir", str(folder / "data"), *arguments]
+    with (
+        open(folder / "log", "w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 0
+    return line
+
+
+def test_the_door_can_be_closed(tmp_path: Path) -> None:
+    assert " push=off " in ready_line("--push", "off", folder=tmp_path)
+
+
+def test_a_broker_without_grpcio_serves_without_push_and_says_how_to_get_it(tmp_path: Path) -> None:
+    assert " push=off " in ready_line(folder=tmp_path, program=("-c", WITHOUT_GRPC))
+    assert "pip install 'zhumq[push]'" in (tmp_path / "log").read_text()
+
+
+def test_a_client_without_grpcio_is_told_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['grpc'] = None\n"
+        "import zhumq\n"
+        "zhumq.Producer, zhumq.Consumer, zhumq.Worker, zhumq.Admin\n"
+        "for use in (lambda: zhumq.PushConsumer('t'), lambda: zhumq.Consumer('t', mode='psb')):\n"
+        "    try: use()\n"
+        "    except Exception as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+    )
+    assert done.stdout.count("pip install 'zhumq[push]'") == 2
+
+
+def test_importing_the_package_loads_neither_client_library_nor_broker() -> None:
+    code = (
+        "import sys, zhumq; print(sorted({'grpc', 'confluent_kafka', 'uvloop'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_client_of_a_broker_that_does_not_push_is_told_so(tmp_path: Path) -> None:
+    from zhumq.broker.app import BrokerApp
+    from zhumq.broker.config import BrokerConfig
+
+    async def scenario() -> None:
+        config = BrokerConfig.load(
+            listen="127.0.0.1:0", http="127.0.0.1:0", push="off", data_dir=tmp_path
+        )
+        app = await BrokerApp.start(config)
+        try:
+            consumer = PushConsumer("t", bootstrap=str(app.kafka_address))
+            with pytest.raises(PushUnavailable, match="do not push"):
+                await consumer.__aenter__()
+        finally:
+            await app.stop()
+
+    run(scenario())
+
+
+def test_the_python_code_is_what_the_published_protocol_says(tmp_path: Path) -> None:
+    made = subprocess.run(
+        [
+            sys.executable, "-m", "grpc_tools.protoc", f"-I{REPOSITORY / 'src'}",
+            f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", str(PROTO),
+        ],
+        check=False,
+    )  # fmt: skip
+    assert made.returncode == 0
+    for name in ("push_pb2.py", "push_pb2.pyi"):
+        fresh = (tmp_path / "zhumq" / "protocol" / "push" / name).read_text()
+        assert fresh == PROTO.with_name(name).read_text(), "run `make proto`"
+
+
+class _EmptyCluster:
+    """As much of a door as a refusal needs."""
+
+    def __init__(self) -> None:
+        self.settings = PushSettings()
+        self.image = SimpleNamespace(topics={})
+        self.sessions = self
+        self.endings = self
+        self.streams: set[object] = set()
+        self.unread = UnreadFrames(time.monotonic)
+        self.closing = False
+
+    async def restore(self) -> None: ...
+
+    async def finish(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def test_the_door_speaks_tls(tmp_path: Path) -> None:
+    key, certificate = _certificate(tmp_path)
+    services: Any = _EmptyCluster()
+
+    async def scenario() -> None:
+        server = await PushServer.open(
+            services,
+            "127.0.0.1",
+            0,
+            credentials=grpc.ssl_server_credentials([(key, certificate)]),
+        )
+        trusted = grpc.ssl_channel_credentials(root_certificates=certificate)
+        try:
+            async with PushConsumer(
+                "t", push=f"localhost:{server.address[1]}", credentials=trusted
+            ) as consumer:
+                with pytest.raises(SubscriptionRefused, match="no topic 't'"):
+                    await anext(consumer)
+            async with PushConsumer("t", push=f"localhost:{server.address[1]}") as plain:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(plain), 1)
+        finally:
+            await server.close()
+
+    run(scenario())
+
+
+def test_a_wrong_address_is_no_address() -> None:
+    for wrong in ("", "nowhere", "host:", "host:0", "host:99999"):
+        with pytest.raises(ValueError, match=re.escape(repr(wrong))):
+            run(PushConsumer("t", push=wrong).__aenter__())
+
+
+def test_a_refusal_is_an_error_with_its_code(running: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with PushConsumer("not-there", push=running.push) as consumer:
+            with pytest.raises(SubscriptionRefused, match="no topic 'not-there'") as refused:
+                await anext(consumer)
+            assert refused.value.code == "UNKNOWN_TOPIC"
+
+    run(scenario())
+
+
+def _certificate(folder: Path) -> tuple[bytes, bytes]:
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+            "-keyout", str(key), "-out", str(certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    return key.read_bytes(), certificate.read_bytes()
