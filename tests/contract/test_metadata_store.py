@@ -97,8 +97,8 @@ def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
         driver = controller(store)
-        wishes = [NewTopic(name="a", settings={"retention.ms": "1"}), NewTopic(name="b")]
-        await driver.create_topics(wishes)
+        new_topics = [NewTopic(name="a", settings={"retention.ms": "1"}), NewTopic(name="b")]
+        await driver.create_topics(new_topics)
         await driver.add_partitions([("a", 5, None)])
         await driver.delete_topics(["b"])
         before = store.image

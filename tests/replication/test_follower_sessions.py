@@ -18,8 +18,8 @@ from zhumq.protocol.messages.replicas import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from zhumq.replication.inter_broker import follower_session
 from zhumq.replication.driver_seam import FollowerFetchState
+from zhumq.replication.inter_broker import follower_session
 from zhumq.replication.inter_broker.follower_session import FollowerSession, PartitionKey
 from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 from zhumq.storage.log_config import LogConfig

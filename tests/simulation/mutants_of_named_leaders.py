@@ -207,9 +207,9 @@ def who_once_left_a_small_set_may_lead_for_good(patch: Patch) -> None:
 def an_in_sync_set_of_an_earlier_version_counts(patch: Patch) -> None:
     original = alter_partition.change_in_sync
 
-    def change_in_sync(image: Any, name: Any, wish: Any, min_in_sync: int) -> Any:
+    def change_in_sync(image: Any, name: Any, request: Any, min_in_sync: int) -> Any:
         state = leadership.existing_partition(image, name)
-        now = replace(wish, partition_epoch=state.partition_epoch)
+        now = replace(request, partition_epoch=state.partition_epoch)
         return original(image, name, now, min_in_sync)
 
     patch(alter_partition, "change_in_sync", change_in_sync)

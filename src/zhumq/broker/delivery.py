@@ -76,9 +76,13 @@ class DeliveryCoordinator:
             clock=clock,
             batch_bytes_max=_BATCH_BYTES_MAX,
         )
-        wish = _state_topic(settings, store)
+        new_topic = _state_topic(settings, store)
         self.topic = InternalTopic(
-            wish, store=store, metadata_client=metadata_client, replicas=replicas, runtime=runtime
+            new_topic,
+            store=store,
+            metadata_client=metadata_client,
+            replicas=replicas,
+            runtime=runtime,
         )
         peers = None if replication is None else replication.peers
         positions = GroupPositions(
@@ -95,7 +99,7 @@ class DeliveryCoordinator:
             )
             DeliveryPeerService(local_router, local_dead_letters).register(replication.service)
             positions.register(replication.service)
-        self._states = DeliveryStateClient(router, wish.partitions)
+        self._states = DeliveryStateClient(router, new_topic.partitions)
         retention_ms = settings.integer("delivery.dead.letter.retention.ms")
         self.service = DeliveryService(
             _delivery_settings(settings),

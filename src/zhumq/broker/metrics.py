@@ -173,7 +173,7 @@ def cluster_metrics(
             leaderless += image.leader_of(state) == NO_BROKER
             alive = [each for each in state.in_sync if each in image.brokers]
             under_replicated += len(alive) < len(state.target_replicas)
-            moving += bool(state.adding or state.removing or state.wanted_replicas)
+            moving += bool(state.adding or state.removing or state.planned_replicas)
     yield _gauge(
         "zhumq_session_connected",
         "Whether the others take this broker for alive.",

@@ -63,7 +63,7 @@ class AlterPartitionStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    wishes: Mapping[TopicPartition, _Request]
+    requests: Mapping[TopicPartition, _Request]
     log_ends: LogEnds
 
 
@@ -128,24 +128,28 @@ class AlterPartitionWriter:
                 some = names[start : start + CHANGES_PER_PROPOSAL_MAX]
                 await self._carry_out({name: gathered[name] for name in some})
 
-    def _add_request(self, topic_partition: TopicPartition, wish: _Request) -> None:
-        self._gathered[topic_partition] = wish
+    def _add_request(self, topic_partition: TopicPartition, request: _Request) -> None:
+        self._gathered[topic_partition] = request
         self._wake.set()
 
-    async def _carry_out(self, wishes: dict[TopicPartition, _Request]) -> None:
+    async def _carry_out(self, requests: dict[TopicPartition, _Request]) -> None:
         # Elections and in-sync sets must not wait for the answers that the naming of a leader needs.
-        leaderless = [name for name, wish in wishes.items() if isinstance(wish, LeadershipDeclined)]
+        leaderless = [
+            name for name, request in requests.items() if isinstance(request, LeadershipDeclined)
+        ]
         quick = {
-            name: wish for name, wish in wishes.items() if not isinstance(wish, LeadershipDeclined)
+            name: request
+            for name, request in requests.items()
+            if not isinstance(request, LeadershipDeclined)
         }
-        await self._write(_Batch(wishes=quick, log_ends={}))
+        await self._write(_Batch(requests=quick, log_ends={}))
         if leaderless:
             log_ends = await self._log_ends(leaderless)
-            named = {name: wishes[name] for name in leaderless}
-            await self._write(_Batch(wishes=named, log_ends=log_ends))
+            named = {name: requests[name] for name in leaderless}
+            await self._write(_Batch(requests=named, log_ends=log_ends))
 
     async def _write(self, batch: _Batch) -> None:
-        if not batch.wishes:
+        if not batch.requests:
             return
         try:
             # What did not fit is still wished for on the next picture, and nothing else is.
@@ -154,8 +158,8 @@ class AlterPartitionWriter:
         except StoreUnavailable as reason:
             logger.warning("cannot tell the cluster yet: %s", reason)
             await asyncio.sleep(RETRY_SECONDS)
-            for name, wish in batch.wishes.items():
-                self._gathered.setdefault(name, wish)
+            for name, request in batch.requests.items():
+                self._gathered.setdefault(name, request)
             self._wake.set()
 
     async def _replace(self, broker_id: BrokerId, epoch: int) -> None:
@@ -215,12 +219,12 @@ class AlterPartitionWriter:
         """What follows from the wishes on this very picture. Each partition is in it once."""
         changes: list[Change] = []
         votes: dict[TopicPartition, ElectionResult] = {}
-        for name, wish in batch.wishes.items():
-            if isinstance(wish, ElectionResult):
-                votes[name] = wish
+        for name, request in batch.requests.items():
+            if isinstance(request, ElectionResult):
+                votes[name] = request
                 continue
             try:
-                change = self._change(image, name, wish, batch.log_ends)
+                change = self._change(image, name, request, batch.log_ends)
             except BrokerError as reason:
                 logger.debug("%s: a wish was refused: %s", name, reason)
                 continue
@@ -232,19 +236,19 @@ class AlterPartitionWriter:
         self,
         image: ClusterImage,
         name: TopicPartition,
-        wish: InSyncProposal | LeadershipDeclined,
+        request: InSyncProposal | LeadershipDeclined,
         log_ends: LogEnds,
     ) -> Change | None:
         existing_partition(image, name)  # Raises if the topic is gone.
         policy = self._policy_of(image.topics[name.topic])
-        if isinstance(wish, LeadershipDeclined):
+        if isinstance(request, LeadershipDeclined):
             return plan_other_leader(
-                image, name, other_leader_request(wish), policy, log_ends.get(name, {})
+                image, name, other_leader_request(request), policy, log_ends.get(name, {})
             )
         epoch = self._store.broker_epoch
         if epoch is None:
             return None
-        return plan_in_sync(image, name, in_sync_request(wish, epoch), policy)
+        return plan_in_sync(image, name, in_sync_request(request, epoch), policy)
 
 
 def in_sync_request(proposal: InSyncProposal, broker_epoch: int) -> InSyncRequest:

@@ -37,15 +37,15 @@ class MetadataClient:
         self._producer_ids = range(0)
 
     async def create_topics(
-        self, wishes: Sequence[NewTopic], *, validate_only: bool = False
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | BrokerError]:
         """For each wish the topic, or why there is none. The good ones are made together."""
-        ids = [self._new_id() for _ in wishes]
+        ids = [self._new_id() for _ in new_topics]
 
         def plan(image: ClusterView, index: int) -> Change:
-            return plan_topic(image, wishes[index], ids[index], self._limits)
+            return plan_topic(image, new_topics[index], ids[index], self._limits)
 
-        results = await self._carry_out(len(wishes), plan, validate_only=validate_only)
+        results = await self._carry_out(len(new_topics), plan, validate_only=validate_only)
         topics: list[Topic | BrokerError] = []
         for result in results:
             assert isinstance(result, TopicCreated | BrokerError)

@@ -123,13 +123,13 @@ class DeadLetterWriter:
         count = len(topic.partitions)
         beside = self._store.image.topics.get(name)
         if beside is None:
-            wish = NewTopic(
+            new_topic = NewTopic(
                 name=name,
                 partitions=count,
                 replication_factor=len(topic.partitions[0].target_replicas),
                 settings=self._settings(topic.settings.get("max.message.bytes")),
             )
-            (result,) = await self._metadata_client.create_topics([wish])
+            (result,) = await self._metadata_client.create_topics([new_topic])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
         elif len(beside.partitions) <= source.topic_partition.partition:

@@ -127,7 +127,7 @@ class Delivery(Protocol):
 class Deliveries(Protocol):
     """The broker's delivery service."""
 
-    async def subscribe(self, wish: Subscription) -> Claim | None:
+    async def subscribe(self, subscription: Subscription) -> Claim | None:
         """Check a subscription and, for PTP, claim the topic durably. Raises BrokerError with a clear text:
         UnknownTopicOrPartition, OffsetOutOfRange, InvalidRequest (credit, ...), TopicTaken (with .claim)."""
 

@@ -105,22 +105,23 @@ class DeliveryService:
 
     # Subscriptions
 
-    async def subscribe(self, wish: Subscription) -> Claim | None:
-        topic = self._store.image.topics.get(wish.topic)
-        check_subscription(wish, partition_count=len(topic.partitions) if topic else None)
+    async def subscribe(self, subscription: Subscription) -> Claim | None:
+        topic = self._store.image.topics.get(subscription.topic)
+        check_subscription(subscription, partition_count=len(topic.partitions) if topic else None)
         assert topic is not None
-        if not wish.mode.is_point_to_point or (
-            wish.start.kind is StartKind.OFFSET and await self.claim_of(wish.topic) is None
+        if not subscription.mode.is_point_to_point or (
+            subscription.start.kind is StartKind.OFFSET
+            and await self.claim_of(subscription.topic) is None
         ):
             # A new group begins there or is not made; one that has a position goes on from that.
-            for index in wish.partitions or range(len(topic.partitions)):
-                partition = self._replicas.find(wish.topic, index)
+            for index in subscription.partitions or range(len(topic.partitions)):
+                partition = self._replicas.find(subscription.topic, index)
                 if partition is not None:
-                    check_partition_start(partition, wish.start)
-        if not wish.mode.is_point_to_point:
+                    check_partition_start(partition, subscription.start)
+        if not subscription.mode.is_point_to_point:
             return None
-        claim = await self._claims.claim(topic, wish.group, wish.mode)
-        check_claim(wish, claim)
+        claim = await self._claims.claim(topic, subscription.group, subscription.mode)
+        check_claim(subscription, claim)
         return claim
 
     async def claim_of(self, topic: str) -> Claim | None:

@@ -36,14 +36,14 @@ class InternalTopic:
 
     def __init__(
         self,
-        wish: NewTopic,
+        new_topic: NewTopic,
         *,
         store: MetadataStore,
         metadata_client: MetadataClient,
         replicas: LedPartitions,
         runtime: CoordinatorRuntime[Any, Any],
     ) -> None:
-        self._new_topic = wish
+        self._new_topic = new_topic
         self._store = store
         self._metadata_client = metadata_client
         self._replicas = replicas
@@ -62,8 +62,8 @@ class InternalTopic:
         while self._new_topic.name not in self._store.image.topics:
             # As many replicas as there are brokers, where that is less: groups must work at once.
             copies = min(self._new_topic.replication_factor, len(self._store.image.brokers))
-            wish = replace(self._new_topic, replication_factor=max(copies, 1))
-            (result,) = await self._metadata_client.create_topics([wish])
+            new_topic = replace(self._new_topic, replication_factor=max(copies, 1))
+            (result,) = await self._metadata_client.create_topics([new_topic])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
         with contextlib.suppress(TimeoutError):

@@ -35,14 +35,17 @@ class OtherLeaderRequest:
 
 
 def plan_in_sync(
-    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncRequest, policy: LeaderPolicy
+    image: ClusterImage,
+    topic_partition: TopicPartition,
+    request: InSyncRequest,
+    policy: LeaderPolicy,
 ) -> PartitionChanged | None:
     """The in-sync set that a leader asks for. Raises BrokerError where it may not ask."""
     state = existing_partition(image, topic_partition)
     if state.mode is not Mode.FETCH:
         return None
     try:
-        return change_in_sync(image, topic_partition, wish, policy.min_in_sync)
+        return change_in_sync(image, topic_partition, request, policy.min_in_sync)
     except IneligibleReplica:
         # A refusal is a version of its own, so that the same proposal cannot come true later.
         refused = replace(state, partition_epoch=state.partition_epoch + 1)
@@ -52,22 +55,24 @@ def plan_in_sync(
 def plan_other_leader(
     image: ClusterImage,
     topic_partition: TopicPartition,
-    wish: OtherLeaderRequest,
+    request: OtherLeaderRequest,
     policy: LeaderPolicy,
     log_ends: Mapping[BrokerId, LogEnd],
 ) -> PartitionChanged | None:
     """A leader in an epoch above all that the replica knows of."""
     state = existing_partition(image, topic_partition)
-    if state.mode is not Mode.FETCH or wish.partition_epoch != state.partition_epoch:
+    if state.mode is not Mode.FETCH or request.partition_epoch != state.partition_epoch:
         return None
     unfit: tuple[BrokerId, ...] = ()
-    others = [each for each in state.replicas if each != wish.broker_id and each in image.brokers]
-    lost_the_vote = state.changing_mode and state.leader == wish.broker_id
-    if wish.damaged or (lost_the_vote and others and not log_ends):
+    others = [
+        each for each in state.replicas if each != request.broker_id and each in image.brokers
+    ]
+    lost_the_vote = state.changing_mode and state.leader == request.broker_id
+    if request.damaged or (lost_the_vote and others and not log_ends):
         # Without a word on whose log is longest, another one tries.
-        unfit = (wish.broker_id,)
+        unfit = (request.broker_id,)
     named = name_leader(
-        state, image.brokers, policy, log_ends, above_epoch=wish.leader_epoch, unfit=unfit
+        state, image.brokers, policy, log_ends, above_epoch=request.leader_epoch, unfit=unfit
     )
     if named is state or (named.leader == NO_BROKER and state.leader == NO_BROKER):
         return None

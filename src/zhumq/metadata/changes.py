@@ -337,8 +337,8 @@ def _partition_to_json(state: PartitionState) -> dict[str, Any]:
         data["handover"] = True
     if state.eligible:
         data["eligible"] = list(state.eligible)
-    if state.wanted_replicas:
-        data["wanted_replicas"] = list(state.wanted_replicas)
+    if state.planned_replicas:
+        data["wanted_replicas"] = list(state.planned_replicas)
     if state.unclean_epoch >= 0:
         data["unclean_epoch"] = state.unclean_epoch
     return data
@@ -360,7 +360,7 @@ def _partition_from_json(data: Mapping[str, Any]) -> PartitionState:
         mode=Mode(data.get("mode", Mode.RAFT)),
         changing_mode=bool(data.get("handover", False)),
         eligible=_brokers(data.get("eligible", ())),
-        wanted_replicas=_brokers(data.get("wanted_replicas", ())),
+        planned_replicas=_brokers(data.get("wanted_replicas", ())),
         unclean_epoch=int(data.get("unclean_epoch", -1)),
     )
 

@@ -61,7 +61,7 @@ class PartitionState:
     # committed since, so they are as good as those who are in it.
     eligible: tuple[BrokerId, ...] = ()
     # Where a partition of a raft topic is to move once it is in fetch mode; empty: nowhere.
-    wanted_replicas: tuple[BrokerId, ...] = ()
+    planned_replicas: tuple[BrokerId, ...] = ()
     # The last epoch whose leader was named out of the in-sync set; -1: there was none.
     unclean_epoch: int = -1
 

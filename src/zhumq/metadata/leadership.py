@@ -246,29 +246,32 @@ def elect_unclean(
 
 
 def check_in_sync_request(
-    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncRequest, min_in_sync: int = 1
+    image: ClusterImage,
+    topic_partition: TopicPartition,
+    request: InSyncRequest,
+    min_in_sync: int = 1,
 ) -> PartitionState:
     """The partition with the in-sync set that its leader asks for, or the reason why not."""
     state = existing_partition(image, topic_partition)
-    sender = image.brokers.get(wish.broker_id)
-    if sender is None or sender.epoch != wish.broker_epoch:
-        raise StaleBrokerEpoch(f"broker {wish.broker_id} has registered again since")
-    if wish.leader_epoch < state.leader_epoch:
+    sender = image.brokers.get(request.broker_id)
+    if sender is None or sender.epoch != request.broker_epoch:
+        raise StaleBrokerEpoch(f"broker {request.broker_id} has registered again since")
+    if request.leader_epoch < state.leader_epoch:
         raise FencedLeaderEpoch(f"{topic_partition} is in epoch {state.leader_epoch}")
-    if wish.leader_epoch > state.leader_epoch or wish.partition_epoch > state.partition_epoch:
+    if request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch:
         raise NotController(f"the leader of {topic_partition} knows more than this controller")
-    if wish.broker_id != state.leader:
-        raise InvalidRequest(f"broker {wish.broker_id} does not lead {topic_partition}")
-    if wish.partition_epoch < state.partition_epoch:
+    if request.broker_id != state.leader:
+        raise InvalidRequest(f"broker {request.broker_id} does not lead {topic_partition}")
+    if request.partition_epoch < state.partition_epoch:
         raise InvalidUpdateVersion(f"{topic_partition} has changed to {state.partition_epoch}")
-    if wish.broker_id not in wish.in_sync or not set(wish.in_sync) <= set(state.replicas):
+    if request.broker_id not in request.in_sync or not set(request.in_sync) <= set(state.replicas):
         raise InvalidRequest(
             f"the in-sync set of {topic_partition} needs its leader, and replicas only"
         )
-    missing = [each for each in wish.in_sync if each not in image.brokers]
+    missing = [each for each in request.in_sync if each not in image.brokers]
     if missing:
         raise IneligibleReplica(f"brokers {missing} are not alive")
-    in_sync = tuple(each for each in state.replicas if each in wish.in_sync)
+    in_sync = tuple(each for each in state.replicas if each in request.in_sync)
     return with_in_sync(state, in_sync, min_in_sync)
 
 

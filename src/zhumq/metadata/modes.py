@@ -29,7 +29,7 @@ def plan_steps(
 
 def is_settled(state: PartitionState, mode: Mode) -> bool:
     """Whether no step is left to be made."""
-    return state.mode is mode and not state.wanted_replicas and not state.changing_mode
+    return state.mode is mode and not state.planned_replicas and not state.changing_mode
 
 
 def _step(
@@ -42,9 +42,9 @@ def _step(
         return None
     if state.mode is Mode.RAFT:
         return _to_fetch(state, image.brokers, policy)
-    if state.wanted_replicas:
+    if state.planned_replicas:
         try:
-            return move_begun(image, topic_partition, state, state.wanted_replicas)
+            return move_begun(image, topic_partition, state, state.planned_replicas)
         except BrokerError:
             return None  # A broker it was to move to is not alive: it waits, or is cancelled.
     if state.adding or state.removing:

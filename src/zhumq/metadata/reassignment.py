@@ -74,7 +74,7 @@ def plan_more_copies(
     lacking = [
         index
         for index, state in enumerate(topic.partitions)
-        if len(state.replicas) < possible and not (state.adding or state.wanted_replicas)
+        if len(state.replicas) < possible and not (state.adding or state.planned_replicas)
     ]
     if not lacking:
         return
@@ -108,7 +108,7 @@ def begin_move(
     is_voted_on = state.mode is Mode.RAFT or state.changing_mode
     if is_voted_on and set(target) != set(state.replicas):
         noted = replace(
-            state, wanted_replicas=tuple(target), partition_epoch=state.partition_epoch + 1
+            state, planned_replicas=tuple(target), partition_epoch=state.partition_epoch + 1
         )
         return changed_partition(topic_partition, noted)
     return changed_partition(topic_partition, move_begun(image, topic_partition, state, target))
@@ -126,7 +126,7 @@ def move_begun(
     removing = tuple(broker_id for broker_id in original if broker_id not in target)
     moving = _with_replicas(
         topic_partition,
-        replace(state, wanted_replicas=()),
+        replace(state, planned_replicas=()),
         replicas=(*target, *removing),
         adding=tuple(broker_id for broker_id in target if broker_id not in original),
         removing=removing,
@@ -137,11 +137,11 @@ def move_begun(
 def cancel_move(image: ClusterImage, topic_partition: TopicPartition) -> PartitionChanged:
     """The partition stays where it was before the move began."""
     state = existing_partition(image, topic_partition)
-    if not state.adding and not state.removing and not state.wanted_replicas:
+    if not state.adding and not state.removing and not state.planned_replicas:
         raise NoReassignmentInProgress(f"{topic_partition} is not on the move")
     back = _with_replicas(
         topic_partition,
-        replace(state, wanted_replicas=()),
+        replace(state, planned_replicas=()),
         replicas=_original(state),
         adding=(),
         removing=(),
@@ -150,10 +150,13 @@ def cancel_move(image: ClusterImage, topic_partition: TopicPartition) -> Partiti
 
 
 def change_in_sync(
-    image: ClusterImage, topic_partition: TopicPartition, wish: InSyncRequest, min_in_sync: int = 1
+    image: ClusterImage,
+    topic_partition: TopicPartition,
+    request: InSyncRequest,
+    min_in_sync: int = 1,
 ) -> PartitionChanged:
     """The in-sync set that a leader asks for; a move that it completes ends with it."""
-    changed = _settled(check_in_sync_request(image, topic_partition, wish, min_in_sync))
+    changed = _settled(check_in_sync_request(image, topic_partition, request, min_in_sync))
     before = existing_partition(image, topic_partition)
     return changed_partition(topic_partition, _led(image, changed, before))
 

@@ -79,29 +79,29 @@ def check_topic_name(name: str) -> None:
 
 
 def plan_topic(
-    image: ClusterView, wish: NewTopic, topic_id: uuid.UUID, limits: TopicLimits
+    image: ClusterView, new_topic: NewTopic, topic_id: uuid.UUID, limits: TopicLimits
 ) -> TopicCreated:
     """The creation of a topic with its partitions placed."""
-    check_topic_name(wish.name)
-    if wish.name in image.topics:
-        raise TopicAlreadyExists(f"topic {wish.name!r} already exists")
-    settings = check_topic_settings(wish.settings or {})
-    if wish.assignment:
-        if wish.partitions != -1 or wish.replication_factor != -1:
+    check_topic_name(new_topic.name)
+    if new_topic.name in image.topics:
+        raise TopicAlreadyExists(f"topic {new_topic.name!r} already exists")
+    settings = check_topic_settings(new_topic.settings or {})
+    if new_topic.assignment:
+        if new_topic.partitions != -1 or new_topic.replication_factor != -1:
             raise InvalidRequest(
                 "give either an assignment or the numbers of partitions and copies"
             )
-        replicas = _check_assignment(image, wish.assignment, first_partition=0)
-        _check_partition_count(image, wish.name, len(replicas), len(replicas), limits)
+        replicas = _check_assignment(image, new_topic.assignment, first_partition=0)
+        _check_partition_count(image, new_topic.name, len(replicas), len(replicas), limits)
     else:
-        count = limits.default_partitions if wish.partitions == -1 else wish.partitions
-        copies = wish.replication_factor
+        count = limits.default_partitions if new_topic.partitions == -1 else new_topic.partitions
+        copies = new_topic.replication_factor
         copies = limits.default_replication_factor if copies == -1 else copies
-        if not wish.is_coordinators:
-            _check_partition_count(image, wish.name, count, count, limits)
-        replicas = _place(image, wish.name, (), count, copies, limits)
+        if not new_topic.is_coordinators:
+            _check_partition_count(image, new_topic.name, count, count, limits)
+        replicas = _place(image, new_topic.name, (), count, copies, limits)
     topic = Topic(
-        name=wish.name,
+        name=new_topic.name,
         topic_id=topic_id,
         partitions=tuple(_new_partition(image, each, settings, limits) for each in replicas),
         settings=settings,

@@ -341,8 +341,8 @@ class ReplicaDriver:
         """The duties below the first, top to bottom."""
         try:
             moved = self._cut(ready)
-            for wish in ready.append:
-                moved = self._append(wish) or moved
+            for request in ready.append:
+                moved = self._append(request) or moved
         except (StorageFailed, DiskFull) as reason:
             self.fail(reason)
             return
@@ -386,14 +386,14 @@ class ReplicaDriver:
             log.clear_suspect()
         return is_cut
 
-    def _append(self, wish: AppendFetched) -> bool:
+    def _append(self, request: AppendFetched) -> bool:
         """Whether the log has grown. Where it has not, the follower's fetch is sent again later."""
         try:
-            assert isinstance(wish.records, FetchedRecords)
+            assert isinstance(request.records, FetchedRecords)
             self.log.append_fetched(
-                wish.records.data,
+                request.records.data,
                 epoch_max=self.core.epoch,
-                gaps_allowed=wish.records.gaps_allowed,
+                gaps_allowed=request.records.gaps_allowed,
             )
         except DiskFull as reason:
             self.counters.disk_full += 1

@@ -107,27 +107,29 @@ class TopicTaken(BrokerError):
         self.claim = claim
 
 
-def check_subscription(wish: Subscription, *, partition_count: int | None) -> None:
+def check_subscription(subscription: Subscription, *, partition_count: int | None) -> None:
     """Refuse what can never be served. `partition_count` is None where the topic does not exist."""
-    if not wish.group.strip() or len(wish.group) > GROUP_ID_CHARACTERS_MAX:
+    if not subscription.group.strip() or len(subscription.group) > GROUP_ID_CHARACTERS_MAX:
         raise InvalidGroupId("a subscription needs the name of a group")
     if partition_count is None:
-        raise UnknownTopicOrPartition(f"there is no topic {wish.topic!r}")
-    if wish.credit <= 0:
-        raise InvalidRequest(f"credit {wish.credit} is not positive: nothing could be delivered")
-    if wish.credit > CREDIT_MAX:
-        raise InvalidRequest(f"credit {wish.credit} is above {CREDIT_MAX}")
-    if wish.partitions is not None:
-        if not wish.partitions:
+        raise UnknownTopicOrPartition(f"there is no topic {subscription.topic!r}")
+    if subscription.credit <= 0:
+        raise InvalidRequest(
+            f"credit {subscription.credit} is not positive: nothing could be delivered"
+        )
+    if subscription.credit > CREDIT_MAX:
+        raise InvalidRequest(f"credit {subscription.credit} is above {CREDIT_MAX}")
+    if subscription.partitions is not None:
+        if not subscription.partitions:
             raise InvalidRequest("no partitions were named: leave them out to get all")
-        for partition in wish.partitions:
+        for partition in subscription.partitions:
             if not 0 <= partition < partition_count:
                 raise UnknownTopicOrPartition(
-                    f"topic {wish.topic!r} has partitions 0 to {partition_count - 1}, not {partition}"
+                    f"topic {subscription.topic!r} has partitions 0 to {partition_count - 1}, not {partition}"
                 )
-        if len(set(wish.partitions)) != len(wish.partitions):
+        if len(set(subscription.partitions)) != len(subscription.partitions):
             raise InvalidRequest("a partition was named twice")
-    start = wish.start
+    start = subscription.start
     if start.kind in (StartKind.OFFSET, StartKind.TIME) and start.value < 0:
         raise OffsetOutOfRange(f"{start.kind} {start.value} is negative")
 
@@ -140,21 +142,21 @@ def check_start(start: Start, *, log_start_offset: int, log_end_offset: int) -> 
         )
 
 
-def check_claim(wish: Subscription, claim: Claim | None) -> Claim | None:
+def check_claim(subscription: Subscription, claim: Claim | None) -> Claim | None:
     """The claim that a point-to-point subscription makes; None where it stands already. Raises TopicTaken."""
-    if not wish.mode.is_point_to_point:
+    if not subscription.mode.is_point_to_point:
         return None
     if claim is None:
-        return Claim(topic=wish.topic, group=wish.group, mode=wish.mode)
-    if claim.group != wish.group:
+        return Claim(topic=subscription.topic, group=subscription.group, mode=subscription.mode)
+    if claim.group != subscription.group:
         raise TopicTaken(
-            f"topic {wish.topic!r} is read point-to-point by group {claim.group!r};"
+            f"topic {subscription.topic!r} is read point-to-point by group {claim.group!r};"
             f" join that group, or subscribe with psb",
             claim,
         )
-    if claim.mode is not wish.mode:
+    if claim.mode is not subscription.mode:
         raise TopicTaken(
-            f"group {claim.group!r} reads topic {wish.topic!r} as {claim.mode}, not as {wish.mode}",
+            f"group {claim.group!r} reads topic {subscription.topic!r} as {claim.mode}, not as {subscription.mode}",
             claim,
         )
     return None

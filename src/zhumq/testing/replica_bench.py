@@ -268,9 +268,9 @@ class ReplicaBench:
         if ready.start_over_at is not None:
             log.start_over_at(ready.start_over_at)
             self.high_watermarks[node] = ready.start_over_at
-        for wish in ready.append:
-            assert isinstance(wish.records, tuple)
-            for entry in wish.records:
+        for request in ready.append:
+            assert isinstance(request.records, tuple)
+            for entry in request.records:
                 self._append(node, entry)
         for outgoing in ready.send:
             self._send(node, outgoing)

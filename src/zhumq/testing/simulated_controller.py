@@ -304,7 +304,7 @@ class SimulatedController:
 
 def _in_words(state: PartitionState) -> str:
     moving = f" +{state.adding} -{state.removing}" if state.adding or state.removing else ""
-    wanted = f" to {state.wanted_replicas}" if state.wanted_replicas else ""
+    wanted = f" to {state.planned_replicas}" if state.planned_replicas else ""
     changing_mode = " handover" if state.changing_mode else ""
     return (
         f"{state.partition_epoch} {state.mode} {state.leader}/{state.leader_broker_epoch}"

@@ -168,10 +168,10 @@ class SimulatedReplica:
         if self.incarnation != incarnation:
             return False
         moved = self._cut(ready)
-        for wish in ready.append:
+        for request in ready.append:
             moved = True
-            assert isinstance(wish.records, tuple)
-            for entry in wish.records:
+            assert isinstance(request.records, tuple)
+            for entry in request.records:
                 self._append(entry)
         if moved:
             self._begin_flush()

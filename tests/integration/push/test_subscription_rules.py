@@ -198,7 +198,7 @@ def test_two_psb_groups_and_a_nameless_consumer_get_everything(
 
 @every_mode
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("subscription", "code"),
     [
         ({"start": 99}, "OFFSET_OUT_OF_RANGE"),
         ({"start": -7}, "OFFSET_OUT_OF_RANGE"),
@@ -207,9 +207,9 @@ def test_two_psb_groups_and_a_nameless_consumer_get_everything(
     ],
 )
 def test_what_cannot_be_served_is_refused_in_words(
-    running: RunningBroker, topic: str, how: str, mode: str, wish: dict[str, Any], code: str
+    running: RunningBroker, topic: str, how: str, mode: str, subscription: dict[str, Any], code: str
 ) -> None:
-    options = {"topics": topic} | wish
+    options = {"topics": topic} | subscription
     with pytest.raises(SubscriptionRefused) as refused:
         read(how, running.bootstrap, mode=mode, group="g", count=1, **options)
     assert refused.value.code == code

@@ -21,10 +21,10 @@ async def three_brokers(chroot: str, partitions: int) -> AsyncIterator[list[Memb
     for number in (1, 2, 3):
         members.append(await join(chroot, number))
         await wait_for(lambda: members[0].store.image.controller_id == 1)
-    wish = NewTopic(name="t", partitions=partitions)
+    new_topic = NewTopic(name="t", partitions=partitions)
     await wait_for(lambda: len(members[0].store.image.brokers) == 3)
     await members[0].store.transact(
-        lambda image: ([plan_topic(image, wish, uuid.uuid4(), LIMITS)], ())
+        lambda image: ([plan_topic(image, new_topic, uuid.uuid4(), LIMITS)], ())
     )
     await wait_for(lambda: all("t" in member.store.image.topics for member in members))
     try:

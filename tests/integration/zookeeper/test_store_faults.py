@@ -138,8 +138,10 @@ def test_the_pictures_agree_whatever_fails() -> None:
             await cluster.start_broker(number)
         first = cluster.members[1].store
         await wait_for(lambda: len(first.image.brokers) == 3)
-        wish = NewTopic(name="t", partitions=PARTITIONS)
-        await first.transact(lambda image: ([plan_topic(image, wish, uuid.uuid4(), LIMITS)], ()))
+        new_topic = NewTopic(name="t", partitions=PARTITIONS)
+        await first.transact(
+            lambda image: ([plan_topic(image, new_topic, uuid.uuid4(), LIMITS)], ())
+        )
         await wait_for(
             lambda: all("t" in member.store.image.topics for member in cluster.members.values())
         )

@@ -173,11 +173,11 @@ def alone_in_sync(
     """The plan of a leader that counts nobody but itself as in sync."""
     state = image.partition(name)
     assert state is not None
-    wish = InSyncRequest(
+    new_topic = InSyncRequest(
         broker_id=BrokerId(member.number),
         broker_epoch=member.store.broker_epoch or 0,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         in_sync=(BrokerId(member.number),),
     )
-    return [change_in_sync(image, name, wish)], ()
+    return [change_in_sync(image, name, new_topic)], ()

@@ -101,10 +101,10 @@ def run(
     policy: LeaderPolicy | None = None,
 ) -> None:
     async def whole() -> None:
-        wishes = AlterPartitionWriter(OWN, store, lambda _: policy or LeaderPolicy(), ask)
-        task = asyncio.ensure_future(wishes.run())
+        requests = AlterPartitionWriter(OWN, store, lambda _: policy or LeaderPolicy(), ask)
+        task = asyncio.ensure_future(requests.run())
         try:
-            await scenario(wishes)
+            await scenario(requests)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -121,9 +121,9 @@ async def until(fact: Callable[[], bool]) -> None:
 def test_a_thousand_elections_are_one_write() -> None:
     store = MemoryStore(*[raft_partition()] * 1_000)
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
+    async def scenario(requests: AlterPartitionWriter) -> None:
         for index in range(1_000):
-            wishes.elected(name(index), 5)
+            requests.elected(name(index), 5)
         await until(lambda: store.state(999).leader == OWN)
         assert store.writes == 1
         assert {state.leader_epoch for state in store.image.topics["t"].partitions} == {5}
@@ -134,12 +134,12 @@ def test_a_thousand_elections_are_one_write() -> None:
 def test_elections_of_the_past_and_of_fetch_partitions_are_not_told() -> None:
     store = MemoryStore(raft_partition(leader=2, leader_broker_epoch=1), fetch_partition(leader=2))
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.elected(name(0), 4)
-        wishes.elected(name(1), 9)
-        wishes.elected(name(2), 9)
-        wishes.elected(TopicPartition("gone", 0), 9)
-        await until(lambda: not wishes._gathered)
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.elected(name(0), 4)
+        requests.elected(name(1), 9)
+        requests.elected(name(2), 9)
+        requests.elected(TopicPartition("gone", 0), 9)
+        await until(lambda: not requests._gathered)
         await asyncio.sleep(0)
         assert store.writes == 0
 
@@ -149,12 +149,12 @@ def test_elections_of_the_past_and_of_fetch_partitions_are_not_told() -> None:
 def test_an_election_is_told_again_after_the_broker_had_to_register_anew() -> None:
     store = MemoryStore(raft_partition())
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.elected(name(), 5)
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.elected(name(), 5)
         await until(lambda: store.state().leader == OWN)
         again = replace(store.image.brokers[OWN], epoch=40)
         store.change(BrokerRegistered(broker=again))
-        wishes.elected(name(), 5)
+        requests.elected(name(), 5)
         await until(lambda: store.state().leader_broker_epoch == 40)
         assert store.state().leader_epoch == 5
         assert store.image.leader_of(store.state()) == OWN
@@ -165,9 +165,9 @@ def test_an_election_is_told_again_after_the_broker_had_to_register_anew() -> No
 def test_an_in_sync_set_is_written_and_a_late_one_is_not() -> None:
     store = MemoryStore(fetch_partition(), fetch_partition())
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.propose_in_sync(name(0), proposal(7, 1, 2))
-        wishes.propose_in_sync(name(1), proposal(6, 1, 3))
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.propose_in_sync(name(0), proposal(7, 1, 2))
+        requests.propose_in_sync(name(1), proposal(6, 1, 3))
         await until(lambda: store.state(0).in_sync == (1, 2))
         assert store.state(0).partition_epoch == 8
         assert store.state(1) == fetch_partition()
@@ -180,8 +180,8 @@ def test_a_set_with_a_dead_broker_is_refused_by_a_version_of_its_own() -> None:
     store = MemoryStore(fetch_partition(in_sync=(BrokerId(1),)))
     del store.image.brokers[BrokerId(3)]  # type: ignore[attr-defined]
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.propose_in_sync(name(), proposal(7, 1, 3))
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.propose_in_sync(name(), proposal(7, 1, 3))
         await until(lambda: store.state().partition_epoch == 8)
         assert store.state().in_sync == (1,)
 
@@ -192,9 +192,9 @@ def test_a_broker_that_others_take_for_dead_changes_no_in_sync_set() -> None:
     store = MemoryStore(fetch_partition())
     store.broker_epoch = None
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.propose_in_sync(name(), proposal(7, 1))
-        await until(lambda: not wishes._gathered)
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.propose_in_sync(name(), proposal(7, 1))
+        await until(lambda: not requests._gathered)
         await asyncio.sleep(0)
         assert store.writes == 0
 
@@ -204,12 +204,12 @@ def test_a_broker_that_others_take_for_dead_changes_no_in_sync_set() -> None:
 def test_a_leader_that_cannot_lead_is_replaced_above_its_epoch() -> None:
     store = MemoryStore(fetch_partition(changing_mode=True, in_sync=(BrokerId(1),)))
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.decline_leadership(name(), wanted())
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.decline_leadership(name(), wanted())
         await until(lambda: store.state().leader == 2)
         assert (store.state().leader_epoch, store.state().in_sync) == (10, (2,))
-        wishes.decline_leadership(name(), wanted(version=7, epoch=90))
-        await until(lambda: not wishes._gathered)
+        requests.decline_leadership(name(), wanted(version=7, epoch=90))
+        await until(lambda: not requests._gathered)
         await asyncio.sleep(0)
         assert store.writes == 1
 
@@ -226,8 +226,8 @@ def test_the_longest_log_is_named_where_the_replicas_could_be_asked() -> None:
         }
         return dict.fromkeys(partitions, ends)
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.decline_leadership(name(), wanted())
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.decline_leadership(name(), wanted())
         await until(lambda: store.state().leader == 3)
 
     run(store, scenario, ask)
@@ -237,9 +237,9 @@ def test_the_only_replica_in_sync_leads_again_unless_it_is_damaged() -> None:
     alone = (BrokerId(1),)
     store = MemoryStore(fetch_partition(in_sync=alone), fetch_partition(in_sync=alone))
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.decline_leadership(name(0), wanted())
-        wishes.decline_leadership(name(1), wanted(damaged=True))
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.decline_leadership(name(0), wanted())
+        requests.decline_leadership(name(1), wanted(damaged=True))
         await until(lambda: store.state(1).leader == NO_BROKER)
         assert (store.state(0).leader, store.state(0).leader_epoch) == (OWN, 10)
         assert store.state(1).in_sync == alone
@@ -251,8 +251,8 @@ def test_the_only_replica_in_sync_leads_again_unless_it_is_damaged() -> None:
 def test_a_damaged_leader_leaves_the_in_sync_set() -> None:
     store = MemoryStore(fetch_partition())
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.decline_leadership(name(), wanted(damaged=True))
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.decline_leadership(name(), wanted(damaged=True))
         await until(lambda: store.state().leader == 2)
         assert store.state().in_sync == (2, 3)
 
@@ -263,8 +263,8 @@ def test_wishes_wait_for_a_store_that_does_not_answer() -> None:
     store = MemoryStore(raft_partition())
     store.failures = 2
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.elected(name(), 5)
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.elected(name(), 5)
         await until(lambda: store.state().leader == OWN)
 
     run(store, scenario)
@@ -279,8 +279,8 @@ def test_what_an_unreachable_broker_led_gets_other_leaders_before_its_session_en
         fetch_partition(**led, in_sync=(BrokerId(3),)),
     )
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.report_unreachable(3)
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.report_unreachable(3)
         await until(lambda: store.state(1_499).leader == 1)
         assert store.writes == 2
         assert store.state(0).in_sync == (1, 2)
@@ -300,11 +300,11 @@ def test_a_broker_that_registered_again_meanwhile_is_not_missed() -> None:
         store.change(BrokerRegistered(broker=replace(store.image.brokers[BrokerId(3)], epoch=9)))
         return {}
 
-    async def scenario(wishes: AlterPartitionWriter) -> None:
-        wishes.report_unreachable(3)
+    async def scenario(requests: AlterPartitionWriter) -> None:
+        requests.report_unreachable(3)
         await until(lambda: store.image.brokers[BrokerId(3)].epoch == 9)
-        wishes.elected(name(), 5)
-        await until(lambda: not wishes._gathered)
+        requests.elected(name(), 5)
+        await until(lambda: not requests._gathered)
         assert store.writes == 0
 
     run(store, scenario, ask)

@@ -134,7 +134,7 @@ async def no_log_ends(_partitions: Sequence[TopicPartition]) -> LogEnds:
 def test_elections_won_in_many_large_topics_are_published_in_transactions_that_fit() -> None:
     async def run() -> None:
         store = SizedStore(image_of(400, 100, Mode.RAFT))
-        wishes = AlterPartitionWriter(
+        new_topics = AlterPartitionWriter(
             BrokerId(1), store, lambda _: LeaderPolicy(mode=Mode.RAFT), no_log_ends
         )
         won = [
@@ -143,9 +143,9 @@ def test_elections_won_in_many_large_topics_are_published_in_transactions_that_f
             for index, state in enumerate(topic.partitions)
             if BrokerId(1) in state.replicas
         ][:900]
-        running = asyncio.create_task(wishes.run())
+        running = asyncio.create_task(new_topics.run())
         for name in won:
-            wishes.elected(name, 13)
+            new_topics.elected(name, 13)
 
         def is_known(name: TopicPartition) -> bool:
             state = store.image.partition(name)

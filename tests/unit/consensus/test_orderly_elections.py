@@ -171,6 +171,6 @@ def test_a_partition_that_moves_gets_new_followers_while_it_is_led() -> None:
     assert leader.voters.ids == (0, 1, 3)
     bench.write(0, 2)
     bench.settle()
-    wishes = [each for each in bench.proposals if isinstance(each, InSyncProposal)]
-    assert wishes
-    assert wishes[-1].in_sync == {0, 1, 3}
+    requests = [each for each in bench.proposals if isinstance(each, InSyncProposal)]
+    assert requests
+    assert requests[-1].in_sync == {0, 1, 3}

@@ -57,13 +57,13 @@ class World:
         return self.coordinator.service
 
     async def make_topic(self, name: str = "t", partitions: int = 1, **settings: str) -> None:
-        wish = NewTopic(
+        subscription = NewTopic(
             name=name,
             partitions=partitions,
             replication_factor=1,
             settings={key.replace("_", "."): value for key, value in settings.items()},
         )
-        (result,) = await self.metadata_client.create_topics([wish])
+        (result,) = await self.metadata_client.create_topics([subscription])
         assert not isinstance(result, Exception), result
 
     def fill(self, count: int, *, topic: str = "t", partition: int = 0, batch: int = 10) -> None:

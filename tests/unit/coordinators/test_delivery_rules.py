@@ -39,16 +39,16 @@ EXCLUSIVE = SubscriptionMode.PTP_EXCLUSIVE
 
 def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> None:
     disk = MemoryDisk()
-    wish = Subscription(topic="t", group="orders", mode=SHARED, credit=10)
+    subscription = Subscription(topic="t", group="orders", mode=SHARED, credit=10)
 
     async def first_epoch() -> None:
         async with broker_without_listeners(disk) as world:
             await world.make_topic()
-            assert await world.service.subscribe(wish) is not None
+            assert await world.service.subscribe(subscription) is not None
 
     async def second_epoch() -> None:
         async with broker_without_listeners(disk) as world:
-            await world.service.subscribe(wish)
+            await world.service.subscribe(subscription)
             other = Subscription(topic="t", group="others", mode=SHARED, credit=10)
             with pytest.raises(TopicTaken, match="orders") as refused:
                 await world.service.subscribe(other)
@@ -71,7 +71,7 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
 
 
 @pytest.mark.parametrize(
-    ("wish", "error"),
+    ("subscription", "error"),
     [
         (Subscription(topic="nowhere", group="g", mode=PSB), UnknownTopicOrPartition),
         (Subscription(topic="t", group="g", mode=PSB, partitions=(1,)), UnknownTopicOrPartition),
@@ -86,13 +86,15 @@ def test_a_second_point_to_point_group_is_refused_by_the_name_of_the_first() -> 
         (Subscription(topic="t", group=" ", mode=PSB), BrokerError),
     ],
 )
-def test_what_can_never_be_served_is_refused(wish: Subscription, error: type[BrokerError]) -> None:
+def test_what_can_never_be_served_is_refused(
+    subscription: Subscription, error: type[BrokerError]
+) -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
             world.fill(10)
             with pytest.raises(error):
-                await world.service.subscribe(wish)
+                await world.service.subscribe(subscription)
             assert await world.service.claim_of("t") is None, "what was refused claims nothing"
 
     run(scenario)

@@ -179,7 +179,7 @@ def test_the_topic_is_made_once_with_as_many_replicas_as_there_are_brokers() -> 
             scene = RunContext(cluster)
             await scene.topic.ensure()
             await scene.topic.ensure()
-            assert [wish.replication_factor for wish in cluster.wishes] == [expected]
+            assert [new_topic.replication_factor for new_topic in cluster.wishes] == [expected]
             await scene.topic.close()
 
     run(scenario)

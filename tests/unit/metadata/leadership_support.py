@@ -89,7 +89,7 @@ def unclean(_topic: Topic) -> LeaderPolicy:
     return LeaderPolicy(unclean=True)
 
 
-def wish(state: PartitionState, *in_sync: int, broker_epoch: int = 1) -> InSyncRequest:
+def request(state: PartitionState, *in_sync: int, broker_epoch: int = 1) -> InSyncRequest:
     return InSyncRequest(
         broker_id=state.leader,
         broker_epoch=broker_epoch,

@@ -1,6 +1,6 @@
 """What replicas ask for on the newest picture: another leader, without a guess that loses anything."""
 
-from leadership_support import NOBODY, T0, cluster, ends, ids, partition, unclean, wish
+from leadership_support import NOBODY, T0, cluster, ends, ids, partition, request, unclean
 
 from zhumq.metadata.alter_partition import (
     OtherLeaderRequest,
@@ -56,7 +56,7 @@ def test_what_was_asked_for_on_an_earlier_picture_is_not_done() -> None:
     )
     assert plan_other_leader(cluster(state), T0, late, CLEAN, NO_ENDS) is None
     assert plan_other_leader(cluster(earlier), T0, of_broker(1, earlier), CLEAN, NO_ENDS) is None
-    assert plan_in_sync(cluster(earlier), T0, wish(earlier, 1, 2), CLEAN) is None
+    assert plan_in_sync(cluster(earlier), T0, request(earlier, 1, 2), CLEAN) is None
 
 
 def test_nobody_is_named_a_second_time() -> None:

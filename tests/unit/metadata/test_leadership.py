@@ -11,8 +11,8 @@ from leadership_support import (
     ends,
     ids,
     partition,
+    request,
     unclean,
-    wish,
 )
 
 from zhumq.metadata.changes import (
@@ -238,18 +238,18 @@ def test_an_operator_may_ask_for_an_unclean_leader() -> None:
 def test_a_leader_shrinks_and_grows_its_in_sync_set() -> None:
     image = cluster(partition([1, 2, 3]))
     state = image.topics["t"].partitions[0]
-    change = change_in_sync(image, T0, wish(state, 3, 1))
+    change = change_in_sync(image, T0, request(state, 3, 1))
     assert change.state.in_sync == ids(1, 3)
     assert (change.state.leader_epoch, change.state.partition_epoch) == (5, 21)
     image = apply_changes(image, [change])
-    grown = change_in_sync(image, T0, wish(change.state, 1, 2, 3))
+    grown = change_in_sync(image, T0, request(change.state, 1, 2, 3))
     assert grown.state.in_sync == ids(1, 2, 3)
 
 
 def test_an_in_sync_wish_on_old_facts_is_refused_by_the_fact() -> None:
     state = partition([1, 2, 3])
     image = cluster(state, epochs={1: 1, 2: 1})
-    good = wish(state, 1, 2)
+    good = request(state, 1, 2)
     for error, bad in (
         (FencedLeaderEpoch, replace(good, leader_epoch=LeaderEpoch(4))),
         (NotController, replace(good, leader_epoch=LeaderEpoch(6))),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from leadership_support import T0, brokers, cluster, ids, partition, wish
+from leadership_support import T0, brokers, cluster, ids, partition, request
 
 from zhumq.metadata.changes import apply_changes
 from zhumq.metadata.image import ClusterImage, PartitionState
@@ -32,10 +32,10 @@ def test_a_move_keeps_the_old_replicas_until_the_new_ones_are_in_sync() -> None:
     assert state.replicas == ids(4, 5, 1, 2, 3)
     assert (state.adding, state.removing) == (ids(4, 5), ids(2, 3))
     assert (state.leader, state.leader_epoch, state.in_sync) == (1, 5, ids(1, 2, 3))
-    change = change_in_sync(image, T0, wish(state, 1, 2, 3, 4))
+    change = change_in_sync(image, T0, request(state, 1, 2, 3, 4))
     assert change.state.removing == ids(2, 3)
     image = apply_changes(image, [change])
-    done = change_in_sync(image, T0, wish(change.state, 1, 2, 3, 4, 5)).state
+    done = change_in_sync(image, T0, request(change.state, 1, 2, 3, 4, 5)).state
     assert done.replicas == ids(4, 5, 1)
     assert (done.adding, done.removing, done.in_sync) == ((), (), ids(4, 5, 1))
     # The same leader in a new epoch, so that the removed replicas are fenced.
@@ -45,7 +45,7 @@ def test_a_move_keeps_the_old_replicas_until_the_new_ones_are_in_sync() -> None:
 def test_a_leader_that_moves_away_hands_over_at_the_end() -> None:
     image, state = begun(cluster(partition([1]), epochs=FIVE), 4)
     assert (state.replicas, state.leader) == (ids(4, 1), 1)
-    done = change_in_sync(image, T0, wish(state, 1, 4)).state
+    done = change_in_sync(image, T0, request(state, 1, 4)).state
     assert (done.replicas, done.in_sync) == (ids(4), ids(4))
     assert (done.leader, done.leader_epoch, done.leader_broker_epoch) == (4, 6, 1)
 
@@ -62,7 +62,7 @@ def test_another_order_or_fewer_replicas_need_no_copies() -> None:
 
 def test_a_cancelled_move_goes_back_to_where_it_was() -> None:
     image, state = begun(cluster(partition([1, 2, 3]), epochs=FIVE), 4, 5)
-    change = change_in_sync(image, T0, wish(state, 1, 2, 3, 4))
+    change = change_in_sync(image, T0, request(state, 1, 2, 3, 4))
     image = apply_changes(image, [change])
     back = cancel_move(image, T0).state
     assert set(back.replicas) == {1, 2, 3}
@@ -152,6 +152,6 @@ def test_a_raft_topic_gets_its_other_replicas_through_fetch_mode() -> None:
     image = cluster(partition([1], mode=Mode.RAFT))
     (change,) = plan_more_copies(image, image.topics["t"], 3)
     assert change.state.replicas == ids(1)
-    assert set(change.state.wanted_replicas) == {1, 2, 3}
+    assert set(change.state.planned_replicas) == {1, 2, 3}
     noted = apply_changes(image, [change])
     assert list(plan_more_copies(noted, noted.topics["t"], 3)) == []

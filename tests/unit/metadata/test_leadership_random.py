@@ -63,7 +63,9 @@ class World:
                     self.propose(image, list(plan_preferred_leaders(image)))
                 case 5:
                     name = self.any_partition()
-                    self.propose(image, [change_in_sync(image, name, self.wish(name))], grows=True)
+                    self.propose(
+                        image, [change_in_sync(image, name, self.request(name))], grows=True
+                    )
                 case 6:
                     target = self.draw.sample(BROKERS, self.draw.randrange(1, 5))
                     self.propose(image, [begin_move(image, self.any_partition(), target)])
@@ -122,7 +124,7 @@ class World:
             self.draw.choice(sorted(self.image.topics)), self.draw.randrange(PARTITIONS)
         )
 
-    def wish(self, name: TopicPartition) -> InSyncRequest:
+    def request(self, name: TopicPartition) -> InSyncRequest:
         state = self.image.topics[name.topic].partitions[name.partition]
         sender = self.image.brokers.get(state.leader)
         in_sync = {state.leader, *self.draw.sample(state.replicas, len(state.replicas) - 1)}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from leadership_support import NOBODY, T0, cluster, ids, partition, wish
+from leadership_support import NOBODY, T0, cluster, ids, partition, request
 
 from zhumq.metadata.changes import apply_changes, change_from_json, change_to_json
 from zhumq.metadata.image import ClusterImage, PartitionState
@@ -61,7 +61,7 @@ def test_to_fetch_another_replica_is_named_where_the_leader_is_gone() -> None:
 def test_the_handover_is_over_once_a_majority_is_in_sync() -> None:
     image = step(cluster(partition([1, 2, 3], mode=Mode.RAFT)), FETCH)
     state = first(image)
-    image = apply_changes(image, [change_in_sync(image, T0, wish(state, 1, 3))])
+    image = apply_changes(image, [change_in_sync(image, T0, request(state, 1, 3))])
     assert (first(image).changing_mode, first(image).in_sync) == (False, ids(1, 3))
 
 
@@ -107,18 +107,18 @@ def test_a_raft_partition_moves_through_fetch_mode() -> None:
     image = cluster(partition([1, 2], mode=Mode.RAFT), epochs={1: 1, 2: 1, 3: 1, 4: 1})
     image = apply_changes(image, [begin_move(image, T0, ids(3, 4))])
     noted = first(image)
-    assert (noted.mode, noted.replicas, noted.wanted_replicas) == (Mode.RAFT, ids(1, 2), ids(3, 4))
+    assert (noted.mode, noted.replicas, noted.planned_replicas) == (Mode.RAFT, ids(1, 2), ids(3, 4))
     image = step(image, RAFT)
     assert (first(image).mode, first(image).changing_mode) == (Mode.FETCH, True)
     assert first(image).replicas == ids(1, 2)
     assert first(step(image, RAFT)) == first(image)
-    image = apply_changes(image, [change_in_sync(image, T0, wish(first(image), 1, 2))])
+    image = apply_changes(image, [change_in_sync(image, T0, request(first(image), 1, 2))])
     image = step(image, RAFT)
     moving = first(image)
     assert (moving.adding, moving.removing) == (ids(3, 4), ids(1, 2))
-    assert moving.wanted_replicas == ()
+    assert moving.planned_replicas == ()
     assert first(step(image, RAFT)) == moving
-    image = apply_changes(image, [change_in_sync(image, T0, wish(moving, 1, 2, 3, 4))])
+    image = apply_changes(image, [change_in_sync(image, T0, request(moving, 1, 2, 3, 4))])
     moved = first(image)
     assert (moved.replicas, moved.adding, moved.removing) == (ids(3, 4), (), ())
     assert moved.leader == 3
@@ -137,9 +137,9 @@ def test_a_move_that_is_wanted_in_the_handover_waits_for_its_end() -> None:
     image = apply_changes(image, [begin_move(image, T0, ids(1, 2, 4))])
     noted = first(image)
     assert (noted.replicas, noted.adding) == (ids(1, 2, 3), ())
-    assert noted.wanted_replicas == ids(1, 2, 4)
+    assert noted.planned_replicas == ids(1, 2, 4)
     assert first(step(image, FETCH)) == noted
-    image = apply_changes(image, [change_in_sync(image, T0, wish(noted, 1, 2))])
+    image = apply_changes(image, [change_in_sync(image, T0, request(noted, 1, 2))])
     for policy in (RAFT, FETCH):
         moving = first(step(image, policy))
         assert (moving.adding, moving.removing) == (ids(4), ids(3))
@@ -149,7 +149,7 @@ def test_a_move_that_only_changes_the_order_keeps_the_voters() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
     state = first(apply_changes(image, [begin_move(image, T0, ids(3, 1, 2))]))
     assert (state.mode, state.replicas, state.leader) == (Mode.RAFT, ids(3, 1, 2), 1)
-    assert (state.leader_epoch, state.wanted_replicas) == (5, ())
+    assert (state.leader_epoch, state.planned_replicas) == (5, ())
 
 
 def test_who_is_first_leads_at_the_end_of_fetch_mode() -> None:
@@ -171,11 +171,11 @@ def test_a_noted_move_can_be_cancelled_and_waits_for_dead_brokers() -> None:
     image = cluster(partition([1, 2], mode=Mode.RAFT))
     image = apply_changes(image, [begin_move(image, T0, ids(2, 3))])
     image = step(image, RAFT)
-    image = apply_changes(image, [change_in_sync(image, T0, wish(first(image), 1, 2))])
+    image = apply_changes(image, [change_in_sync(image, T0, request(first(image), 1, 2))])
     without = replace(image, brokers={k: v for k, v in image.brokers.items() if k != 3})
     assert first(step(without, RAFT)) == first(image)
     back = apply_changes(image, [cancel_move(image, T0)])
-    assert first(back).wanted_replicas == ()
+    assert first(back).planned_replicas == ()
     assert first(step(back, RAFT)).mode is Mode.RAFT
     with pytest.raises(NoReassignmentInProgress):
         cancel_move(back, T0)
@@ -192,7 +192,7 @@ def test_who_left_a_set_that_became_too_small_is_as_good_as_its_members() -> Non
     grown = change_in_sync(
         apply_changes(image, list(plan_membership(image, ids(1, 3), lambda _: policy))),
         T0,
-        wish(state, 1, 3),
+        request(state, 1, 3),
         min_in_sync=2,
     ).state
     assert (grown.in_sync, grown.eligible) == (ids(1, 3), ())
@@ -214,7 +214,7 @@ def test_a_leader_is_named_above_an_epoch_that_the_controller_has_not_seen() -> 
 def test_everything_a_partition_can_be_is_kept_by_the_store() -> None:
     state = replace(
         partition([1, 2, 3], changing_mode=True, eligible=[2]),
-        wanted_replicas=ids(2, 3),
+        planned_replicas=ids(2, 3),
         unclean_epoch=4,
     )
     (change,) = plan_election_results(

@@ -51,8 +51,8 @@ def cluster(*broker_ids: int) -> ClusterImage:
 
 
 def with_topic(image: ClusterImage, name: str, partitions: int = 2) -> ClusterImage:
-    wish = NewTopic(name=name, partitions=partitions)
-    return apply_changes(image, [plan_topic(image, wish, uuid.uuid5(TOPIC_ID, name), LIMITS)])
+    new_topic = NewTopic(name=name, partitions=partitions)
+    return apply_changes(image, [plan_topic(image, new_topic, uuid.uuid5(TOPIC_ID, name), LIMITS)])
 
 
 def test_a_topic_without_counts_gets_the_defaults() -> None:
@@ -97,15 +97,15 @@ def test_replicas_need_as_many_brokers() -> None:
 
 
 def test_replicas_of_a_partition_are_on_distinct_brokers() -> None:
-    wish = NewTopic(name="t", partitions=4, replication_factor=2)
-    for state in plan_topic(cluster(1, 2, 3), wish, TOPIC_ID, LIMITS).topic.partitions:
+    new_topic = NewTopic(name="t", partitions=4, replication_factor=2)
+    for state in plan_topic(cluster(1, 2, 3), new_topic, TOPIC_ID, LIMITS).topic.partitions:
         assert len(set(state.replicas)) == 2
         assert state.leader == state.replicas[0]
 
 
 def test_an_assignment_is_taken_as_given() -> None:
-    wish = NewTopic(name="t", assignment={0: [2], 1: [1]})
-    topic = plan_topic(cluster(1, 2), wish, TOPIC_ID, LIMITS).topic
+    new_topic = NewTopic(name="t", assignment={0: [2], 1: [1]})
+    topic = plan_topic(cluster(1, 2), new_topic, TOPIC_ID, LIMITS).topic
     assert [state.replicas for state in topic.partitions] == [(2,), (1,)]
 
 
@@ -118,9 +118,9 @@ def test_an_impossible_assignment_is_refused(assignment: dict[int, list[int]]) -
 
 
 def test_an_assignment_and_a_count_contradict_each_other() -> None:
-    wish = NewTopic(name="t", partitions=1, assignment={0: [1]})
+    new_topic = NewTopic(name="t", partitions=1, assignment={0: [1]})
     with pytest.raises(InvalidRequest):
-        plan_topic(cluster(1), wish, TOPIC_ID, LIMITS)
+        plan_topic(cluster(1), new_topic, TOPIC_ID, LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def _elect_unclean(name: TopicPartition, ends: LogEnds, image: ClusterImage) -> 
 
 
 def _is_moving(state: PartitionState) -> bool:
-    return bool(state.adding or state.removing or state.wanted_replicas)
+    return bool(state.adding or state.removing or state.planned_replicas)
 
 
 def _ongoing(index: int, state: PartitionState) -> OngoingPartitionReassignment:
@@ -223,11 +223,11 @@ def _ongoing(index: int, state: PartitionState) -> OngoingPartitionReassignment:
             adding_replicas=list(state.adding),
             removing_replicas=list(state.removing),
         )
-    removing: list[int] = [each for each in state.replicas if each not in state.wanted_replicas]
+    removing: list[int] = [each for each in state.replicas if each not in state.planned_replicas]
     return OngoingPartitionReassignment(
         partition_index=index,
-        replicas=[*state.wanted_replicas, *removing],
-        adding_replicas=[each for each in state.wanted_replicas if each not in state.replicas],
+        replicas=[*state.planned_replicas, *removing],
+        adding_replicas=[each for each in state.planned_replicas if each not in state.replicas],
         removing_replicas=removing,
     )
 

@@ -61,14 +61,14 @@ class Mover:
                 return False
             name, partition = self._draw.choice(places)
             target = self._draw.sample(alive, self._replicas)
-            wish = ReassignablePartition(
+            request = ReassignablePartition(
                 partition_index=partition.partition_index,
                 replicas=None if self._draw.random() < GIVEN_UP else target,
             )
             answer = client.ask(
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS,
                 AlterPartitionReassignmentsRequest(
-                    topics=[ReassignableTopic(name=name or "", partitions=[wish])]
+                    topics=[ReassignableTopic(name=name or "", partitions=[request])]
                 ),
             )
             codes = [each.error_code for one in answer.responses for each in one.partitions]

@@ -45,10 +45,12 @@ class Switcher:
     def switch(self, mode: str) -> bool:
         """Ask for a mode; whether it was granted."""
         entry = ConfigEntry("replication.mode", mode, incremental_operation=AlterConfigOpType.SET)
-        wish = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
+        request = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
         asked_ms = self._recorder.now_ms()
         with contextlib.suppress(KafkaException, TimeoutError):
-            asked = self._admin.incremental_alter_configs([wish], request_timeout=ASK_SECONDS_MAX)
+            asked = self._admin.incremental_alter_configs(
+                [request], request_timeout=ASK_SECONDS_MAX
+            )
             for answer in asked.values():
                 answer.result(2 * ASK_SECONDS_MAX)
             self.times_ms.append(asked_ms)

@@ -1,0 +1,105 @@
+"""Words that the project no longer uses, each with the one to use: `python tests/retired_words.py [PATH ...]`.
+
+docs/glossary.md says what is used instead. A word is looked for where its old meaning could come back, and in the rest
+of the tree it may mean what it means to everybody.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+FOLDERS = ("src", "tests", "tools", "docs", "benchmarks", "conformance")
+SUFFIXES = {".md", ".py", ".txt", ".toml", ".proto"}
+# Here the words themselves are what it is about.
+EXEMPT = {"tests/retired_words.py", "docs/glossary.md"}
+
+
+class Retired(NamedTuple):
+    """A pattern, what to write instead, and where it is looked for (everywhere where nothing is said)."""
+
+    pattern: str
+    instead: str
+    where: str = ""
+    but_not: str = "$^"
+
+
+RETIRED = (
+    Retired(r"controller_?driver", "metadata client"),
+    Retired(r"wish(es|ed|ing)?", "request, proposal, NewTopic"),
+    Retired(r"ballots?", "vote tally"),
+    Retired(r"pictures?", "metadata image; chart"),
+    Retired(r"(begin|end)_life|(earlier|first|next|one|of its) life", "broker epoch, session"),
+    Retired(
+        r"promis(e|es|ed|ing)",
+        "persisted vote, quorum state",
+        r"src/zhumq/(consensus|replication|storage/quorum)|tests/(unit/consensus|replication|simulation)",
+    ),
+    Retired(r"heal(s|ed|ing)?", "recover, repair", but_not=r"chaos|nemesis|simul|docs/chaos"),
+    Retired(r"(un)?heard", "last contact, unreachable, received"),
+    Retired(r"miss_broker|old news|\bnews", "update, notification"),
+    Retired(r"strangers?", "observer"),
+    Retired(r"standings?", "follower fetch state, state"),
+    Retired(
+        r"hand_?overs?|hand_back|hands? (over|back)", "mode change, transfer, preferred leader"
+    ),
+    Retired(r"hubs?", "router"),
+    Retired(
+        r"windows?",
+        "share partition",
+        r"src/zhumq/(share|coordinators|broker|push|protocol|client|cli)|tests/(unit|properties|integration)/(share|coordinators|push)|docs/(push|client|architecture)",
+    ),
+    Retired(r"(?<!dead[ _-])(?<!dead-\n)letters?", "dead letter", but_not=r"regex|topic_names"),
+    Retired(r"bur(y|ies|ied|ial|ials|ying)|dying", "dead-letter, archive"),
+    Retired(r"shel(f|ves)|holdings|patience|impatient", "delivery buffer, in-flight, ack deadline"),
+    Retired(r"doors?|doorways?", "listener, endpoint"),
+    Retired(r"roads?", "path, router"),
+    Retired(r"told|said|wanted", "the noun that is meant"),
+    Retired(r"scenes?|deeds?|harm(s|ed)?|blows|battlefields?", "operation, fault, run"),
+    Retired(r"campaigns?", "run", r"chaos|docs"),
+    Retired(r"nobody|whoever|somebody", "the broker, a client, a follower"),
+)
+
+
+def find(paths: list[Path]) -> list[str]:
+    """Every line with a retired word: where it is, the word, and what to write."""
+    found = []
+    compiled = [
+        # `_` and the humps of a class name separate words as blanks do.
+        (each, re.compile(rf"(?<![a-z]){each.pattern}(?![a-z])", re.IGNORECASE))
+        for each in RETIRED
+    ]
+    for path in paths:
+        name = path.relative_to(REPOSITORY).as_posix()
+        if name in EXEMPT or name.endswith("_pb2.py"):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            words = re.sub(r"([a-z])([A-Z])", r"\1_\2", line)
+            for each, pattern in compiled:
+                if not re.search(each.where, name) or re.search(each.but_not, name):
+                    continue
+                match = pattern.search(words)
+                if match is not None:
+                    found.append(f"{name}:{number}: {match.group()} -> {each.instead}")
+    return found
+
+
+def files(folders: list[Path]) -> list[Path]:
+    found: set[Path] = set()
+    for folder in folders:
+        inside = folder.rglob("*") if folder.is_dir() else [folder]
+        found.update(
+            each for each in inside if each.suffix in SUFFIXES and "__pycache__" not in each.parts
+        )
+    return sorted(each for each in found if "node_modules" not in each.parts)
+
+
+def everything() -> list[Path]:
+    return files([*(REPOSITORY / each for each in FOLDERS), *REPOSITORY.glob("*.md")])
+
+
+if __name__ == "__main__":
+    lines = find(files([Path(each).resolve() for each in sys.argv[1:]]) or everything())
+    print(*lines, sep="\n")
+    sys.exit(1 if lines else 0)
