@@ -10,7 +10,6 @@ FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 200
 MESSAGES ?= 1000000
-BLOWS ?= 50
 MINUTES ?= 3
 FAULTS ?= 50
 KILLS ?= 20
@@ -75,8 +74,8 @@ corrupt: $(READY)  ## corrupt files of a real cluster's brokers and read everyth
 delivery-chaos: $(READY)  ## share groups on a cluster whose brokers are killed and paused (FAULTS=50 SEED=1)
 	ZHUMQ_DELIVERY_FAULTS=$(FAULTS) ZHUMQ_DELIVERY_SEED=$(SEED) $(BIN)/pytest -q -n0 -o timeout=0 tests/integration/share/test_share_cluster.py
 
-push-chaos: $(READY)  ## push to consumers while they and three brokers are killed and paused (MESSAGES=1000000 BLOWS=50 SEED=1)
-	ZHUMQ_PUSH_MESSAGES=$(MESSAGES) ZHUMQ_PUSH_BLOWS=$(BLOWS) ZHUMQ_PUSH_SEED=$(SEED) ZHUMQ_PUSH_NODES=3 $(BIN)/pytest -q -n0 tests/integration/push/test_push_kills.py
+push-chaos: $(READY)  ## push to consumers while they and three brokers are killed and paused (MESSAGES=1000000 FAULTS=50 SEED=1)
+	ZHUMQ_PUSH_MESSAGES=$(MESSAGES) ZHUMQ_PUSH_FAULTS=$(FAULTS) ZHUMQ_PUSH_SEED=$(SEED) ZHUMQ_PUSH_NODES=3 $(BIN)/pytest -q -n0 tests/integration/push/test_push_kills.py
 
 proto: $(READY)  ## make push_pb2.py again from push.proto
 	$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/zhumq/protocol/push/push.proto

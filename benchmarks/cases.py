@@ -1,4 +1,4 @@
-"""What is measured: each case loads one server once and returns its figures."""
+"""The benchmark cases: each loads one server once and returns its figures."""
 
 import os
 import time
@@ -28,13 +28,13 @@ LOG_LEVEL_ERROR = 3  # syslog's number, as librdkafka counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row of the table. `main` names the figure that the ratio is about, `also` what is shown below it."""
+    """One row of the table. `main` names the figure of the ratio, `also` the figures shown below it."""
 
     name: str
     run: Callable[[Measured], Figures]
     main: str
     also: tuple[str, ...] = ()
-    # From performance.md: what a throwaway prototype of this design needed, in the unit of `floor_figure`.
+    # From performance.md: the figure of a throwaway prototype of this design, in the unit of `floor_figure`.
     floor_figure: str = ""
     floor: float = 0.0
     notes: str = ""
@@ -42,7 +42,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much each case moves. Many short runs in turn tell two trees apart better than a few long ones."""
+    """How much each case moves. Many short runs in turn compare two trees better than a few long ones."""
 
     divisor: int = 1
 
@@ -82,7 +82,7 @@ def topic_on(
 
 def per_unit(server: Measured, body: Callable[[], Figures]) -> Figures:
     """Run a load and add the server's CPU seconds, per GB and per million."""
-    os.sync()  # what earlier runs left to be written would slow this one down
+    os.sync()  # dirty pages of earlier runs would slow this one down
     before = server.cpu_seconds()
     figures = body()
     used = server.cpu_seconds() - before

@@ -1,9 +1,9 @@
-"""Three real brokers with many partitions: idle CPU, one of them killed, a fourth one joins under load.
+"""Measures three real brokers with many partitions: idle CPU, failover, a fourth broker joining under load.
 
     python -m benchmarks.cluster_size --partitions 1000 --mode raft
 
-Prints one line for each figure. CPU is what the processes used, so it also holds on a busy machine;
-times do not.
+Prints one line for each figure. CPU is the time of the processes, so it is also valid on a busy machine;
+times are not.
 """
 
 import argparse
@@ -29,7 +29,7 @@ TICKS_PER_SECOND: Final = 100
 
 
 class Writer:
-    """An idempotent producer with acks=-1, and the longest time it heard nothing."""
+    """An idempotent producer with acks=-1 that measures the longest time without an acknowledgement."""
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
@@ -90,17 +90,19 @@ def measure(cluster: ClusterProcesses, partitions: int) -> None:
     began = time.monotonic()
     admin.create_topics([NewTopic(TOPIC, partitions, 3)])[TOPIC].result(WAIT_SECONDS_MAX)
     wait_for(lambda: all_led(cluster, partitions), "leaders", WAIT_SECONDS_MAX)
-    say("created and led after", f"{time.monotonic() - began:.1f} s", dict(leaders(cluster)))
+    report("created and led after", f"{time.monotonic() - began:.1f} s", dict(leaders(cluster)))
     time.sleep(SETTLE_SECONDS)
     pids = {each: broker.pid for each, broker in cluster.brokers.items()}
     before = {each: cpu_seconds(pid) for each, pid in pids.items()}
     time.sleep(IDLE_SECONDS)
     used = {each: cpu_seconds(pid) - before[each] for each, pid in pids.items()}
-    say("idle, per cent of a core", {k: round(100 * v / IDLE_SECONDS, 1) for k, v in used.items()})
+    report(
+        "idle, per cent of a core", {k: round(100 * v / IDLE_SECONDS, 1) for k, v in used.items()}
+    )
     began = time.monotonic()
     cluster.kill(1)
     wait_for(lambda: all_led(cluster, partitions, without=1), "new leaders", WAIT_SECONDS_MAX)
-    say("after kill -9 of broker 1 all led by others in", f"{time.monotonic() - began:.1f} s")
+    report("after kill -9 of broker 1 all led by others in", f"{time.monotonic() - began:.1f} s")
     cluster.restart(1)
     cluster.wait_for_brokers([1, 2, 3])
     writer = Writer(cluster.bootstrap)
@@ -111,16 +113,16 @@ def measure(cluster: ClusterProcesses, partitions: int) -> None:
     command = [sys.executable, "-m", "zhumq", "cluster", "rebalance", "--yes", "--at-once", "50"]
     command += ["--bootstrap", cluster.brokers[2].bootstrap]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    say("a fourth broker has its share after", f"{time.monotonic() - began:.1f} s")
+    report("a fourth broker has its share after", f"{time.monotonic() - began:.1f} s")
     writer.stop()
-    say("replicas", dict(sorted(replicas(cluster).items())), "leaders", dict(leaders(cluster)))
-    say(
+    report("replicas", dict(sorted(replicas(cluster).items())), "leaders", dict(leaders(cluster)))
+    report(
         "meanwhile", writer.acknowledged, "acknowledged", writer.failed, "failed, longest gap",
         f"{writer.longest_gap_seconds:.1f} s",
     )  # fmt: skip
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 

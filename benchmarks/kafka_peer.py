@@ -16,7 +16,7 @@ from benchmarks.server import REPOSITORY, Prepared, free_ports
 FETCH = REPOSITORY / "benchmarks" / "kafka" / "fetch"
 HEAP = "1g"
 
-# What Kafka's own start script passes, with the heap of the comparison.
+# The options of Kafka's own start script, with the heap of the comparison.
 JVM_OPTIONS = (
     "-server",
     f"-Xmx{HEAP}",
@@ -45,7 +45,7 @@ Configuration:
 
 
 def install() -> str:
-    """Fetch the jars with Maven unless they are there for this pom; returns the class path."""
+    """Fetch the jars with Maven unless they exist for this pom; returns the class path."""
     fetched = subprocess.run([FETCH], check=True, stdout=subprocess.PIPE, text=True)
     return f"{fetched.stdout.strip()}/*"
 
@@ -58,7 +58,7 @@ def settings_of(
     extra: Mapping[str, str],
     node_id: int = 0,
 ) -> dict[str, str]:
-    """A node that plays both roles; every internal topic has one replica."""
+    """The settings of a node with both roles, broker and controller; internal topics have one replica."""
     controller_port = controller_ports[node_id]
     voters = (f"{number}@127.0.0.1:{each}" for number, each in enumerate(controller_ports))
     return {
@@ -81,7 +81,7 @@ def settings_of(
 
 
 def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Prepared:
-    """One node of its own."""
+    """A cluster of one node."""
     port, controller_port = free_ports(2)
     return prepare_kafka_node(
         directory,
@@ -93,7 +93,7 @@ def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None)
 
 
 def new_cluster_id() -> str:
-    # Never a leading dash, which the tool would take for an option.
+    # No leading dash, which the tool would parse as an option.
     return "z" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     arguments = parser.parse_args()
     settings = dict(each.split("=", 1) for each in arguments.set)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the node is stopped with us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops the node with this process
     with tempfile.TemporaryDirectory(prefix="kafka-peer-") as temporary:
         directory = arguments.data_dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ Figures = dict[str, float]
 
 
 def build_loaders() -> None:
-    """Build what is older than its source; librdkafka first, by the script of its conformance suite."""
+    """Build programs older than their source; librdkafka first, by the script of its conformance suite."""
     subprocess.run([REPOSITORY / "conformance" / "librdkafka" / "build", "libs"], check=True)
     BINARIES.mkdir(parents=True, exist_ok=True)
     libraries = ("-lm", "-lssl", "-lcrypto", "-lz", "-ldl", "-lpthread", "-lrt")
@@ -38,7 +38,7 @@ def compile_if_older(name: str, flags: tuple[str, ...], libraries: tuple[str, ..
 
 
 def run_loader(program: str, *words: object) -> Figures:
-    """Run a load program to its end; its one JSON object."""
+    """Run a load program to its end; returns the JSON object that it prints."""
     done = subprocess.run(
         [str(BINARIES / program), *map(str, words)],
         capture_output=True, text=True, timeout=RUN_WAIT_S, check=False,
@@ -50,7 +50,7 @@ def run_loader(program: str, *words: object) -> Figures:
 
 
 class LoaderFailed(Exception):
-    """A load program did not end well; the message carries what it said."""
+    """A load program failed; the message holds its error output."""
 
 
 def produce(
@@ -77,7 +77,7 @@ def one_record_requests(
 
 
 def first_acknowledged_ns(server: Measured, topic: str) -> float:
-    """The monotonic time of the first acknowledged record; tried from now on, twice a millisecond."""
+    """The monotonic time of the first acknowledged record; tries twice a millisecond from now on."""
     host, _, port = server.bootstrap.rpartition(":")
     return run_loader("requests", "first", host, port, topic)["acknowledged_at_ns"]
 

@@ -1,4 +1,4 @@
-"""Ten thousand partitions on one broker: made, written to, found again after a restart."""
+"""Measures ten thousand partitions on one broker: creation, writes, a restart."""
 
 import socket
 import tempfile
@@ -16,7 +16,7 @@ from benchmarks.report import Row
 from benchmarks.server import API_VERSIONS_V0, Prepared, Server
 
 PARTITIONS = 10_000
-ONE_REQUEST_MAX = 5_000  # Kafka refuses to make 10,000 with one request
+ONE_REQUEST_MAX = 5_000  # Kafka refuses to create 10,000 with one request
 CREATE_WAIT_S = 300.0
 PROBE_PAUSE_S = 0.002
 PROBE_WAIT_S = 120.0
@@ -29,7 +29,7 @@ NAME = "10,000 partitions on one broker"
 
 @dataclass(slots=True)
 class Probe:
-    """Another client's view meanwhile: how long the broker did not answer a small request."""
+    """A second client that measures how long the broker does not answer a small request."""
 
     longest_s: float = 0.0
     done: threading.Event = field(default_factory=threading.Event)
@@ -124,7 +124,7 @@ def many_partitions(
 def measure_partitions(
     names: Sequence[str], prepare: Mapping[str, Callable[[Path], Prepared]], *, quick: bool
 ) -> Row:
-    """One row, measured once: it takes long, and what it says is large or small."""
+    """One row, measured once: it takes long, and its differences are large."""
     partitions = PARTITIONS // 10 if quick else PARTITIONS
     row = Row(
         name=NAME if not quick else f"{partitions} partitions on one broker",

@@ -1,4 +1,4 @@
-"""The push door: how fast one consumer is given small messages in batches, and how soon at 1,000 a second."""
+"""Measures push delivery to one consumer: throughput of small messages, latency at 1,000 a second."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ async def _throughput(server: Measured, topic: str, count: int) -> Figures:
         cpu, client_cpu, began = server.cpu_seconds(), time.process_time(), time.perf_counter()
         seen = 0
         async for batch in consumer.batches():
-            seen += len(batch.messages)  # every message is decoded, as a program would have it
+            seen += len(batch.messages)  # decodes every message, as a program does
             if seen >= count:
                 break
         await consumer.flush()
@@ -47,20 +47,20 @@ async def _throughput(server: Measured, topic: str, count: int) -> Figures:
 
 
 async def _latency(server: Measured, topic: str, seconds: int) -> Figures:
-    """From the call that sends to the handler that gets it, in one process, so that one clock tells."""
+    """The time from the send call to the handler, in one process with one clock."""
     delays: list[float] = []
-    wanted = RATE * seconds
+    count = RATE * seconds
     async with PushConsumer(
         topic, group=f"bench-{topic}", mode="psb", bootstrap=server.bootstrap
     ) as consumer:
-        sender = threading.Thread(target=_send_evenly, args=(server.bootstrap, topic, wanted))
+        sender = threading.Thread(target=_send_evenly, args=(server.bootstrap, topic, count))
         sender.start()
         async for message in consumer:
             delays.append(time.perf_counter() - float(message.value or b"0"))
-            if len(delays) == wanted:
+            if len(delays) == count:
                 break
         await asyncio.to_thread(sender.join)
-    delays = sorted(delays[RATE:])  # the first second warms everything up
+    delays = sorted(delays[RATE:])  # the first second is warm-up
     return {
         f"p{name}_ms": delays[int(len(delays) * share)] * 1e3
         for name, share in (("50", 0.5), ("99", 0.99), ("999", 0.999))
@@ -82,7 +82,7 @@ def _send_evenly(bootstrap: str, topic: str, count: int) -> None:
 def measure_push(
     only: str, sizes: Sizes, repetitions: int, folder: Path, console: Console
 ) -> list[Row]:
-    """Both rows, of zhumq alone: Kafka does not push."""
+    """Both rows, for zhumq alone: Kafka does not push."""
     rows = [
         Row(
             name=THROUGHPUT,

@@ -1,4 +1,4 @@
-"""Turns the repetitions into a table, a JSON file and the verdicts beside the goals."""
+"""Turns the repetitions into a table and a JSON file, with a verdict for each goal."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from benchmarks.server import REPOSITORY
 
 HIGHER_IS_BETTER = frozenset({"per_second", "per_core_second", "mb_per_second"})
 PAIRS_FOR_AN_INTERVAL = 9
-FLOOR_FACTOR = 1.5  # performance.md: the product stays within this of its own prototype
+FLOOR_FACTOR = 1.5  # performance.md: the largest allowed ratio to the prototype
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def peer(self) -> str:
-        """What zhumq is measured against: Kafka, or an earlier tree of its own."""
+        """What zhumq is compared with: Kafka, or an earlier tree of zhumq."""
         return next((name for name in self.runs if name != "zhumq"), "kafka")
 
     def ratio(self, figure: str) -> float | None:
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def cpu_figure(self) -> str:
-        """CPU per GB where bytes are what counts, per million otherwise."""
+        """CPU per GB for cases about bytes, per million messages otherwise."""
         both = ("cpu_s_per_gb", "cpu_s_per_million")
         for figure in (self.floor_figure, *both) if self.floor_figure in both else both:
             if self.values("zhumq", figure) or self.values(self.peer, figure):
@@ -98,7 +98,7 @@ def commit() -> str:
 
 
 def spread(values: list[float]) -> str:
-    """Median, with the distance of the farthest repetition in per cent."""
+    """The median, with the distance of the farthest repetition in per cent."""
     if not values:
         return "-"
     middle = statistics.median(values)
@@ -115,8 +115,8 @@ def number(value: float) -> str:
 def ratio_text(row: Row, figure: str) -> str:
     """The ratio of the medians, and the range of the repetitions' own ratios.
 
-    With many repetitions: the median of their ratios, and the range that holds the true one 19 times of 20. A machine
-    whose speed changes from second to second moves both runs of a pair, and so their ratio little.
+    With many repetitions: the median of their ratios, and its 95 % confidence interval. A machine whose speed changes
+    from second to second slows both runs of a pair, so their ratio changes little.
     """
     ratio = row.ratio(figure)
     if ratio is None:
@@ -131,7 +131,7 @@ def ratio_text(row: Row, figure: str) -> str:
 
 
 def median_interval(ordered: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the median, by rank: how often would so few of the values lie below it?"""
+    """The 95 % confidence interval of the median, from the binomial distribution of ranks."""
     count = len(ordered)
     rank, tail = 0, 0.5**count
     while tail <= 0.025:
@@ -152,8 +152,8 @@ def print_table(
     for heading in ("case", "figure", "zhumq", peer, f"zhumq/{peer}", "prototype", "within 1.5x"):
         table.add_column(heading, justify="left" if heading in ("case", "figure") else "right")
     for row in rows:
-        wanted = (row.main, *row.also, row.cpu_figure, row.floor_figure)
-        figures = list(dict.fromkeys(filter(None, wanted)))
+        shown = (row.main, *row.also, row.cpu_figure, row.floor_figure)
+        figures = list(dict.fromkeys(filter(None, shown)))
         for index, figure in enumerate(figures):
             floor, within = "", ""
             if figure == row.floor_figure:

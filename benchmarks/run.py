@@ -1,4 +1,4 @@
-"""`make bench`: zhumq and Apache Kafka, measured in turn with the same clients. QUICK=1 shrinks it."""
+"""`make bench`: measures zhumq and Apache Kafka in turn with the same clients; QUICK=1 is shorter."""
 
 import argparse
 import os
@@ -33,14 +33,14 @@ from benchmarks.spark_cases import measure_spark
 from benchmarks.zhumq_server import prepare_zhumq
 
 PREPARE: dict[str, Callable[[Path], Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
-WARM_MESSAGES = 500_000  # before the first measurement, so that Kafka's compiler has done its work
+WARM_MESSAGES = 500_000  # before the first measurement, so that Kafka's hot code is compiled
 REPETITIONS = 3
 QUICK_DIVISOR = 10
 PIPE_COLUMNS = 140
 
 
 def warm(server: Measured) -> None:
-    """Load a server in every way once without measuring, also in a quick run: Kafka starts cold."""
+    """Run every kind of load once without measuring, also in a quick run: Kafka starts cold."""
     with topic_on(server, 1) as topic:
         produce(server, topic, partitions=1, count=WARM_MESSAGES, size=100, acks=1)
         produce(server, topic, partitions=1, count=WARM_MESSAGES // 2, size=1000, acks=-1)
@@ -62,7 +62,7 @@ def measure_starts(names: list[str], repetitions: int, console: Console) -> list
                 figures = start_and_idle(prepared)
             for row in rows:
                 row.runs.setdefault(name, []).append(figures)
-            tell(console, repetition, "start", name, figures, "start_seconds")
+            print_figures(console, repetition, "start", name, figures, "start_seconds")
     return rows
 
 
@@ -82,7 +82,7 @@ def measure_cases(
         )
         rows.append(row)
         for repetition in range(repetitions):
-            # Who goes first changes, so that neither always finds the cleaner page cache.
+            # The order changes, so that neither server always has the cleaner page cache.
             for server in servers if repetition % 2 == 0 else reversed(servers):
                 try:
                     figures = case.run(server)
@@ -90,11 +90,11 @@ def measure_cases(
                     console.print(f"[red]{server.name}: {error}[/]")
                     continue
                 row.runs.setdefault(server.name, []).append(figures)
-                tell(console, repetition, case.name, server.name, figures, case.main)
+                print_figures(console, repetition, case.name, server.name, figures, case.main)
     return rows
 
 
-def tell(
+def print_figures(
     console: Console, repetition: int, case: str, server: str, figures: Figures, main: str
 ) -> None:
     cpu = ""
@@ -120,7 +120,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     quick = os.environ.get("QUICK", "") not in ("", "0")
-    # A table in a file or a pipe must not be squeezed into 80 columns.
+    # A table in a file or a pipe is not limited to 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
     began = datetime.now(UTC)
     load = list(os.getloadavg())
@@ -149,7 +149,7 @@ def main() -> None:
             servers.append(server)
         rows += measure_cases(chosen, servers, arguments.repetitions, console)
         for server in servers:
-            server.stop()  # The others need the machine, and their own zhumq.
+            server.stop()  # The next parts need the machine, and start their own zhumq.
         parts = Parts(console)
         if arguments.only in partitions.NAME:
             rows += parts.measure(
@@ -169,7 +169,7 @@ def main() -> None:
 
 
 class Parts:
-    """Measures one part after the other; one that fails costs its own figures, not all of them."""
+    """Measures one part after the other; a part that fails loses only its own figures."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -178,7 +178,7 @@ class Parts:
     def measure(self, part: Callable[[], list[Row]]) -> list[Row]:
         try:
             return part()
-        except Exception:  # whatever it is, it is shown, and the others go on
+        except Exception:  # is printed, and the other parts go on
             self._console.print_exception()
             self.exit_code = 1
             return []
@@ -206,7 +206,7 @@ def finish(
     console: Console,
     quick: bool,
 ) -> None:
-    from benchmarks.plot import draw  # late: matplotlib is slow to import and only needed here
+    from benchmarks.plot import draw  # here, since matplotlib is slow to import
 
     if rows:
         print_table(rows, console)

@@ -1,4 +1,4 @@
-"""`make scale`: the pure cores at the size of large clusters. What breaks first, in numbers; no broker runs."""
+"""`make scale`: measures the pure cores at the size of large clusters, without a broker."""
 
 import argparse
 import gc
@@ -37,14 +37,14 @@ PIPE_COLUMNS = 140
 
 
 def measure(size: Size, console: Console) -> dict[str, Figures]:
-    """All figures of one size, by what they are about."""
+    """All figures of one size, by case."""
     world = World(size=size)
     cases: dict[str, Figures] = {
         "cluster": {"partitions": size.partitions, "topics": size.topics},
         "placement": placement_figures(world),
     }
-    cases["picture"], image = image_figures(world)
-    cases["picture in ZooKeeper"] = node_figures(image)
+    cases["metadata image"], image = image_figures(world)
+    cases["metadata image in ZooKeeper"] = node_figures(image)
     cases["a broker dies, fetch mode"] = death_figures(image)
     cases["a broker dies, raft mode"] = election_figures(world)
     cases["idle replication, one broker"] = fetch_figures(world)

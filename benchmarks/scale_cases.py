@@ -1,4 +1,4 @@
-"""What is looked at for each size of a cluster: every function runs the cores and returns figures."""
+"""The cases for each size of a cluster: every function runs the cores and returns figures."""
 
 import gc
 import time
@@ -53,7 +53,7 @@ DEAD = BrokerId(0)
 POLICY = LeaderPolicy(mode=Mode.FETCH, min_in_sync=2)
 METADATA_VERSION = 12
 SAMPLED_TOPICS = 100
-MOVES_SAMPLED = 100_000  # partitions that are placed anew with one more broker
+MOVES_SAMPLED = 100_000  # partitions that are placed again with one more broker
 ROUNDS = 1_000  # of something that takes microseconds
 WATCHES_OF_A_BROKER = 2  # on /version, and on the candidate before it
 WIDE_TOPICS = (1_000, 10_000, 100_000)
@@ -64,7 +64,7 @@ Result = TypeVar("Result")
 
 
 def timed(work: Callable[[], Result]) -> tuple[float, Result]:
-    """CPU seconds of this process: what else the machine does must not count."""
+    """The CPU seconds of this process, so that other load on the machine does not count; and the result."""
     began = time.process_time()
     result = work()
     return time.process_time() - began, result
@@ -76,7 +76,7 @@ def resident_bytes() -> int:
 
 
 def placement_figures(world: World) -> Figures:
-    """How evenly the ring spreads, and what one more broker moves."""
+    """How evenly the ring spreads replicas, and how many one more broker moves."""
     size = world.size
     one_topic = replace(size, partitions_per_broker=1, partitions_per_topic=size.brokers)
     _ring.cache_clear()
@@ -108,7 +108,7 @@ def _share(pick: Callable[[Sequence[int]], int], counts: Counter[BrokerId], size
 
 
 def image_figures(world: World) -> tuple[Figures, ClusterImage]:
-    """What the picture costs to hold and to change."""
+    """The memory of the metadata image, and the time of changes to it."""
     placed = world.placed
     assert placed
     gc.collect()
@@ -140,7 +140,7 @@ def _changed(image: ClusterImage, name: str, partition: int) -> PartitionChanged
 
 
 def death_figures(image: ClusterImage) -> Figures:
-    """The controller's decisions when a broker dies, and what they are as ZooKeeper transactions."""
+    """The controller's decisions when a broker dies, and their size as ZooKeeper transactions."""
     live = frozenset(image.brokers) - {DEAD}
 
     def bytes_of(name: str) -> int:
@@ -170,7 +170,7 @@ def death_figures(image: ClusterImage) -> Figures:
 
 @dataclass(slots=True, kw_only=True)
 class _Written:
-    """What went to ZooKeeper, in halves where it was too large for one transaction."""
+    """The transactions written to ZooKeeper; one that is too large is split into halves."""
 
     image: ClusterImage
     sizes: list[int] = field(default_factory=list)
@@ -209,7 +209,7 @@ def operations_bytes(operations: Sequence[Operation]) -> int:
 
 
 def node_figures(image: ClusterImage) -> Figures:
-    """The picture as nodes: what a broker reads when it starts."""
+    """The metadata image as ZooKeeper nodes: what a broker reads when it starts."""
     names = list(image.topics)[:SAMPLED_TOPICS]
     nodes: dict[str, bytes] = {}
     for name in names:
@@ -256,7 +256,7 @@ def wide_topic_figures(partitions: int) -> Figures:
 
 
 def answer_figures(image: ClusterImage) -> Figures:
-    """Metadata answers: about one topic, and about all of them as some clients ask at a start."""
+    """Metadata responses for one topic, and for all topics, as some clients request at their start."""
     topics = list(image.topics.values())
     sample = topics[:SAMPLED_TOPICS]
     seconds, described = timed(lambda: [metadata_handler._describe(image, each) for each in sample])
@@ -283,7 +283,7 @@ def _answer_bytes(image: ClusterImage, topics: list[MetadataResponseTopic]) -> i
 
 
 def election_figures(world: World) -> Figures:
-    """Raft: all partitions that the dead broker led elect their leaders, and it is made known."""
+    """Raft: all partitions that the dead broker led elect leaders, and their brokers publish them."""
     led = [each for each in chain.from_iterable(world.placed) if each[0] == DEAD]
     elections = elect(DEAD, led)
     published = publish(elections.won_at_ms.values(), GATHER_SECONDS * 1e3)
@@ -293,7 +293,7 @@ def election_figures(world: World) -> Figures:
         "requests between brokers": elections.requests,
         "messages in one of them": elections.messages / elections.requests,
         "KB between brokers": elections.bytes_sent / 1e3,
-        "most promises that one broker writes": max(elections.promises.values()),
+        "most promises that one broker writes": max(elections.persisted_votes.values()),
         "half of the leaders elected after ms": median(chain(*elections.won_at_ms.values())),
         "the last leader elected after ms": max(map(max, elections.won_at_ms.values())),
         "transactions to publish them, by the model": published.transactions,
@@ -303,7 +303,7 @@ def election_figures(world: World) -> Figures:
 
 
 def fetch_figures(world: World) -> Figures:
-    """An idle cluster: each broker holds a fetch at every broker that leads a partition it follows."""
+    """An idle cluster: each broker has one fetch in flight to every leader of a partition it follows."""
     leaders: dict[BrokerId, set[BrokerId]] = {each.broker_id: set() for each in world.members}
     for leader, *followers in chain.from_iterable(world.placed):
         for follower in followers:
@@ -313,7 +313,7 @@ def fetch_figures(world: World) -> Figures:
     request = encode_peer_request(REPLICA_FETCH, 1, ReplicaFetchRequest(max_bytes=1 << 23))
     answer = _idle_answer(1)
     seconds, _ = timed(_idle_fetches)
-    # It sends as many as it answers.
+    # A broker sends as many requests as it answers.
     cpu = 2 * per_second * seconds / ROUNDS
     return {
         "brokers it fetches from, mean": sessions,

@@ -1,7 +1,7 @@
-"""Many brokers that tell the cluster about elections they won, each by a transaction of its own.
+"""Models many brokers that publish their elected leaders at once, each with its own transactions.
 
-A model in virtual time of `ZookeeperStore.transact`: a transaction counts only on the newest picture,
-and whoever was too late reads what it lacks and tries again.
+A model in virtual time of `ZookeeperStore.transact`: a transaction succeeds only on the newest metadata
+image, and a broker whose transaction is refused reads the newer changes and retries.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from typing import Final
 
 from zhumq.cluster.zookeeper_store import conflict_pause_seconds
 
-# Of one ensemble on a fast network; `tests/integration/zookeeper/store_speed.py` measures a real one.
+# Times of an ensemble on a fast network; `tests/integration/zookeeper/store_speed.py` measures a real one.
 ROUND_TRIP_MS: Final = 1.0
 WRITE_MS: Final = 2.0  # a transaction on the disks of a majority
 READ_MS: Final = 0.05  # of the ensemble's time
@@ -20,7 +20,7 @@ READ_MS: Final = 0.05  # of the ensemble's time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What it took until everything was known."""
+    """The cost until all leaders are published."""
 
     transactions: int
     attempts: int
@@ -28,14 +28,14 @@ class Published:
 
 
 def publish(won_at_ms: Iterable[Sequence[float]], gather_ms: float) -> Published:
-    """Each broker tells what it has won, all that came up while it waited in one transaction."""
+    """Each broker publishes the elections that it won; those won while it waits share a transaction."""
     left = [sorted(each) for each in won_at_ms]
     chance = random.Random(1).random
     version = 0
     attempts = 0
     free_at_ms = 0.0
-    known_at_ms = [0.0]  # when each version of the picture was there to be read
-    # When a transaction arrives at the ensemble, whose it is, and how often it was refused.
+    known_at_ms = [0.0]  # when each version of the metadata image became readable
+    # When a transaction arrives at the ensemble, its broker, and how often it was refused.
     arriving = [
         (moments[0] + gather_ms + ROUND_TRIP_MS / 2, broker, 0)
         for broker, moments in enumerate(left)
@@ -44,11 +44,11 @@ def publish(won_at_ms: Iterable[Sequence[float]], gather_ms: float) -> Published
     while arriving:
         at_ms, broker, conflicts = heapq.heappop(arriving)
         attempts += 1
-        # Decided before it left, on what its broker had followed by then, or read after a refusal.
+        # The broker decided before sending, on the version it had by then, or read after a refusal.
         decided_on = _newest(known_at_ms, at_ms - (1 if conflicts else 2) * ROUND_TRIP_MS)
         start_ms = max(at_ms, free_at_ms)
         if decided_on != version:
-            # Refused. It reads /version and what it lacks, and comes again.
+            # Refused. The broker reads /version and the newer changes, and retries.
             free_at_ms = start_ms + 3 * READ_MS
             pause_ms = conflict_pause_seconds(conflicts + 1, chance()) * 1e3
             again_ms = start_ms + 3 * ROUND_TRIP_MS + pause_ms

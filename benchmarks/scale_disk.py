@@ -1,4 +1,4 @@
-"""What a broker's death asks of the disks: promises of the replicas, and the first record of each new leader."""
+"""Measures disk writes after a broker's death: persisted votes, and the first record of each new leader."""
 
 import asyncio
 import tempfile
@@ -26,7 +26,7 @@ Figures = dict[str, float]
 def disk_figures(*, small: bool) -> Figures:
     count = SMALL_PARTITIONS if small else PARTITIONS
     with tempfile.TemporaryDirectory(prefix="zhumq-scale-") as folder:
-        persisted = _promise(Path(folder), count)
+        persisted = _persist_votes(Path(folder), count)
         flushed = asyncio.run(_flush_each(Path(folder) / "data", count))
     return {
         "partitions": count,
@@ -35,8 +35,8 @@ def disk_figures(*, small: bool) -> Figures:
     }
 
 
-def _promise(folder: Path, count: int) -> float:
-    journal = QuorumJournal(SystemDisk(), str(folder / "promises"))
+def _persist_votes(folder: Path, count: int) -> float:
+    journal = QuorumJournal(SystemDisk(), str(folder / "votes"))
     topic_id = uuid.uuid4()
     state = QuorumState(epoch=2, voted_for=1)
     began = time.perf_counter()
@@ -47,7 +47,7 @@ def _promise(folder: Path, count: int) -> float:
 
 
 async def _flush_each(folder: Path, count: int) -> float:
-    """What a record in each of many logs costs, appended and flushed."""
+    """The time to append a record to each of many logs and flush all."""
     loop = asyncio.get_running_loop()
     logs = LogManager.open(str(folder), disk=SystemDisk(), clock=SystemClock(), broker_id=1)
     flusher = Flusher(loop.call_soon_threadsafe)

@@ -1,4 +1,4 @@
-"""The elections after a broker's death, carried out by the replicas' cores in virtual time."""
+"""Simulates the elections after a broker's death with the replicas' cores in virtual time."""
 
 import heapq
 import random
@@ -32,27 +32,30 @@ from zhumq.testing.simulated_log import Entry, SimulatedLog
 LATENCY_MS = 1
 DEATH_MS = 10_000
 GIVE_UP_MS = DEATH_MS + 60_000
-# What happens at one moment comes first, and then what was gathered at that moment leaves.
+# At one moment all events happen first; then the messages gathered by them leave.
 HAPPENS, LEAVES = 0, 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Elections:
-    """What the elections cost."""
+    """The cost of the elections."""
 
     partitions: int
     requests: int = 0
     messages: int = 0
     bytes_sent: int = 0
-    # Epochs and votes that have to be on a disk before they are told, by broker.
-    promises: Counter[int] = field(default_factory=Counter)
-    # By winner when it won, in milliseconds after the death.
+    # Epochs and votes that a broker must persist before it sends them, by broker.
+    persisted_votes: Counter[int] = field(default_factory=Counter)
+    # When each elected leader won, in milliseconds after the death, by broker.
     won_at_ms: dict[int, list[int]] = field(default_factory=dict)
 
 
 class _World:
-    """Replicas of many brokers, and requests between brokers: one at a time for each pair, and what
-    comes up meanwhile goes with the next one, as in `replication.outbox`."""
+    """Replicas of many brokers, and the requests between brokers.
+
+    Each pair has one request in flight. Messages that come up meanwhile go with the next one, as in
+    `replication.outbox`.
+    """
 
     def __init__(self, dead: BrokerId, partitions: Sequence[tuple[BrokerId, ...]]) -> None:
         self.result = Elections(partitions=len(partitions))
@@ -96,7 +99,7 @@ class _World:
         while self._open:
             self._now_ms, _, _, happen = heapq.heappop(self._events)
             if self._now_ms > GIVE_UP_MS:
-                raise TimeoutError(f"{len(self._open)} partitions elected nobody")
+                raise TimeoutError(f"{len(self._open)} partitions elected no leader")
             happen()
         return self.result
 
@@ -109,10 +112,10 @@ class _World:
         replica.step(event, self._now_ms)
         ready = replica.take_ready()
         if ready.persist_quorum_state is not None:
-            self.result.promises[broker_id] += 1
+            self.result.persisted_votes[broker_id] += 1
         for outgoing in ready.send:
             if not isinstance(outgoing.message, FetchArrived | FetchAnswered):
-                self._tell((broker_id, outgoing.to), number, outgoing.message)
+                self._enqueue((broker_id, outgoing.to), number, outgoing.message)
         if replica.role is Role.LEADER and number in self._open:
             self._open.discard(number)
             self.result.won_at_ms.setdefault(broker_id, []).append(self._now_ms - DEATH_MS)
@@ -126,7 +129,7 @@ class _World:
         if number in self._open and due_ms is not None and due_ms <= self._now_ms:
             self._step(number, broker_id, DeadlinePassed())
 
-    def _tell(self, pair: tuple[int, int], number: int, message: Message) -> None:
+    def _enqueue(self, pair: tuple[int, int], number: int, message: Message) -> None:
         waiting = self._waiting.setdefault(pair, [])
         if not waiting and pair not in self._under_way:
             self._at(self._now_ms, LEAVES, partial(self._send, pair))
@@ -158,5 +161,5 @@ def _request_bytes(batch: Sequence[tuple[int, Message]]) -> int:
 
 
 def elect(dead: BrokerId, partitions: Sequence[tuple[BrokerId, ...]]) -> Elections:
-    """All partitions that the dead broker led, from the news of its death to their new leaders."""
+    """Run the elections of all partitions that the dead broker led, until each has a new leader."""
     return _World(dead, partitions).run(dead)

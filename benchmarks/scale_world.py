@@ -1,4 +1,4 @@
-"""Clusters that exist on paper only: brokers, placed topics and the pictures of them, at any size."""
+"""Builds synthetic clusters of any size: brokers, placed topics and their metadata images."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
 
 REPLICAS = 3
-SESSION_EPOCH = 1_000_000  # of a broker: the number of the picture it registered in
+SESSION_EPOCH = 1_000_000  # of a broker: the version of the metadata image it registered in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class World:
         return placement(self.members, self.size)
 
     def image(self, mode: Mode) -> ClusterImage:
-        """The picture, every partition led by its first replica and all in sync."""
+        """The metadata image, with every partition led by its first replica and all replicas in sync."""
         registered: list[Change] = [BrokerRegistered(broker=each) for each in self.members]
         topics: list[Change] = [
             TopicCreated(topic=self._topic(number, mode)) for number in range(self.size.topics)
@@ -84,11 +84,11 @@ def placement(
     brokers: list[Broker], size: Size, partitions_max: int | None = None
 ) -> list[list[tuple[BrokerId, ...]]]:
     """The replicas of each partition of each topic, or of the first topics."""
-    wanted = size.partitions if partitions_max is None else min(size.partitions, partitions_max)
+    limit = size.partitions if partitions_max is None else min(size.partitions, partitions_max)
     copies = min(REPLICAS, len(brokers))
     return [
         place(brokers, topic_name(number), size.partitions_per_topic, copies)
-        for number in range(max(1, wanted // size.partitions_per_topic))
+        for number in range(max(1, limit // size.partitions_per_topic))
     ]
 
 
@@ -101,7 +101,7 @@ def led_partition(replicas: tuple[BrokerId, ...], mode: Mode) -> PartitionState:
         replicas=replicas,
         leader=replicas[0],
         leader_epoch=FIRST_LEADER_EPOCH,
-        # As a picture that was read has it: two tuples, even where they say the same.
+        # A separate tuple with equal contents, as in a metadata image that was read.
         in_sync=tuple([*replicas]),  # noqa: C409
         leader_broker_epoch=SESSION_EPOCH + replicas[0],
         mode=mode,

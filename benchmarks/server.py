@@ -1,4 +1,4 @@
-"""A broker process under measurement: started, waited for, its CPU and memory read, and stopped."""
+"""A broker process under measurement: starts it, waits for it, reads its CPU and memory, stops it."""
 
 import os
 import signal
@@ -23,11 +23,11 @@ API_VERSIONS_V0 = struct.pack(">ihhihc", 11, 18, 0, 1, 1, b"b")
 
 
 class ServerFailed(Exception):
-    """The process ended, or did not serve in time; the message ends with its last log lines."""
+    """The process ended, or did not answer in time; the message ends with its last log lines."""
 
 
 class Measured(Protocol):
-    """What a case loads: one broker, or several that look like one."""
+    """What a case loads: one broker, or a cluster."""
 
     @property
     def name(self) -> str: ...
@@ -71,7 +71,7 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
 
     def stop(self) -> int:
-        """Ask it to end, insist if it does not, and return its exit code."""
+        """Send SIGTERM, SIGKILL if the process does not end, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -100,7 +100,7 @@ class Prepared:
     output: Path
 
     def launch(self) -> Server:
-        """Start the process and return at once; it does not serve yet."""
+        """Start the process and return at once; it does not answer yet."""
         with self.log.open("ab") as stderr, self.output.open("wb") as stdout:
             process = subprocess.Popen(
                 self.command,
@@ -114,7 +114,7 @@ class Prepared:
         )
 
     def start(self) -> Server:
-        """Start the process and return once it serves."""
+        """Start the process and return once it answers."""
         server = self.launch()
         wait_until(lambda: serves(server.bootstrap), server)
         return server
@@ -147,7 +147,7 @@ def serves(bootstrap: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; all are held at once, so they differ."""
+    """Free ports; all are held at once, so they differ."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [int(each.getsockname()[1]) for each in sockets]

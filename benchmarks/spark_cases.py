@@ -1,4 +1,4 @@
-"""`format("zhumq")` and Spark's own Kafka connector on the same topics of one zhumq broker."""
+"""Measures `format("zhumq")` and Spark's Kafka connector on the same topics of one zhumq broker."""
 
 import os
 import tempfile
@@ -35,7 +35,7 @@ class SparkCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every case works with."""
+    """What all cases share."""
 
     session: SparkSession
     server: Server
@@ -70,7 +70,7 @@ class Bench:
         writer.options(**options).save()
 
     def json_lines(self, count: int) -> DataFrame:
-        """Log lines as applications write them: no two of a size, and worth compressing."""
+        """Log lines as applications write them: of varying size, and compressible."""
         return self.session.range(count).selectExpr(
             "cast(id % 5000 as string) as key",
             "to_json(struct(id, if(id % 50 = 0, 'ERROR', 'INFO') as level,"
@@ -180,12 +180,12 @@ def _measure(case: SparkCase, bench: Bench, source: str) -> Figures:
 
 
 def _spark_cpu_seconds(bench: Bench) -> float:
-    """Of the JVM and of every Python process, but not of the broker."""
+    """The CPU of the JVM and of every Python process, but not of the broker."""
     return cpu_seconds_below(os.getpid()) - cpu_seconds_below(bench.server.pid)
 
 
 def _warm(bench: Bench, chosen: list[SparkCase]) -> None:
-    """Every case once through both, unmeasured: the JVM and the Python workers start cold."""
+    """Run every case once through both, unmeasured: the JVM and the Python workers start cold."""
     for case in chosen:
         for source in SOURCES:
             case.run(bench, source)

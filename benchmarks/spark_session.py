@@ -1,4 +1,4 @@
-"""A Spark of the benchmarks: one session with both connectors, and what all its processes cost."""
+"""The Spark session of the benchmarks with both connectors, and the CPU and memory of its processes."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from zhumq.spark.session import spark_session
 FETCH = REPOSITORY / "benchmarks" / "spark_kafka" / "fetch"
 SAMPLE_INTERVAL_S = 0.25
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# What a process is for.
+# The roles of processes.
 JVM = "JVM, driver and executor"
 WORKER = "Python worker"
 DRIVER = "Python driver"
@@ -26,7 +26,7 @@ ROLES = (JVM, WORKER, DRIVER, BROKER)
 
 
 def connector_jars() -> str:
-    """Spark's own Kafka connector, fetched with Maven unless it is there."""
+    """The jars of Spark's Kafka connector, fetched with Maven unless they exist."""
     fetched = subprocess.run([FETCH], check=True, stdout=subprocess.PIPE, text=True)
     return ",".join(str(each) for each in sorted(Path(fetched.stdout.strip()).glob("*.jar")))
 
@@ -46,12 +46,12 @@ def open_session(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What /proc says about a process."""
+    """A process as /proc shows it."""
 
     pid: int
     parent: int
     words: str
-    cpu_seconds: float  # with that of the children it has waited for
+    cpu_seconds: float  # including the children it has waited for
     rss_bytes: int
 
     @property
@@ -63,7 +63,7 @@ class Process:
 
 
 def processes_below(pid: int) -> list[Process]:
-    """A process and all that it has started, directly or not."""
+    """A process and all its descendants."""
     found = {each.pid: each for each in _processes()}
     tree = [found[pid]] if pid in found else []
     for process in tree:  # grows while it is walked
@@ -98,7 +98,7 @@ class PeakMemory:
 
     def __init__(self, *, broker: int) -> None:
         self._broker = broker  # its process
-        self.largest: dict[str, int] = {}  # the most that one process of a role had
+        self.largest: dict[str, int] = {}  # the peak of one process, by role
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="peak-memory", daemon=True)
 

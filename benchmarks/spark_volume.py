@@ -1,4 +1,4 @@
-"""`make spark-volume`: ten million messages through Spark, and the most memory that each process had."""
+"""`make spark-volume`: copies ten million messages through Spark, and measures each process's peak memory."""
 
 import argparse
 import tempfile
@@ -77,7 +77,7 @@ class Volume:
         writer.option("checkpointLocation", checkpoint).start().awaitTermination()
 
     def _check_table(self, table: str) -> None:
-        """Every offset once: as many rows as messages, and as many offsets as rows."""
+        """Check that the table has every offset once: rows, distinct offsets and messages are as many."""
         rows = self._session.read.parquet(table)
         found = rows.groupBy("partition").agg({"offset": "max", "*": "count"}).collect()
         self._check(sum(row["count(1)"] for row in found))

@@ -1,4 +1,4 @@
-"""Three brokers beside three Kafka nodes: replicated topics, acknowledged once they are on the disks."""
+"""Measures three brokers and three Kafka nodes: replicated topics, acknowledged once on the disks."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ RATE = 1_000
 ASK_WAIT_S = 5.0
 WARM_MESSAGES = 200_000
 NOTES = "three replicas, min.insync.replicas=2; Kafka with flush.messages=1; CPU of all nodes"
-# What Kafka needs for the promise that zhumq makes anyway: a majority has it on the disk.
+# The settings with which Kafka gives the guarantee of zhumq: a majority has the record on disk.
 KAFKA_TOPIC = {"flush.messages": "1", "min.insync.replicas": "2"}
 KAFKA_NODE = {
     "offsets.topic.replication.factor": "3",
@@ -42,11 +42,11 @@ ZHUMQ_BROKER = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Three running servers that look like one to the cases: a bootstrap list, and CPU in all."""
+    """Three running servers, measured as one: a bootstrap list, and the CPU of all."""
 
     name: str
     servers: Sequence[Server]
-    # Processes that belong to it and serve no client: ZooKeeper's.
+    # Further processes of the cluster that serve no client: ZooKeeper's.
     helper_pids: Sequence[int] = ()
 
     @property
@@ -160,7 +160,7 @@ def producing(mode: str, count: int, size: int, partitions: int) -> Callable[[Me
 
 
 def answering(mode: str, seconds: int) -> Callable[[Measured], Figures]:
-    """From handing a message to the client until another client has it: it is committed by then."""
+    """End-to-end latency, from the send call of one client until another client has the committed message."""
 
     def run(cluster: Measured) -> Figures:
         config = topic_config(cluster, mode)
@@ -211,7 +211,7 @@ def warm(cluster: Cluster, messages: int) -> None:
 def clusters(
     names: Sequence[str], folder: Path, sizes: Sizes, console: Console
 ) -> Iterator[list[Cluster]]:
-    """Both clusters, warm, for as long as they are measured in turn."""
+    """Start and warm up both clusters, and stop them at the end of the block."""
     with ExitStack() as stack:
         running = []
         for name in names:

@@ -1,4 +1,4 @@
-"""zhumq as the benchmark and the conformance suites start it: a process of its own on free ports."""
+"""Starts zhumq for the benchmark and the conformance suites: a process on free ports."""
 
 import compileall
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ def prepare_zhumq(
     broker_id: int = 0,
     zookeeper: str | None = None,
 ) -> Prepared:
-    """A broker of a checkout, with its data below `directory`, on a port known before it starts."""
-    # As pip does when it installs a package: a checkout may have no bytecode.
+    """A broker of a checkout, with its data below `directory`, on a port chosen before it starts."""
+    # A checkout may have no bytecode; pip compiles it when it installs a package.
     compileall.compile_dir(tree / "src", quiet=2)
     data = directory / "zhumq-data"
     (kafka_port,) = free_ports(1)

@@ -1,4 +1,4 @@
-"""Sends batches that lie to zhumq and to Apache Kafka, and prints both answers: `python -m conformance.bad_batches`."""
+"""Sends invalid batches to zhumq and Apache Kafka, and prints both answers: `python -m conformance.bad_batches`."""
 
 import sys
 import tempfile
@@ -42,7 +42,7 @@ def create_topics(client: RawClient) -> None:
 
 
 def send(bootstrap: str, bad: BadBatch, topic: str) -> str:
-    """The name of the error code that a broker answers, or that it hung up."""
+    """The name of the error code in the response, or that the broker closed the connection."""
     data = PartitionProduceData(index=0, records=bad.data)
     request = ProduceRequest(
         acks=1,
@@ -58,14 +58,14 @@ def send(bootstrap: str, bad: BadBatch, topic: str) -> str:
 
 
 def answers(kind: str, now_ms: int) -> dict[str, list[str]]:
-    """For each case what the broker answers; zhumq also where it validates every record."""
+    """The broker's answers for each case; for zhumq also with record.validation=full."""
     with (
         tempfile.TemporaryDirectory(prefix="bad-batches-") as folder,
         KINDS[kind](Path(folder)).start() as server,
     ):
         with RawClient(server.bootstrap) as client:
             create_topics(client)
-        time.sleep(2)  # A leader that is not elected yet refuses for another reason.
+        time.sleep(2)  # Before leaders are elected, batches are refused for another reason.
         return {
             bad.name: [
                 send(server.bootstrap, bad, topic)

@@ -24,15 +24,15 @@ WAIT_S = 120.0
 # How often both brokers look for something to compact; their default is 15 s.
 BROKER_SETTINGS = {"log.cleaner.backoff.ms": "500"}
 PREFIX = "compacted-"
-MANY = f"{PREFIX}many"  # more emptied segments than a client takes empty answers in a row
+MANY = f"{PREFIX}many"  # more emptied segments than a client accepts empty responses in a row
 IDEMPOTENT = f"{PREFIX}idempotent"  # the last batch of each live producer stays, emptied
 
 
 def make(bootstrap: str, data: Path) -> dict[str, str]:
-    """Fill the topics, wait for their compaction, and say what a client has to read of each.
+    """Fill the topics, wait for their compaction, and return what a client must read from each.
 
-    The environment for a suite: the names of the topics, separated by commas, and for each one the
-    records that are left as `offset:key`, the topics' lists separated by semicolons.
+    The result is the environment of a suite: the names of the topics, separated by commas, and for each
+    the records that are left as `offset:key`, the topics' lists separated by semicolons.
     """
     expected = {
         **{f"{PREFIX}{codec}": fill(bootstrap, codec, 11) for codec in CODECS},
@@ -48,12 +48,12 @@ def make(bootstrap: str, data: Path) -> dict[str, str]:
 
 
 def fill(bootstrap: str, name: str, repetitions: int) -> str:
-    """One key over and over, then keys that stay: each record a batch of 100 kB, ten a segment."""
+    """Write one key repeatedly, then keys that stay: each record is a batch of 100 kB, ten a segment."""
     topic = f"{PREFIX}{name}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=SETTINGS)])[topic].result(WAIT_S)
-    # So little that a codec makes it smaller, or the producer would send it as it is, that ten of
-    # them fill a segment with every codec.
+    # Slightly compressible: a codec makes it smaller, or the producer would send it uncompressed, and
+    # ten of them still fill a segment with every codec.
     value = random.Random(7).randbytes(VALUE_BYTES - 2000) + bytes(2000)
     keys = ["same"] * repetitions + [f"key-{place}" for place in range(KEYS)]
     producer: Producer | None = None
@@ -73,7 +73,7 @@ def fill(bootstrap: str, name: str, repetitions: int) -> str:
 
 
 def is_compacted(folder: Path) -> bool:
-    """Whether little more is left than one record of each key."""
+    """Whether the log holds little more than one record of each key."""
     left = sum(path.stat().st_size for path in folder.glob("*.log"))
     return left < (KEYS + 2) * VALUE_BYTES
 
@@ -82,7 +82,7 @@ def wait_until(fact: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while not fact():
         if time.monotonic() > deadline:
-            raise SystemExit(f"not after {WAIT_S:.0f} s: {what}")
+            raise SystemExit(f"timed out after {WAIT_S:.0f} s waiting until {what}")
         time.sleep(0.1)
 
 

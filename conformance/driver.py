@@ -1,4 +1,4 @@
-"""Runs every client's suite against a fresh broker of its own and sums up; `make conformance` calls it."""
+"""Runs every client's suite against its own new broker and prints a summary; `make conformance` calls it."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ from conformance import compacted
 SUITES = (
     "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka",
 )  # fmt: skip
-# What the suites' own projects start their brokers with.
+# The broker settings that the projects of the suites use.
 SETTINGS = {
     "num.partitions": "4",
     "group.min.session.timeout.ms": "1000",
@@ -30,7 +30,7 @@ BROKERS: Mapping[str, Callable[..., Prepared]] = {"zhumq": prepare_zhumq, "kafka
 
 
 def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
-    """Run one suite; its exit code and its last line."""
+    """Run one suite; returns its exit code and its last line."""
     prepare = BROKERS[broker]
     with ExitStack() as stack:
         folder = root / suite

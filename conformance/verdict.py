@@ -1,4 +1,4 @@
-"""Judges one suite: what ran against what is excluded, with a reason for each exclusion."""
+"""Compares the results of one suite with its exclusions, each of which needs a reason."""
 
 import sys
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
 
 
 def is_excluded(test: str, exclusions: list[Exclusion]) -> bool:
-    # Test ids hold brackets (pytest parameters), which a shell pattern would read as a class.
+    # Test ids may hold brackets (pytest parameters), which a shell pattern would read as a class.
     return any(
         test == each.pattern or fnmatchcase(test, each.pattern.replace("[", "[[]"))
         for each in exclusions
@@ -43,7 +43,7 @@ def is_excluded(test: str, exclusions: list[Exclusion]) -> bool:
 
 
 def judge(results: list[tuple[str, str]], exclusions: list[Exclusion]) -> Verdict:
-    """`results` are (PASS | FAIL | SKIP | EXCLUDED, test id); the last word on a test counts."""
+    """`results` are (PASS | FAIL | SKIP | EXCLUDED, test id); the last result of a test counts."""
     last = {test: status for status, test in results}
     inside = {test: status for test, status in last.items() if not is_excluded(test, exclusions)}
     outside = {test: status for test, status in last.items() if test not in inside}
@@ -73,7 +73,7 @@ def main(suite: str, results_path: Path, exclusions_path: Path) -> int:
         f" {len(found.excluded)} excluded{skipped}"
     )
     if not found.passed:
-        print(f"{suite}: nothing passed, so nothing is shown", file=sys.stderr)
+        print(f"{suite}: no test passed", file=sys.stderr)
     return 0 if found.passed and not found.failed else 1
 
 

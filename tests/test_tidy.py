@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import retired_words
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
 LINES_MAX = 500
@@ -123,6 +125,11 @@ def _is(file: str, name: str) -> bool:
     return path.exists() and (not name or f"def {name}(" in path.read_text())
 
 
+def test_no_retired_word_is_used() -> None:
+    """docs/glossary.md says which words are used instead."""
+    assert retired_words.find(retired_words.everything()) == []
+
+
 # Spelled in two halves, so that this file does not find itself.
 @pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "XX" + "X:"])
 def test_nothing_is_left_for_later_in_a_comment(word: str) -> None:
@@ -137,14 +144,14 @@ def test_no_path_of_one_machine_is_written_down(place: str) -> None:
 
 def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    wanted = list(project["dependencies"])
+    requirements = list(project["dependencies"])
     for extra in project["optional-dependencies"].values():
-        wanted += extra
+        requirements += extra
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert [line for line in pins if not re.fullmatch(r"[\w.-]+==[\w.+!-]+", line)] == []
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in pins}
-    names = {re.match(r"[\w.-]+", each).group().lower() for each in wanted}  # type: ignore[union-attr]
+    names = {re.match(r"[\w.-]+", each).group().lower() for each in requirements}  # type: ignore[union-attr]
     assert names <= pinned
 
 

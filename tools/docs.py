@@ -1,4 +1,4 @@
-"""Writes the parts of docs/ that repeat the code, so that they cannot drift from it."""
+"""Generates the parts of docs/ that repeat the code."""
 
 import argparse
 import ast
@@ -10,7 +10,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
 
-# The rooms in the order of the layers, top first, so that the list reads as the house is built.
+# The rooms in the order of the layers, top first.
 ROOMS = (
     "testing",
     "cli",

@@ -1,4 +1,4 @@
-"""Runs the four pipelines on the sample and draws what came of it: the pictures in docs/pipelines/."""
+"""Runs the four pipelines on the sample and draws the charts in docs/pipelines/."""
 
 import sys
 import tempfile
@@ -32,7 +32,7 @@ COLORS = {"archived": "#4c9a6a", "missing": "#d33c3c", "twice": "#e7a23c", "diff
 
 
 class Printed:
-    """Everything on the screen, as it comes."""
+    """A display that prints every update."""
 
     def update(self, status: RunStatus) -> None:
         sys.stdout.write(f"{status.name} {status.state}\n")
@@ -56,7 +56,7 @@ def main() -> int:
         options = RunOptions(state_dir=folder / "state", bootstrap=running.bootstrap)
         table = str(folder / "table")
         with pipeline_session(
-            "pictures", master="local[*]", settings={}, log=folder / "log"
+            "charts", master="local[*]", settings={}, log=folder / "log"
         ) as spark:
 
             def run(pipeline: str, **values: str) -> None:
@@ -78,13 +78,13 @@ def main() -> int:
             try:
                 run("audit", topic=TOPIC, table=table, report=str(report))
             except RowsFound as found:
-                sys.stdout.write(f"as it should: {found}\n")
+                sys.stdout.write(f"found, as expected: {found}\n")
             paint_audit(spark, table, running.bootstrap)
     return 0
 
 
 def paint_archive(table: Path) -> None:
-    """Which batch brought which offsets of which partition."""
+    """Draw which batch wrote which offsets of each partition."""
     bars: list[tuple[int, int, int, int]] = []
     for path in table.rglob("*.parquet"):
         rows = pyarrow.parquet.read_table(path, columns=["partition", "offset"]).to_pydict()
@@ -111,7 +111,7 @@ def paint_archive(table: Path) -> None:
 
 @contextmanager
 def watching(admin: AdminClient, topic: str) -> Iterator[list[tuple[float, int]]]:
-    """How many records a topic holds, again and again."""
+    """Sample how many records a topic holds, every tenth of a second."""
     seen: list[tuple[float, int]] = []
     over = threading.Event()
 
@@ -134,12 +134,12 @@ def watching(admin: AdminClient, topic: str) -> Iterator[list[tuple[float, int]]
 
 
 def paint_replay(seen: list[tuple[float, int]]) -> None:
-    """How the target grew, beside the rate that was asked for."""
+    """Draw the growth of the target topic, beside the requested rate."""
     began = max(moment for moment, total in seen if total == 0)
     points = [(moment - began, total) for moment, total in seen if moment >= began]
     last = points[-1][1]
     with chart(TARGET / "replay.png", f"Replay of {last:,} records at {RATE:,} a second") as axes:
-        axes.plot([0, last / RATE], [0, last], color="grey", linestyle="--", label="as asked")
+        axes.plot([0, last / RATE], [0, last], color="grey", linestyle="--", label="requested rate")
         axes.step(*zip(*points, strict=True), where="post", label="in the target topic")
         axes.set_xlabel("seconds")
         axes.set_ylabel("records")
@@ -149,7 +149,7 @@ def paint_replay(seen: list[tuple[float, int]]) -> None:
 
 
 def damage(table: Path) -> None:
-    """Take rows out, put some in twice, change one: what the audit is there to find."""
+    """Remove rows, duplicate some, change one: the audit finds all of them."""
     for path in table.rglob(".*.crc"):
         path.unlink()
     largest = max(table.rglob("*.parquet"), key=lambda path: path.stat().st_size)
@@ -165,7 +165,7 @@ def damage(table: Path) -> None:
 
 
 def paint_audit(spark: Any, table: str, bootstrap: str) -> None:
-    """Every offset of every partition, and what the audit says of it."""
+    """Draw every offset of every partition, with the findings of the audit."""
     from zhumq.pipelines import audit
 
     source = spark.read.format("zhumq").option("kafka.bootstrap.servers", bootstrap)
@@ -173,7 +173,7 @@ def paint_audit(spark: Any, table: str, bootstrap: str) -> None:
     judged = audit.offsets(records, spark.read.parquet(table), TOPIC)
     ends = {row["partition"]: row["last_offset"] + 1 for row in audit.summary(judged).collect()}
     found = audit.findings(judged).collect()
-    with chart(TARGET / "audit.png", "Audit of shop-logs after somebody edited the table") as axes:
+    with chart(TARGET / "audit.png", "Audit of shop-logs after its table was edited") as axes:
         for partition, end in sorted(ends.items()):
             axes.barh(partition, end, color=COLORS["archived"])
         for row in found:

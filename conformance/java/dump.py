@@ -1,4 +1,4 @@
-"""Has Kafka's DumpLogSegments read every segment of a data folder, and judges what it says."""
+"""Runs Kafka's DumpLogSegments over every segment of a data folder, and checks its output."""
 
 import re
 import subprocess
@@ -18,12 +18,12 @@ BATCH = re.compile(r"^baseOffset: \d+")
 
 
 def is_preallocated(path: Path) -> bool:
-    """A broker that runs may hold room at the end of an index; the tool takes the zeros for entries."""
+    """Whether an index of a running broker is preallocated; the tool reads its zeros as entries."""
     return path.suffix != ".log" and not any(path.read_bytes()[-8:])
 
 
 def files_to_dump(data: Path) -> list[Path]:
-    """Segments that hold something, with their indexes."""
+    """Segments that are not empty, with their indexes."""
     logs = sorted(
         path
         for path in data.glob("*/[0-9]*.log")

@@ -1,4 +1,4 @@
-"""Stands in for a helper module that kafka-python's source distribution leaves out: a broker somebody else runs."""
+"""Replaces a helper module that kafka-python's source distribution leaves out: an external broker."""
 
 
 class ExternalService:
@@ -9,10 +9,10 @@ class ExternalService:
         self.port = port
 
     def open(self) -> None:
-        """Nothing to do: it runs."""
+        """Nothing to do: the broker runs already."""
 
     def close(self) -> None:
-        """Nothing to do: it goes on running."""
+        """Nothing to do: the broker keeps running."""
 
     stop = close
 

@@ -18,7 +18,7 @@ WAIT_S = 300  # for one test number; the runner has shorter deadlines of its own
 DECLARATION = re.compile(r"(?P<name>\w+),\s*(?P<flags>[^,)]*)(?P<rest>.*)", re.DOTALL)
 
 
-# Too large to be judged as one: run a process per sub-test, so that one unsupported API hides no other.
+# Large tests run a process per sub-test, so that one unsupported API does not hide the others.
 SPLIT = {"0081_admin": "0081-admin.c"}
 NOT_QUICK = {"0082"}  # leaves itself out in quick mode
 SUB_TEST = re.compile(r"\bvoid\s+(do_test_\w+)\(")
@@ -59,9 +59,9 @@ def declared_tests(source: Path) -> list[Test]:
 
 
 def run_unit(
-    unit: tuple[str, str, str], wanted: set[str], *, program: Path, bootstrap: str, work: Path
+    unit: tuple[str, str, str], names: set[str], *, program: Path, bootstrap: str, work: Path
 ) -> dict[str, str]:
-    """Run one unit in a process of its own; the status of each wanted test name."""
+    """Run one unit in its own process; returns the status of each of its test names."""
     number, scenario, sub_test = unit
     folder = work / "-".join(filter(None, unit))
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,10 +104,10 @@ def run_unit(
             name: each["state"] for name, each in json.loads(report.read_text())["tests"].items()
         }
     if sub_test and f"[ {sub_test}:" not in (folder / "log").read_text(errors="replace"):
-        return dict.fromkeys(wanted, "SKIP")  # its own version or quick-mode rule left it out
+        return dict.fromkeys(names, "SKIP")  # its own version or quick-mode rule left it out
     words = {"PASSED": "PASS", "SKIPPED": "SKIP"}
     return {
-        name: words.get(states.get(name.partition("/")[0], "no report"), "FAIL") for name in wanted
+        name: words.get(states.get(name.partition("/")[0], "no report"), "FAIL") for name in names
     }
 
 
@@ -121,12 +121,12 @@ def grouped(tests: Iterable[Test]) -> dict[tuple[str, str, str], set[str]]:
 def run_all(
     tests: list[Test], *, program: Path, bootstraps: dict[str, str], work: Path, jobs: int
 ) -> dict[str, str]:
-    """Side by side first, since most tests wait; then whatever failed once more, alone."""
+    """Run the tests in parallel, since most of them wait; then run the failed ones again, alone."""
     results: dict[str, str] = {}
 
     def run_one(group: tuple[tuple[str, str, str], set[str]]) -> None:
-        unit, wanted = group
-        outcome = run_unit(unit, wanted, program=program, bootstrap=bootstraps[unit[1]], work=work)
+        unit, names = group
+        outcome = run_unit(unit, names, program=program, bootstrap=bootstraps[unit[1]], work=work)
         results.update(outcome)
         for name, status in sorted(outcome.items()):
             print(f"  {status} {name}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a Spark application does with `format("kafka")`: batches and streams, in and out."""
+"""Checks of `format("kafka")` as Spark applications use it: batch and stream reads and writes."""
 
 import os
 import sys
@@ -143,7 +143,7 @@ def consumer_offsets(spark: Spark) -> None:
         spark.session.conf.set(ADMIN_OFFSETS, "false")
 
 
-@check("batch: a topic that does not exist is said in words")
+@check("batch: a topic that does not exist is a clear error")
 def missing(spark: Spark) -> None:
     topic = fresh("missing")
     options = {"assign": f'{{"{topic}": [0]}}', "startingOffsets": f'{{"{topic}": {{"0": 0}}}}'}
@@ -211,7 +211,7 @@ def continuous(spark: Spark) -> None:
 
 
 @check("stream: a windowed count with a watermark, written as it closes")
-def share_partitions(spark: Spark) -> None:
+def windows(spark: Spark) -> None:
     source, target = new_topic("windows"), new_topic("counts")
     produce(source, range(600), timestamp=lambda number: 1_700_000_000_000 + number * 1000)
     counts = (
@@ -290,7 +290,7 @@ def each_other(spark: Spark) -> None:
         spark.write(rows, sink, topic=topic)
         found = spark.read(source, subscribe=topic).collect()
         placed.append(sorted((bytes(row.key), bytes(row.value), row.partition) for row in found))
-    # The same key goes to the same partition, whoever writes it.
+    # Both connectors send the same key to the same partition.
     assert len(placed[0]) == 500
     assert placed[0] == placed[1]
 
@@ -312,7 +312,7 @@ for place, compacted in enumerate(filter(None, COMPACTED)):
 
     @check(f"batch: {compacted} is read to its end")
     def read_compacted(spark: Spark, topic: str = compacted, place: int = place) -> None:
-        """Whole segments of the topic hold no records any more."""
+        """Some segments of the topic hold no records after compaction."""
         expected = os.environ["COMPACTED_RECORDS"].split(";")[place]
         for source in ("kafka", "zhumq"):
             rows = spark.read(source, subscribe=topic).select("offset", "key").collect()

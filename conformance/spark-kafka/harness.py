@@ -59,7 +59,7 @@ class Spark:
         sink: str = "kafka",
     ) -> StreamingQuery:
         options = _named({"topic": topic, "checkpointLocation": str(checkpoint)})
-        # Not the column partition: the target need not have as many.
+        # Without the column partition: the target may have fewer partitions.
         written = rows.select(*[name for name in ("key", "value") if name in rows.columns])
         writer = written.writeStream.format(sink).options(**options)
         return (writer.trigger(**trigger) if trigger else writer).start()
@@ -76,7 +76,7 @@ def _named(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finish(query: StreamingQuery) -> list[int]:
-    """Wait for the end of an available-now query; the rows of each of its batches."""
+    """Wait for the end of an available-now query; returns the rows of each of its batches."""
     assert query.awaitTermination(WAIT_S), "the query did not end"
     return [each.numInputRows for each in query.recentProgress if each.numInputRows]
 
@@ -91,7 +91,7 @@ def new_checkpoint() -> Path:
 
 def new_topic(word: str, partitions: int = 1) -> str:
     topic = fresh(word)
-    # Some checks give records old timestamps; they are to stay.
+    # Some checks give records old timestamps; retention must not delete them.
     made = ADMIN.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])
     made[topic].result(WAIT_S)
     until(lambda: topic in ADMIN.list_topics(timeout=WAIT_S).topics, f"{topic} is there")
@@ -139,13 +139,13 @@ def until(fact: Callable[[], bool], what: str) -> None:
 
 
 def fails(body: Callable[[], Any], words: str) -> None:
-    """The body is to fail, with these words in the message."""
-    said = "nothing: it did not fail"
+    """Check that the body fails with these words in the message."""
+    message = "no error"
     try:
         body()
-    except Exception as error:  # whatever PySpark makes of it
-        said = str(error)
-    assert words in said, f"expected {words!r}, and it said {said[:2000]}"
+    except Exception as error:  # PySpark raises various types
+        message = str(error)
+    assert words in message, f"expected {words!r}, got {message[:2000]}"
 
 
 def main() -> int:

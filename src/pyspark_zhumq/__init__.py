@@ -1,4 +1,4 @@
-"""PySpark looks into every package named pyspark_* for a DefaultSource, and registers it."""
+"""Registers the data source: PySpark looks for a DefaultSource in every package named pyspark_*."""
 
 from zhumq.spark.source import ZhumqSource as DefaultSource
 

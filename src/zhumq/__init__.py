@@ -1,4 +1,4 @@
-"""zhumq: a message queue that speaks the Kafka wire protocol. The public face of the client library."""
+"""zhumq: a message queue that speaks the Kafka wire protocol; this module exports the client library."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Admin", "Consumer", "Message", "Producer", "PushConsumer", "Worker"]
 
-# Imported on first use: a broker that starts does not wait for a client library, nor a test for both.
+# Imported on first use, so that a starting broker does not load the client library.
 _HOMES = {
     "Admin": "zhumq.client.admin",
     "Consumer": "zhumq.client.consumer",
@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(home), name)
     except unavailable as reason:
-        # `from zhumq import *` is for those without the extra, too; who uses it is told what to install.
+        # `from zhumq import *` works without the extra; using the class raises an error that names the extra.
         return _missing(name, unavailable, str(reason))
 
 

@@ -1,6 +1,6 @@
-"""`make attack`: each attack on a real broker beside an honest client; what the client and the broker noticed.
+"""`make attack`: runs each attack on a real broker beside an honest client, and measures both.
 
-Prints a table and ends with 1 if an honest client waited or failed, memory grew too far, or the broker did not
+Prints a table. Exits with 1 if an honest client waited or failed, memory grew too far, or the broker did not
 recover or stop.
 """
 
@@ -26,7 +26,7 @@ MEMORY_BYTES_MAX = 512 * 1024 * 1024
 BEGIN_SECONDS_MAX = 60.0
 RECOVERY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 15.0
-AFTER_SECONDS = 12.0  # from the end of an attack to the look at what memory is left
+AFTER_SECONDS = 12.0  # from the end of an attack to the measurement of the memory
 ERRORS_SHARE_MAX = 0.01
 KILLED = -9
 MB = 1_000_000
@@ -35,7 +35,7 @@ ROW = "{:<36} {:>6} {:>7} {:>7} {:>8} {:>4} {:>7} {:>7} {:>7} {:>8} {:>6}  {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an attack did."""
+    """The measurements of one attack."""
 
     name: str
     samples: Samples
@@ -84,7 +84,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="ATTACK", help="all of them by default")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each one lasts")
-    parser.add_argument("--list", action="store_true", help="say what there is and end")
+    parser.add_argument("--list", action="store_true", help="list the attacks and exit")
     arguments = parser.parse_args()
     if arguments.list:
         for name, attack in ATTACKS.items():
@@ -92,7 +92,7 @@ def main() -> int:
         return 0
     unknown = set(arguments.names) - ATTACKS.keys()
     if unknown:
-        parser.error(f"there is no attack {', '.join(sorted(unknown))}; --list shows what there is")
+        parser.error(f"there is no attack {', '.join(sorted(unknown))}; --list shows all")
     load = Path("/proc/loadavg").read_text().split()[0]
     print(f"{os.cpu_count()} cores, load {load}; ms of an honest client, MB of the broker")
     header = ("ops", "p50", "p99", "max", "errs", "before", "peak", "after", "recovery", "stop")
@@ -122,7 +122,7 @@ def run_one(name: str, seconds: float, folder: Path) -> Result:
         honest.samples = Samples()
         reset_peak(broker.pid)
         _attack(name, target, seconds)
-        # What comes after the attack would only make the percentiles look better.
+        # Samples from after the attack would only improve the percentiles.
         samples, honest.samples = honest.samples, Samples()
         peak_bytes = memory_bytes(broker.pid, "VmHWM")
         ended = time.monotonic()
@@ -152,7 +152,7 @@ def _attack(name: str, target: Target, seconds: float) -> None:
 
 
 def _stop_under_attack(name: str, target: Target, broker: BrokerProcess) -> tuple[float, int]:
-    """SIGTERM in the middle of the same attack: how long it took, and the exit code."""
+    """Sends SIGTERM in the middle of the same attack. Returns the seconds of the stop and the exit code."""
     attacker = _start(name, target)
     try:
         begun = time.monotonic()

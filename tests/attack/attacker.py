@@ -19,7 +19,7 @@ NICENESS = 5  # an attacker has its own machine in real life: here it yields to 
 
 
 async def attack(name: str, target: Target) -> None:
-    """Goes on until stdin is closed."""
+    """Attacks until stdin is closed."""
     await ATTACKS[name](target)
     sys.stdout.write(f"{BEGUN}\n")
     sys.stdout.flush()

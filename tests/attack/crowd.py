@@ -1,4 +1,4 @@
-"""Many connections of one attacker: opened at a pace, fed, left unread, opened again when cut off."""
+"""Many connections of one attacker, opened a few at a time and opened again when cut off."""
 
 import asyncio
 import socket
@@ -12,8 +12,8 @@ RETRY_SECONDS = 0.25
 CROWD_MAX = 100_000  # lowered by tests
 
 
-class Enemy:
-    """One connection of an attacker. It reads nothing unless told to."""
+class AttackConnection:
+    """One connection of an attacker. It reads only in `receive` and `receive_frame`."""
 
     def __init__(self, where: tuple[str, int], *, receive_bytes: int = 0) -> None:
         self._where = where
@@ -45,7 +45,7 @@ class Enemy:
             missing -= len(await self.receive(min(missing, 1 << 20)))
 
     async def trickle(self, seconds: float, data: bytes = b"x") -> None:
-        """Some bytes again and again, until cut off."""
+        """Sends some bytes again and again, until cut off."""
         while True:
             await asyncio.sleep(seconds)
             await self.send(data)
@@ -54,15 +54,16 @@ class Enemy:
         self._socket.close()
 
 
-InjectedFault = Callable[[Enemy], Awaitable[None]]
+# What an attack does on each connection.
+Action = Callable[[AttackConnection], Awaitable[None]]
 
 
 async def crowd(
-    where: str, count: int, deed: InjectedFault, *, again: bool = True, receive_bytes: int = 0
+    where: str, count: int, act: Action, *, again: bool = True, receive_bytes: int = 0
 ) -> None:
-    """So many connections that each do the deed, and come again when the broker ends them.
+    """Opens `count` connections that each run `act`, and opens them again when the broker closes them.
 
-    Returns when all have begun; the deeds go on as tasks of the loop.
+    Returns when all have started; the actions go on as tasks of the loop.
     """
     count = min(count, CROWD_MAX)
     opening = asyncio.Semaphore(OPEN_AT_ONCE)
@@ -70,16 +71,16 @@ async def crowd(
 
     async def live(index: int) -> None:
         while True:
-            enemy = Enemy(address(where), receive_bytes=receive_bytes)
+            connection = AttackConnection(address(where), receive_bytes=receive_bytes)
             try:
                 async with opening:
-                    await enemy.connect()
+                    await connection.connect()
                 begun[index].set()
-                await deed(enemy)
+                await act(connection)
             except OSError:
-                begun[index].set()  # cut off, or not let in
+                begun[index].set()  # cut off, or refused
             finally:
-                enemy.close()
+                connection.close()
             if not again:
                 return
             await asyncio.sleep(RETRY_SECONDS)
@@ -92,7 +93,7 @@ async def crowd(
 tasks: list["asyncio.Task[None]"] = []  # referenced here, or the loop would drop them
 
 
-async def forever(enemy: Enemy) -> None:
+async def forever(connection: AttackConnection) -> None:
     """Stays connected until cut off."""
     while True:
-        await enemy.receive()
+        await connection.receive()

@@ -1,4 +1,4 @@
-"""An honest client beside an attack: produces, fetches, connects anew, and notes how long each took."""
+"""An honest client beside an attack: produces, fetches, reconnects, and measures how long each took."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from zhumq.testing.raw_client import RawClient
 from .target import HONEST, Target, batch_of, healthz, produce
 
 PAUSE_SECONDS = 0.01
-CONNECT_EVERY = 10  # rounds: a new client comes and finds its topic
+CONNECT_EVERY = 10  # rounds: a new client connects and finds its topic
 HEALTH_EVERY = 50
 SECONDS_MAX = 10.0
 SMALL_BYTES = 100
@@ -56,7 +56,7 @@ class HonestClient:
         return self.samples
 
     def wait_calm(self, seconds_max: float) -> float | None:
-        """How long until every operation of some rounds in a row was quick. None: never."""
+        """Seconds until every operation of some rounds in a row was quick. None: never."""
         begun = time.monotonic()
         self.calm_rounds = 0
         while time.monotonic() - begun < seconds_max:
@@ -66,7 +66,7 @@ class HonestClient:
         return None
 
     def rounds(self, count: int) -> None:
-        """So many rounds here and now. Raises OSError where the broker does not serve."""
+        """Runs this many rounds. Raises OSError if the broker does not serve."""
         with RawClient(self._target.kafka, seconds_max=SECONDS_MAX) as client:
             for number in range(count):
                 self._round(client, number)

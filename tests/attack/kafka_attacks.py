@@ -24,7 +24,7 @@ from zhumq.protocol.schema import Message
 from zhumq.records.batch import CHECKED_OFFSET, CRC_OFFSET
 from zhumq.records.codecs import Compression, crc32c
 
-from .crowd import SMALL_BUFFER_BYTES, Enemy, InjectedFault, crowd, forever, tasks
+from .crowd import SMALL_BUFFER_BYTES, Action, AttackConnection, crowd, forever, tasks
 from .target import (
     COMPACTED,
     LARGE,
@@ -45,42 +45,42 @@ Attack = Callable[[Target], Awaitable[None]]
 
 
 async def idle_connections(target: Target) -> None:
-    """5,000 connections that say nothing."""
+    """5,000 connections that send nothing."""
     await crowd(target.kafka, 5_000, forever)
 
 
 async def half_frames_in_bytes(target: Target) -> None:
     """2,000 connections that send a frame of 100,000 bytes one byte at a time."""
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(half_of(100_000, 1))
-        await enemy.trickle(1.0)
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(half_of(100_000, 1))
+        await connection.trickle(1.0)
 
-    await crowd(target.kafka, 2_000, deed)
+    await crowd(target.kafka, 2_000, act)
 
 
 async def six_large_frames(target: Target) -> None:
     """Six connections with 95 MB of a 100 MB frame each, then a byte a second."""
     most = bytes(MIB)
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(half_of(100 * 1000 * 1000, 0))
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(half_of(100 * 1000 * 1000, 0))
         for _ in range(90):
-            await enemy.send(most)
-        await enemy.trickle(1.0)
+            await connection.send(most)
+        await connection.trickle(1.0)
 
-    await crowd(target.kafka, 6, deed)
+    await crowd(target.kafka, 6, act)
 
 
 async def half_megabytes(target: Target) -> None:
     """400 connections with most of a 1 MB frame each, then a byte a second."""
     beginning = half_of(1_000_000, 900_000)
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(beginning)
-        await enemy.trickle(1.0)
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(beginning)
+        await connection.trickle(1.0)
 
-    await crowd(target.kafka, 400, deed)
+    await crowd(target.kafka, 400, act)
 
 
 def _fetch(topic: str, partitions: int = 1, **options: int) -> bytes:
@@ -95,21 +95,21 @@ def _fetch(topic: str, partitions: int = 1, **options: int) -> bytes:
     return request(ApiKey.FETCH, 11, FetchRequest(topics=[asked], **settings))  # type: ignore[arg-type]
 
 
-def _sends(data: bytes, count: int = 1) -> InjectedFault:
-    """Sends a request some times, and reads nothing."""
+def _sends(data: bytes, count: int = 1) -> Action:
+    """Sends a request `count` times, and reads nothing."""
 
-    async def deed(enemy: Enemy) -> None:
+    async def act(connection: AttackConnection) -> None:
         for _ in range(count):
-            await enemy.send(data)
+            await connection.send(data)
         await asyncio.Event().wait()
 
-    return deed
+    return act
 
 
 async def slow_readers(target: Target) -> None:
-    """300 connections that ask for 50 MB ten times and read nothing."""
-    deed = _sends(_fetch(LARGE), 10)
-    await crowd(target.kafka, 300, deed, receive_bytes=SMALL_BUFFER_BYTES)
+    """300 connections that fetch 50 MB ten times and read nothing."""
+    act = _sends(_fetch(LARGE), 10)
+    await crowd(target.kafka, 300, act, receive_bytes=SMALL_BUFFER_BYTES)
 
 
 async def slow_metadata_readers(target: Target) -> None:
@@ -119,22 +119,22 @@ async def slow_metadata_readers(target: Target) -> None:
 
 
 async def endless_fetches(target: Target) -> None:
-    """500 connections with fetches of 2^31-1 bytes, at least, for 2^31-1 ms, of 1,000 partitions."""
+    """500 connections with fetches of at least 2^31-1 bytes, for 2^31-1 ms, of 1,000 partitions."""
     data = _fetch(MANY, MANY_PARTITIONS, max_wait_ms=HUGE, min_bytes=HUGE)
     await crowd(target.kafka, 500, _sends(data))
 
 
-def _asks_again(requests: Callable[[], bytes]) -> InjectedFault:
-    async def deed(enemy: Enemy) -> None:
+def _asks_again(requests: Callable[[], bytes]) -> Action:
+    async def act(connection: AttackConnection) -> None:
         while True:
-            await enemy.send(requests())
-            await enemy.receive_frame()
+            await connection.send(requests())
+            await connection.receive_frame()
 
-    return deed
+    return act
 
 
 async def fetch_sessions(target: Target) -> None:
-    """20 connections that begin fetch sessions of 1,000 partitions again and again."""
+    """20 connections that open fetch sessions of 1,000 partitions again and again."""
     data = _fetch(MANY, MANY_PARTITIONS, session_epoch=0)
     await crowd(target.kafka, 20, _asks_again(lambda: data))
 
@@ -174,15 +174,15 @@ async def waiting_joins(target: Target) -> None:
     """1,500 connections with a JoinGroup of 1 MB in ten groups that wait for their first member."""
     numbers = itertools.count()
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(_join(f"attack-{next(numbers) % 10}", 1_000_000))
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(_join(f"attack-{next(numbers) % 10}", 1_000_000))
         await asyncio.Event().wait()
 
-    await crowd(target.kafka, 1_500, deed)
+    await crowd(target.kafka, 1_500, act)
 
 
 async def small_joins(target: Target) -> None:
-    """20 connections that found a group with each JoinGroup."""
+    """20 connections that create a group with each JoinGroup."""
     numbers = itertools.count()
     await crowd(target.kafka, 20, _asks_again(lambda: _join(f"attack-{next(numbers)}", 10_000)))
 
@@ -223,7 +223,7 @@ async def metadata_of_many(target: Target) -> None:
 
 
 async def topics_by_metadata(target: Target) -> None:
-    """Two connections that have topics created by asking for their metadata."""
+    """Two connections that create topics by asking for their metadata."""
     numbers = itertools.count()
 
     def ask() -> bytes:
@@ -247,7 +247,7 @@ async def offsets_of_many(target: Target) -> None:
 
 
 async def describe_many(target: Target) -> None:
-    """Four connections that have 100,000 groups, and settings of as many topics, described."""
+    """Four connections that describe 100,000 groups, and the settings of as many topics."""
     await _again(target, ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=_names()), 2)
     resources = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in _names()]
     await _again(target, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=resources), 2)
@@ -257,12 +257,12 @@ async def connect_and_close(target: Target) -> None:
     """50 connections that are opened, used a little and closed, again and again."""
     frames = [b"", half_of(100, 10), b"\x00"]
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(random.choice(frames))
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(random.choice(frames))
 
     async def again() -> None:
         while True:
-            await crowd(target.kafka, 50, deed, again=False)
+            await crowd(target.kafka, 50, act, again=False)
             await asyncio.sleep(0.02)
 
     tasks.append(asyncio.create_task(again()))
@@ -272,12 +272,12 @@ async def connect_and_close(target: Target) -> None:
 async def garbage(target: Target) -> None:
     """200 connections that send bytes which are not the protocol."""
 
-    async def deed(enemy: Enemy) -> None:
+    async def act(connection: AttackConnection) -> None:
         while True:
-            await enemy.send(struct.pack(">i", 1_000) + os.urandom(1_000))
+            await connection.send(struct.pack(">i", 1_000) + os.urandom(1_000))
             await asyncio.sleep(0.05)
 
-    await crowd(target.kafka, 200, deed)
+    await crowd(target.kafka, 200, act)
 
 
 KAFKA_ATTACKS: dict[str, Attack] = {

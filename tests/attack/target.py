@@ -36,7 +36,7 @@ PRODUCE_VERSION = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a broker is attacked."""
+    """The addresses of a broker under attack."""
 
     kafka: str
     push: str
@@ -73,7 +73,7 @@ def produce_request(topic: str, batch: bytes, *, acks: int = 1) -> ProduceReques
 
 
 def produce(client: RawClient, topic: str, batch: bytes, *, acks: int = 1) -> int:
-    """The offset of the batch. Raises ConnectionError where the broker refuses it."""
+    """Produces a batch and returns its offset. Raises ConnectionError if the broker refuses it."""
     response: ProduceResponse = client.ask(
         ApiKey.PRODUCE, produce_request(topic, batch, acks=acks), PRODUCE_VERSION
     )
@@ -84,7 +84,7 @@ def produce(client: RawClient, topic: str, batch: bytes, *, acks: int = 1) -> in
 
 
 def prepare(target: Target) -> None:
-    """The topics that attacks and honest clients use."""
+    """Creates and fills the topics that attacks and honest clients use."""
     compacted = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
     topics = [
         CreatableTopic(name=HONEST, num_partitions=1, replication_factor=1),

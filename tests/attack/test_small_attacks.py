@@ -1,4 +1,4 @@
-"""Each attack of `make attack` in small: the broker's own counters say that its bounds held."""
+"""Each attack of `make attack` in small: the broker's counters show that its limits held."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from .target import Target, prepare
 
 SETTINGS = {"queued.max.request.bytes": str(16 << 20), "offsets.topic.num.partitions": "4"}
 REQUEST_BYTES_MAX = (16 << 20) * 5 // 4 + (1 << 20)
-# What needs hundreds of megabytes, or minutes of a processor, is for `make attack`.
+# Attacks that need hundreds of megabytes, or minutes of CPU time, run in `make attack` only.
 LARGE = {"six-large-frames", "slow-readers", "push-unread", "bombs", "waiting-joins"}
 SMALL_CROWD = 30
 

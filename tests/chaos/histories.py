@@ -1,4 +1,4 @@
-"""Histories in short words, and random ones that a perfect log would give."""
+"""Builders of operations, and random histories of a log without faults."""
 
 import random
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def send(process: int, value: int, offset: int | None = None, partition: str = "
 def sent(
     process: int, value: int, phase: Phase, offset: int | None = None, partition: str = "p"
 ) -> Operation:
-    """The answer to a send, whichever."""
+    """Any answer to a send."""
     return _one(process, phase, Action.SEND, Entry(partition, offset, value))
 
 
@@ -86,9 +86,9 @@ def _many(process: int, action: Action, records: Iterable[Record], partition: st
 
 
 class PerfectLog:
-    """One partition without a fault: producers, a reader from the start and a group, at random.
+    """A random history of one partition without faults: producers, a reader from the start and a group.
 
-    Offsets have holes, as markers leave them. Some sends fail, some are never answered.
+    Offsets have gaps, as control records leave them. Some sends fail, some are never answered.
     """
 
     def __init__(self, seed: int, *, steps: int = 200) -> None:
@@ -123,7 +123,9 @@ class PerfectLog:
         if outcome >= 0.15:
             self.operations.append(send(process, value, self._next_offset - 1))
         elif outcome >= 0.1:
-            self.operations.append(sent(process, value, Phase.OK))  # a duplicate, offset forgotten
+            self.operations.append(
+                sent(process, value, Phase.OK)
+            )  # a duplicate, at an unknown offset
 
     def _poll(self) -> None:
         count = self._draw.randrange(1, 5)
@@ -133,7 +135,7 @@ class PerfectLog:
             self.operations.append(poll(10, *records))
 
     def _group_poll(self) -> None:
-        if self._draw.random() < 0.2:  # another member goes on where the group had committed
+        if self._draw.random() < 0.2:  # another member resumes at the committed offset
             self.operations += [revoke(20, group="g"), assign(20, group="g")]
             at = [index for index, (offset, _) in enumerate(self.log) if offset >= self._committed]
             self._group_position = at[0] if at else len(self.log)

@@ -1,4 +1,4 @@
-"""The network of a chaos run: links are cut, refused, slowed and healed, each way on its own."""
+"""The network of a chaos run: links are cut, refused, slowed and healed, each direction separately."""
 
 import os
 import socket
@@ -23,16 +23,16 @@ from zhumq.testing.chaos.network import (
 from zhumq.testing.chaos.socket_owner import owner_of
 
 SECONDS_MAX = 20.0
-SEND_SECONDS = 0.2  # a buffer that is full does not empty by itself
+SEND_SECONDS = 0.2  # a full buffer does not empty by itself
 
 
 class Echo:
-    """A server that sends back what it is sent, and remembers it."""
+    """A server that sends back what it receives, and keeps it."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server((HOST, 0))
         self.port = self._listener.getsockname()[1]
-        self.heard = bytearray()
+        self.received = bytearray()
         self.ends = 0
         self._threads: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept)
@@ -45,8 +45,8 @@ class Echo:
         for thread in self._threads:
             thread.join(SECONDS_MAX)
 
-    def wait_until_heard(self, data: bytes) -> None:
-        wait_for(lambda: bytes(self.heard) == data)
+    def wait_until_received(self, data: bytes) -> None:
+        wait_for(lambda: bytes(self.received) == data)
 
     def _accept(self) -> None:
         while True:
@@ -62,7 +62,7 @@ class Echo:
         with connection:
             try:
                 while data := connection.recv(CHUNK_BYTES):
-                    self.heard += data
+                    self.received += data
                     connection.sendall(data)
             except OSError:
                 pass
@@ -85,7 +85,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def echo(network: Network) -> Iterator[Echo]:
-    # It is closed before the network is, so its connections have to end by themselves.
+    # The server closes before the network does, so its connections have to be reset first.
     server = Echo()
     yield server
     network.set_link("a", "b", REFUSED)
@@ -104,7 +104,7 @@ def read(connection: socket.socket, size: int) -> bytes:
 
 
 def has_ended(connection: socket.socket) -> bool:
-    """The other side closes or resets it, without another word."""
+    """Whether the other side closes or resets the connection without sending a byte."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:
@@ -112,8 +112,8 @@ def has_ended(connection: socket.socket) -> bool:
 
 
 def pass_elsewhere(network: Network) -> None:
-    """Bytes go both ways over links that nobody cuts: the network, which is one thread, has done by then
-    all that it does with what came before them."""
+    """Send bytes both ways over open links. The network is one thread: it has then handled everything
+    that came before them."""
     server = Echo()
     proxy = network.open_proxy("other", server.port, source="another")
     for _ in range(2):
@@ -131,7 +131,7 @@ def assert_quiet(network: Network, connection: socket.socket) -> None:
     connection.settimeout(SECONDS_MAX)
 
 
-def test_bytes_pass_an_open_door_both_ways(network: Network, echo: Echo) -> None:
+def test_bytes_pass_an_open_proxy_both_ways(network: Network, echo: Echo) -> None:
     proxy = network.open_proxy("b", echo.port, source="a")
     with connect(proxy.port) as client:
         message = os.urandom(3 * CHUNK_BYTES)
@@ -150,7 +150,7 @@ def test_nothing_passes_a_cut_link_until_it_heals(network: Network, echo: Echo) 
         assert network.links() == {("a", "b"): CUT}
         client.sendall(b"two")
         assert_quiet(network, client)
-        assert echo.heard == b"one"
+        assert echo.received == b"one"
         network.heal()
         assert read(client, 3) == b"two"
         assert network.links() == {}
@@ -163,7 +163,7 @@ def test_a_link_cut_one_way_lets_the_other_way_pass(network: Network, echo: Echo
         assert read(client, 3) == b"one"
         network.set_link("b", "a", CUT)
         client.sendall(b"two")
-        echo.wait_until_heard(b"onetwo")
+        echo.wait_until_received(b"onetwo")
         assert_quiet(network, client)
         network.set_link("b", "a", OPEN)
         assert read(client, 3) == b"two"
@@ -186,7 +186,7 @@ def test_a_connection_made_over_a_cut_link_is_silent(network: Network, echo: Ech
     with connect(proxy.port) as client:
         client.sendall(b"hello")
         assert_quiet(network, client)
-        assert echo.heard == b""
+        assert echo.received == b""
         network.heal()
         assert read(client, 5) == b"hello"
 
@@ -252,7 +252,7 @@ def test_a_target_that_is_down_closes_the_caller(network: Network) -> None:
         assert has_ended(client)
 
 
-def test_a_door_that_is_shut_refuses_and_keeps_its_port(network: Network, echo: Echo) -> None:
+def test_a_proxy_that_is_shut_refuses_and_keeps_its_port(network: Network, echo: Echo) -> None:
     proxy = network.open_proxy("b", echo.port, source="a")
     with connect(proxy.port) as before:
         before.sendall(b"one")
@@ -260,7 +260,7 @@ def test_a_door_that_is_shut_refuses_and_keeps_its_port(network: Network, echo: 
         network.shut("b")
         with pytest.raises(ConnectionRefusedError):
             connect(proxy.port)
-        # Who is inside stays inside.
+        # Existing connections stay open.
         before.sendall(b"two")
         assert read(before, 3) == b"two"
         network.reopen("b")
@@ -278,7 +278,9 @@ sys.stdin.read()
 """
 
 
-def test_callers_at_a_common_door_are_known_by_their_process(network: Network, echo: Echo) -> None:
+def test_callers_of_a_common_proxy_are_identified_by_their_process(
+    network: Network, echo: Echo
+) -> None:
     pids = {"c": os.getpid()}
     proxy = network.open_common_proxy("b", echo.port, lambda: dict(pids))
     network.set_link("c", "b", CUT)
@@ -289,14 +291,14 @@ def test_callers_at_a_common_door_are_known_by_their_process(network: Network, e
         assert caller.stdin is not None
         caller.stdin.write(b"call now\n")
         caller.stdin.flush()
-        echo.wait_until_heard(b"from the other process")
+        echo.wait_until_received(b"from the other process")
         assert_quiet(network, cut)
 
 
-def test_a_caller_that_nobody_knows_is_turned_away(network: Network, echo: Echo) -> None:
+def test_a_caller_of_an_unknown_process_is_disconnected(network: Network, echo: Echo) -> None:
     proxy = network.open_common_proxy("b", echo.port, dict)
-    with connect(proxy.port) as stranger:
-        assert has_ended(stranger)
+    with connect(proxy.port) as unknown:
+        assert has_ended(unknown)
     assert network.unknown_callers == 1
 
 

@@ -1,4 +1,4 @@
-"""Schedules of faults are drawn from the seed, and a short one meets every kind."""
+"""Schedules of faults are drawn from the seed, and a short one has every kind."""
 
 import itertools
 
@@ -51,7 +51,7 @@ def test_a_schedule_can_be_of_chosen_kinds_only() -> None:
     assert {fault.kind for fault in faults} == set(chosen)
 
 
-def test_every_kind_is_of_one_sort_at_most() -> None:
+def test_every_kind_is_in_one_category_at_most() -> None:
     assert not KILLS & PAUSES
     assert not KILLS & PARTITIONS
     assert not PAUSES & PARTITIONS

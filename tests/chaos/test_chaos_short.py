@@ -1,4 +1,4 @@
-"""A short chaos run on a real cluster: kills, pauses, cuts and moves under load leave nothing to be found."""
+"""A short chaos run on a real cluster: kills, pauses, cuts and moves under load cause no findings."""
 
 from pathlib import Path
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 class OneBroker:
-    """A broker with the workload on it, and what became of it."""
+    """A broker with the workload, and the check of its history."""
 
     def __init__(self, folder: Path) -> None:
         self.history = folder / "history.jsonl"
@@ -64,7 +64,7 @@ class OneBroker:
             self.broker.bootstrap,
             PLAN.partitions,
             self.recorder,
-            self.workload.troubles,
+            self.workload.client_errors,
             only_ends=[("__consumer_offsets", 0)],
             seconds_max=SECONDS_MAX,
         )
@@ -91,8 +91,8 @@ def test_a_broker_killed_again_and_again_gives_a_clean_history(tmp_path: Path) -
     assert verdict.values_read == verdict.sends_acknowledged
     assert last.unread == ()
     assert set(last.high_watermarks) == {"t-0", "t-1", "__consumer_offsets-0"}
-    everybody = frozenset(one.workload.partition_names)
-    meter = GapMeter([Interruption(time_ms=each, places=everybody) for each in kills])
+    everything = frozenset(one.workload.partition_names)
+    meter = GapMeter([Interruption(time_ms=each, places=everything) for each in kills])
     assert check(read_history(one.history), [meter]) == verdict
     assert len(meter.gaps.gaps_ms) == 6
     assert meter.gaps.never == 0
@@ -102,7 +102,7 @@ def test_a_broker_killed_again_and_again_gives_a_clean_history(tmp_path: Path) -
     assert list(findings) == []
 
 
-def test_everybody_of_the_workload_leaves_traces_in_the_history(tmp_path: Path) -> None:
+def test_every_client_of_the_workload_writes_to_the_history(tmp_path: Path) -> None:
     one = OneBroker(tmp_path)
     try:
         one.wait_for_writes(one.recorder.now_ms())
@@ -111,8 +111,8 @@ def test_everybody_of_the_workload_leaves_traces_in_the_history(tmp_path: Path) 
         while not one.workload.progress.has_passed(groups, 0):
             assert time.monotonic() < deadline
             threading.Event().wait(0.01)
-        for asker in one.workload.askers:
-            assert asker.ask()
+        for poller in one.workload.offset_pollers:
+            assert poller.poll()
         verdict, _ = one.finish()
     finally:
         one.broker.kill()
@@ -121,19 +121,19 @@ def test_everybody_of_the_workload_leaves_traces_in_the_history(tmp_path: Path) 
     seen = Counter(
         (each.action, each.phase) for each in read_history(one.history) if each.phase is Phase.OK
     )
-    wanted = set(Action) - {Action.REVOKE}
-    assert {action for action, _ in seen} >= wanted
+    expected = set(Action) - {Action.REVOKE}
+    assert {action for action, _ in seen} >= expected
 
 
 def written(folder: Path) -> list[StoredBatch]:
-    """What is in the log of a broker that may be writing."""
+    """The batches in the log of a broker that may be writing."""
     try:
         return list(stored_batches(folder))
     except NotBatches:
         return []
 
 
-def test_a_broker_that_loses_acknowledged_data_is_found_out(tmp_path: Path) -> None:
+def test_a_broker_that_loses_acknowledged_data_is_a_finding(tmp_path: Path) -> None:
     one = OneBroker(tmp_path)
     folder = one.broker.data_dir / "t-0"
     try:
@@ -141,7 +141,7 @@ def test_a_broker_that_loses_acknowledged_data_is_found_out(tmp_path: Path) -> N
         while max([batch.last_offset for batch in written(folder)], default=0) < 50:
             assert time.monotonic() < deadline
             threading.Event().wait(0.01)
-        # What is sent later is acknowledged, so all of this is.
+        # A later send is acknowledged, so all of these are.
         one.wait_for_writes(one.recorder.now_ms())
         one.broker.kill()
         batches = written(folder)
@@ -150,8 +150,8 @@ def test_a_broker_that_loses_acknowledged_data_is_found_out(tmp_path: Path) -> N
         with open(log, "r+b") as file:
             file.truncate(kept)
         one.broker.start()
-        # The client notices as well.
-        while not one.workload.troubles.fatal:
+        # The client detects the loss as well.
+        while not one.workload.client_errors.fatal:
             assert time.monotonic() < deadline
             threading.Event().wait(0.01)
         one.workload.stop_writing(1.0)
@@ -162,4 +162,4 @@ def test_a_broker_that_loses_acknowledged_data_is_found_out(tmp_path: Path) -> N
         one.broker.kill()
     kinds = {finding.kind for finding in check(read_history(one.history)).findings}
     assert kinds & {Kind.LOST_WRITE, Kind.UNSEEN, Kind.INCONSISTENT_OFFSETS}
-    assert any("OUT_OF_ORDER" in what for what in one.workload.troubles.fatal)
+    assert any("OUT_OF_ORDER" in what for what in one.workload.client_errors.fatal)

@@ -1,4 +1,4 @@
-"""Files are damaged as the seed says, and replicas count as whole only when they are."""
+"""The seed determines the damage to files, and replicas are equal only if all bytes are."""
 
 import random
 from pathlib import Path
@@ -74,6 +74,6 @@ def test_replicas_are_equal_only_with_all_bytes_up_to_the_offset(tmp_path: Path)
     assert are_equal({"a": a, "e": tmp_path / "nothing"}, 0)
 
 
-def test_a_half_written_tail_is_read_up_to_where_it_is_whole(tmp_path: Path) -> None:
+def test_a_half_written_tail_is_read_up_to_the_last_complete_batch(tmp_path: Path) -> None:
     growing = folder(tmp_path / "a", (0, WHOLE + b"half a ba"))
     assert end_offset(growing) == 50

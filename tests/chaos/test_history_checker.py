@@ -1,4 +1,4 @@
-"""The checker finds every planted fault, and nothing in a history without one."""
+"""The checker finds every planted fault, and nothing in a history without faults."""
 
 import io
 import itertools
@@ -51,7 +51,7 @@ def test_a_history_without_a_fault_is_clean() -> None:
     assert kinds(TWO, assign(2, 0), poll(2, (0, 100), (1, 101)), last((0, 100), (1, 101))) == []
 
 
-def test_a_value_in_the_middle_that_nobody_reads_at_the_end_is_a_lost_write() -> None:
+def test_a_value_in_the_middle_that_the_last_reader_misses_is_a_lost_write() -> None:
     assert kinds(TWO, last((1, 101))) == [Kind.LOST_WRITE]
 
 
@@ -61,7 +61,7 @@ def test_a_value_that_was_read_once_and_is_gone_at_the_end_is_a_lost_write() -> 
     assert gone == [Kind.LOST_WRITE]
 
 
-def test_an_acknowledged_value_at_the_end_that_nobody_reads_is_unseen() -> None:
+def test_an_acknowledged_value_at_the_end_that_no_reader_reads_is_unseen() -> None:
     assert kinds(TWO, last((0, 100))) == [Kind.UNSEEN]
     assert kinds(TWO) == [Kind.UNSEEN]
 
@@ -96,7 +96,7 @@ def test_two_values_at_one_offset_are_inconsistent() -> None:
     assert Kind.INCONSISTENT_OFFSETS in found
 
 
-def test_partitions_are_looked_at_one_by_one() -> None:
+def test_partitions_are_checked_separately() -> None:
     other = written(1, (0, 100), partition="q")
     assert kinds(written(1, (0, 100)), other, last((0, 100)), last((0, 100), partition="q")) == []
     assert kinds(written(1, (0, 100)), other, last((0, 100))) == [Kind.UNSEEN]
@@ -108,7 +108,7 @@ def test_a_value_whose_send_failed_must_not_be_read() -> None:
     assert kinds(failed, last((0, 100))) == [Kind.ABORTED_READ]
 
 
-def test_a_value_that_nobody_sent_is_a_phantom() -> None:
+def test_a_value_that_no_producer_sent_is_a_phantom() -> None:
     assert kinds(last((0, 100))) == [Kind.PHANTOM]
 
 
@@ -143,7 +143,7 @@ def test_an_offset_given_again_is_nonmonotonic() -> None:
     assert back == [Kind.NONMONOTONIC_POLL]
 
 
-def test_readers_do_not_mind_each_other() -> None:
+def test_readers_are_checked_separately() -> None:
     end = last((0, 100), (1, 101))
     assert kinds(TWO, poll(2, (0, 100), (1, 101)), poll(3, (0, 100), (1, 101)), end) == []
 
@@ -174,13 +174,13 @@ def test_an_acknowledged_commit_that_is_no_longer_there_has_regressed() -> None:
     assert kinds(done, asked(2), committed(2, None)) == [Kind.COMMIT_REGRESSED]
 
 
-def test_a_commit_that_somebody_saw_must_stay() -> None:
+def test_a_commit_that_a_client_fetched_must_stay() -> None:
     seen = [commit(1, Phase.INVOKE, 5), commit(1, Phase.INFO, 5), asked(2), committed(2, 5)]
     assert kinds(seen, asked(2), committed(2, 5)) == []
     assert kinds(seen, asked(3), committed(3, 2)) == [Kind.COMMIT_REGRESSED]
 
 
-def test_a_question_asked_before_the_commit_may_miss_it() -> None:
+def test_a_fetch_that_began_before_the_commit_may_miss_it() -> None:
     done = [commit(1, Phase.INVOKE, 5), commit(1, Phase.OK, 5)]
     assert kinds(asked(2), done, committed(2, 3)) == []
     assert kinds(asked(2), done, committed(2, phase=Phase.INFO)) == []
@@ -257,7 +257,7 @@ def _lose(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Ope
     ]
     lost = data.draw(st.sampled_from(acknowledged))
     rest = [record for record in perfect.log if record != lost]
-    # Somebody may have read behind it before, so it may count as in the middle or at the end.
+    # A reader may have read beyond it before, so it may count as in the middle or at the end.
     return {Kind.LOST_WRITE, Kind.UNSEEN}, [*perfect.operations[:-1], last(*rest)]
 
 
@@ -273,18 +273,18 @@ def _double(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[O
 
 
 def _replace(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Operation]]:
-    """A record has another value than somebody was told."""
+    """A record has another value than a reader saw."""
     places = [each for each in _polls(perfect) if each.entries]
-    told = {entry.offset for each in places for entry in each.entries}
-    if not told:
+    seen = {entry.offset for each in places for entry in each.entries}
+    if not seen:
         return _double(perfect, data)
-    offset = data.draw(st.sampled_from(sorted(each for each in told if each is not None)))
+    offset = data.draw(st.sampled_from(sorted(each for each in seen if each is not None)))
     wrong = [(at, -1 if at == offset else value) for at, value in perfect.log]
     return {Kind.INCONSISTENT_OFFSETS}, [*perfect.operations[:-1], last(*wrong)]
 
 
 def _swap(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Operation]]:
-    """The last reader is given two records in the wrong order."""
+    """The last reader receives two records in the wrong order."""
     if len(perfect.log) < 2:
         return _double(perfect, data)
     at = data.draw(st.integers(min_value=0, max_value=len(perfect.log) - 2))
@@ -294,7 +294,7 @@ def _swap(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Ope
 
 
 def _skip(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Operation]]:
-    """A further reader leaves one record out."""
+    """Another reader skips one record."""
     if len(perfect.log) < 2:
         return _double(perfect, data)
     at = data.draw(st.integers(min_value=0, max_value=len(perfect.log) - 2))
@@ -303,7 +303,7 @@ def _skip(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Ope
 
 
 def _regress(perfect: PerfectLog, data: st.DataObject) -> tuple[set[Kind], list[Operation]]:
-    """At the end the group has committed less than it was told."""
+    """At the end the committed offset is lower than an acknowledged commit."""
     offset = data.draw(st.integers(min_value=1, max_value=1_000)) + 100_000
     end = [commit(20, Phase.INVOKE, offset), commit(20, Phase.OK, offset)]
     back = [asked(31), committed(31, data.draw(st.integers(0, offset - 1)))]
@@ -338,7 +338,7 @@ def test_the_last_reader_of_a_perfect_log_is_the_one_that_the_plants_change() ->
         note=st.text(max_size=9),
     )
 )
-def test_a_line_says_what_the_operation_said(operation: Operation) -> None:
+def test_a_line_decodes_to_the_operation_it_encodes(operation: Operation) -> None:
     line = encode(operation)
     assert line.count("\n") == 1
     assert decode(line) == operation
@@ -356,7 +356,7 @@ def test_a_line_says_what_the_operation_said(operation: Operation) -> None:
         '{"process":1,"phase":"ok","action":"send","time":0,"entries":7}',
     ],
 )
-def test_a_line_that_is_none_is_refused(line: str) -> None:
+def test_a_malformed_line_is_refused(line: str) -> None:
     with pytest.raises(HistoryDamaged):
         decode(line)
 

@@ -1,4 +1,4 @@
-"""The nemesis does what a schedule says, tells what it did, and always heals."""
+"""The nemesis injects the faults of a schedule, prints them, and always heals."""
 
 import io
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.running = True
         self.paused = False
-        self.log = "its last words"
+        self.log = "the end of its log"
         self.starts = 0
         self.refuses_to_start = 0
         self.stop_code = 0
@@ -72,8 +72,8 @@ class FakeNode:
         self.paused = False
 
 
-class FakeField:
-    """Three brokers and three ZooKeeper nodes that only remember what was done to them."""
+class FakeClusterUnderTest:
+    """Three brokers and three ZooKeeper nodes that only record the faults."""
 
     def __init__(self) -> None:
         self.brokers = {number: FakeBroker() for number in (1, 2, 3)}
@@ -101,7 +101,7 @@ class FakeField:
     def group_coordinator(self, group: str) -> int | None:
         return 2
 
-    def last_words(self, broker_id: int) -> str:
+    def log_tail(self, broker_id: int) -> str:
         return self.brokers[broker_id].log
 
     def set_link(self, source: int, target: int, link: object) -> None:
@@ -146,12 +146,16 @@ class FakeField:
 
 class World:
     def __init__(self) -> None:
-        self.field = FakeField()
+        self.cluster_under_test = FakeClusterUnderTest()
         self.findings = Findings()
-        self.told: list[str] = []
+        self.printed: list[str] = []
         recorder = Recorder(io.StringIO())
         self.nemesis = Nemesis(
-            self.field, recorder, self.findings, groups=["g"], tell=self.told.append
+            self.cluster_under_test,
+            recorder,
+            self.findings,
+            groups=["g"],
+            print_line=self.printed.append,
         )
 
     @property
@@ -166,29 +170,29 @@ def world() -> World:
 
 @pytest.mark.parametrize("kind", MIXED)
 @pytest.mark.parametrize("target", [0, 1, 2])
-def test_every_fault_harms_the_cluster_and_is_healed(
+def test_every_fault_hits_the_cluster_and_is_healed(
     world: World, kind: FaultKind, target: int
 ) -> None:
     injected = world.nemesis.do(Fault(kind=kind, target=target))
     assert injected is not None
     assert injected.kind is kind
-    assert not world.field.is_well
+    assert not world.cluster_under_test.is_well
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
     assert world.nemesis.injected_faults == [injected]
-    assert len(world.told) == 1
+    assert len(world.printed) == 1
     assert world.kinds == []
 
 
 def test_a_zookeeper_that_is_paused_and_killed_is_started_and_not_resumed(world: World) -> None:
     assert world.nemesis.do(Fault(kind=FaultKind.PAUSE_ZOOKEEPER, target=0)) is not None
-    # One that is paused cannot say who leads, and a second pause would change nothing.
+    # A paused node cannot name the leader, and a second pause changes nothing.
     assert world.nemesis.do(Fault(kind=FaultKind.KILL_ZOOKEEPER_LEADER, target=0)) is None
     assert world.nemesis.do(Fault(kind=FaultKind.PAUSE_ZOOKEEPER, target=0)) is None
-    for node in world.field.zookeeper.nodes:
+    for node in world.cluster_under_test.zookeeper.nodes:
         node.kill()
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
 
 
 def test_different_numbers_choose_different_targets(world: World) -> None:
@@ -211,7 +215,7 @@ def test_the_leader_that_is_killed_is_one_of_a_partition_that_clients_write(worl
     assert hit == {"t-0", "t-1"}
 
 
-def test_a_kill_of_a_groups_coordinator_says_which_group(world: World) -> None:
+def test_a_kill_of_a_group_coordinator_records_the_group(world: World) -> None:
     injected = world.nemesis.do(Fault(kind=FaultKind.KILL_GROUP_COORDINATOR, target=0))
     assert injected is not None
     assert injected.groups_hit == {"g"}
@@ -223,84 +227,84 @@ def test_a_fault_that_comes_with_another_does_not_count_as_an_interruption(world
     assert world.nemesis.interruptions() == []
 
 
-def test_there_may_be_nobody_left_to_harm(world: World) -> None:
+def test_a_fault_without_a_target_is_not_injected(world: World) -> None:
     world.nemesis.do(Fault(kind=FaultKind.KILL_ALL, target=0))
     for kind in KILLS | PAUSES | PARTITIONS:
         assert world.nemesis.do(Fault(kind=kind, target=0)) is None
-    world.field.has_zookeeper_leader = False
+    world.cluster_under_test.has_zookeeper_leader = False
     assert world.nemesis.do(Fault(kind=FaultKind.KILL_ZOOKEEPER_LEADER, target=0)) is None
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
 
 
 def test_cuts_are_cuts_and_refusals_are_refusals(world: World) -> None:
     world.nemesis.do(Fault(kind=FaultKind.CUT_BROKER, target=0))
-    assert set(world.field.links.values()) == {CUT}
-    assert len(world.field.links) == 4
+    assert set(world.cluster_under_test.links.values()) == {CUT}
+    assert len(world.cluster_under_test.links) == 4
     world.nemesis.heal()
     world.nemesis.do(Fault(kind=FaultKind.REFUSE_BROKER, target=0))
-    assert set(world.field.links.values()) == {REFUSED}
+    assert set(world.cluster_under_test.links.values()) == {REFUSED}
     world.nemesis.heal()
     world.nemesis.do(Fault(kind=FaultKind.CUT_FROM_ZOOKEEPER_ONE_WAY, target=0))
-    assert all(source.startswith("broker") for source, _ in world.field.links)
-    assert OPEN not in world.field.links.values()
+    assert all(source.startswith("broker") for source, _ in world.cluster_under_test.links)
+    assert OPEN not in world.cluster_under_test.links.values()
 
 
 def test_a_paused_broker_that_is_killed_too_is_started_and_not_resumed(world: World) -> None:
     world.nemesis.do(Fault(kind=FaultKind.PAUSE_BROKER, target=0))
     world.nemesis.do(Fault(kind=FaultKind.KILL_ALL, target=0))
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
 
 
-def test_a_broker_that_falls_by_itself_is_a_finding_and_is_started_again(world: World) -> None:
-    world.field.brokers[2].running = False
-    world.nemesis.look_for_the_fallen()
+def test_a_broker_that_crashes_by_itself_is_a_finding_and_is_started_again(world: World) -> None:
+    world.cluster_under_test.brokers[2].running = False
+    world.nemesis.report_crashed_brokers()
     assert world.kinds == [Kind.BROKER_FELL]
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
 
 
-def test_a_killed_broker_is_not_taken_for_a_fallen_one(world: World) -> None:
+def test_a_killed_broker_does_not_count_as_crashed(world: World) -> None:
     world.nemesis.do(Fault(kind=FaultKind.KILL_BROKER, target=0))
-    world.nemesis.look_for_the_fallen()
+    world.nemesis.report_crashed_brokers()
     assert world.kinds == []
 
 
 def test_a_broker_that_does_not_start_is_a_finding_and_is_tried_again(world: World) -> None:
-    world.field.brokers[1].refuses_to_start = 1
+    world.cluster_under_test.brokers[1].refuses_to_start = 1
     world.nemesis.do(Fault(kind=FaultKind.KILL_ALL, target=0))
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
     assert world.kinds == [Kind.BROKER_FELL]
-    assert world.field.brokers[1].starts == 2
+    assert world.cluster_under_test.brokers[1].starts == 2
 
 
 def test_a_broker_that_does_not_stop_cleanly_is_a_finding(world: World) -> None:
-    for broker in world.field.brokers.values():
+    for broker in world.cluster_under_test.brokers.values():
         broker.stop_code = 1
     world.nemesis.do(Fault(kind=FaultKind.STOP_BROKER, target=0))
     assert world.kinds == [Kind.BROKER_FELL]
     world.nemesis.heal()
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
 
 
 def test_a_broker_that_never_starts_does_not_hold_up_the_end(world: World) -> None:
-    world.field.brokers[1].refuses_to_start = 100
+    world.cluster_under_test.brokers[1].refuses_to_start = 100
     world.nemesis.do(Fault(kind=FaultKind.KILL_ALL, target=0))
     world.nemesis.heal()
-    assert world.field.brokers[1].starts == STARTS_MAX
-    assert world.field.brokers[2].running
+    assert world.cluster_under_test.brokers[1].starts == STARTS_MAX
+    assert world.cluster_under_test.brokers[2].running
 
 
-def test_a_schedule_is_gone_through_and_healed_step_by_step(world: World) -> None:
+def test_a_schedule_is_run_and_healed_step_by_step(world: World) -> None:
     def schedule() -> Iterator[Step]:
         for kind in (FaultKind.KILL_BROKER, FaultKind.CUT_PAIR, FaultKind.PAUSE_BROKER):
-            assert world.field.is_well
+            assert world.cluster_under_test.is_well
             yield Step(calm_ms=1, faults=(Fault(kind=kind, target=1),), lasts_ms=1)
 
     world.nemesis.run(schedule(), seconds=60.0)
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
     assert len(world.nemesis.injected_faults) == 3
 
 
@@ -312,11 +316,11 @@ def test_whatever_goes_wrong_the_cluster_is_healed(world: World) -> None:
 
     with pytest.raises(OSError, match="over"):
         world.nemesis.run(schedule(), seconds=60.0)
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well
 
 
 def test_time_ends_a_schedule_that_does_not_end(world: World) -> None:
     step = Step(calm_ms=50, faults=(Fault(kind=FaultKind.CUT_PAIR, target=1),), lasts_ms=50)
     world.nemesis.run(iter(lambda: step, None), seconds=0.3)
     assert 1 <= len(world.nemesis.injected_faults) <= 3
-    assert world.field.is_well
+    assert world.cluster_under_test.is_well

@@ -1,4 +1,4 @@
-"""Replicas on disk are compared byte for byte, whatever segments they are in."""
+"""Replicas on disk are compared byte for byte, across segments."""
 
 import struct
 from pathlib import Path
@@ -10,7 +10,7 @@ from zhumq.testing.chaos.replicas import NotBatches, compare_replicas, stored_ba
 
 
 def batch(offset: int, count: int = 1, *, epoch: int = 0, content: bytes = b"content") -> bytes:
-    """A batch as far as the comparison looks at it."""
+    """A batch with the fields that the comparison reads."""
     rest = struct.pack(">ibIhi", epoch, 2, 0, 0, count - 1) + content
     return struct.pack(">qi", offset, len(rest)) + rest
 
@@ -77,7 +77,7 @@ def test_a_replica_without_files_is_short(tmp_path: Path) -> None:
         batch(5) + batch(0),
     ],
 )
-def test_what_are_no_batches_in_order_is_damaged(tmp_path: Path, data: bytes) -> None:
+def test_bytes_that_are_not_batches_in_order_are_damaged(tmp_path: Path, data: bytes) -> None:
     a = folder(tmp_path / "a", (0, data))
     with pytest.raises(NotBatches):
         list(stored_batches(a))

@@ -1,4 +1,4 @@
-"""How long writes stood still is read from the history."""
+"""The meters measure from the history how long writes stopped."""
 
 from zhumq.testing.chaos.history import Action, Entry, Operation, Phase
 from zhumq.testing.chaos.write_gaps import (
@@ -53,7 +53,7 @@ def commit_gaps(history: list[Operation], kills: list[Interruption]) -> Gaps:
 def test_the_gap_ends_with_the_first_success_of_what_was_begun_after_the_kill() -> None:
     history = [
         send(1, Phase.INVOKE, 90),
-        send(1, Phase.OK, 105),  # answered before it died
+        send(1, Phase.OK, 105),  # answered before the kill
         send(2, Phase.INVOKE, 110),
         send(3, Phase.INVOKE, 120),
         send(3, Phase.OK, 900),
@@ -62,7 +62,7 @@ def test_the_gap_ends_with_the_first_success_of_what_was_begun_after_the_kill() 
     assert write_gaps(history, [kill(100)]) == Gaps(gaps_ms=(800,), never=0)
 
 
-def test_a_long_gap_is_told_with_its_place_and_time() -> None:
+def test_a_long_gap_is_reported_with_its_place_and_time() -> None:
     history = [send(1, Phase.INVOKE, 110), send(1, Phase.OK, 3_101)]
     (long,) = write_gaps(history, [kill(100)]).long
     assert long == LongGap(place="p", since_ms=100, lasted_ms=3_001)
@@ -81,7 +81,7 @@ def test_only_the_partitions_that_were_hit_count() -> None:
     assert write_gaps(history, [kill(100, "p", "q")]).gaps_ms == (20, 400)
 
 
-def test_interruptions_can_be_looked_at_for_some_places_only() -> None:
+def test_interruptions_can_be_restricted_to_some_places() -> None:
     both, other = kill(100, "p", "q"), kill(200, "q")
     assert only_at([both, other], lambda place: place == "p") == [kill(100, "p")]
 
@@ -121,7 +121,7 @@ def test_the_longest_silence_after_an_interruption_is_not_the_first() -> None:
     for time_ms in (50, 90, 110, 150, 650, 700, 1_010, 1_050):
         meter.see(send(time_ms, Phase.OK, time_ms))
         meter.see(send(time_ms, Phase.OK, time_ms, "q"))
-    # From 150 to 650, and what was still silent when the second one came: from 700 to 1,010.
+    # From 150 to 650, and the silence that the second one interrupts: from 700 to 1,010.
     assert meter.gaps == Gaps(gaps_ms=(500, 310), never=0)
 
 

@@ -1,4 +1,4 @@
-"""What every metadata store promises, whatever keeps its bytes."""
+"""The contract of every metadata store, local or on ZooKeeper."""
 
 import asyncio
 import uuid
@@ -33,7 +33,7 @@ Open = Callable[[], Awaitable[MetadataStore]]
 
 @pytest.fixture(params=["local", "zookeeper"])
 def open_store(request: pytest.FixtureRequest) -> Open:
-    """Opens the same store again and again, for the broker above."""
+    """Opens the same store on every call, for the broker above."""
     opener: Open = request.getfixturevalue(f"open_{request.param}")
     return opener
 
@@ -62,7 +62,7 @@ def open_local(tmp_path: Path) -> Open:
     return open_it
 
 
-def controller(store: MetadataStore) -> MetadataClient:
+def metadata_client(store: MetadataStore) -> MetadataClient:
     return MetadataClient(store, LIMITS, uuid.uuid4)
 
 
@@ -93,14 +93,14 @@ def test_a_proposal_on_an_old_version_is_refused(open_store: Open) -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
+def test_proposed_changes_are_there_after_a_restart(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        driver = controller(store)
+        client = metadata_client(store)
         new_topics = [NewTopic(name="a", settings={"retention.ms": "1"}), NewTopic(name="b")]
-        await driver.create_topics(new_topics)
-        await driver.add_partitions([("a", 5, None)])
-        await driver.delete_topics(["b"])
+        await client.create_topics(new_topics)
+        await client.add_partitions([("a", 5, None)])
+        await client.delete_topics(["b"])
         before = store.image
         await store.close()
         again = await open_store()
@@ -111,16 +111,16 @@ def test_what_was_proposed_is_there_after_a_restart(open_store: Open) -> None:
     asyncio.run(scenario())
 
 
-def test_what_brokers_were_told_is_there_after_a_restart_until_it_is_taken_back(
+def test_broker_settings_are_there_after_a_restart_until_they_are_removed(
     open_store: Open,
 ) -> None:
     rate = MOVE_RATE_SETTING
 
     async def scenario() -> None:
         store = await open_store()
-        driver = controller(store)
+        client = metadata_client(store)
         for who, value in (("", "100"), ("1", "200"), ("2", None)):
-            await driver.change_broker_settings(
+            await client.change_broker_settings(
                 who, lambda before, value=value: {**before, rate: value}, BROKER_SETTINGS
             )
         assert store.image.broker_settings == {"": {rate: "100"}, "1": {rate: "200"}}
@@ -128,9 +128,9 @@ def test_what_brokers_were_told_is_there_after_a_restart_until_it_is_taken_back(
         again = await open_store()
         assert again.image.broker_setting(BrokerId(1), rate) == "200"
         assert again.image.broker_setting(BrokerId(2), rate) == "100"
-        driver = controller(again)
+        client = metadata_client(again)
         for who in ("", "1"):
-            await driver.change_broker_settings(who, lambda _: {}, BROKER_SETTINGS)
+            await client.change_broker_settings(who, lambda _: {}, BROKER_SETTINGS)
         assert again.image.broker_setting(BrokerId(1), rate) is None
         await again.close()
         third = await open_store()
@@ -140,7 +140,7 @@ def test_what_brokers_were_told_is_there_after_a_restart_until_it_is_taken_back(
     asyncio.run(scenario())
 
 
-def test_a_registered_broker_is_in_the_picture(open_store: Open) -> None:
+def test_a_registered_broker_is_in_the_metadata_image(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
         registered = store.image.brokers[BROKER.broker_id]
@@ -153,7 +153,7 @@ def test_a_registered_broker_is_in_the_picture(open_store: Open) -> None:
 def test_a_partitions_leader_and_in_sync_set_are_there_after_a_restart(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        await controller(store).create_topics([NewTopic(name="a")])
+        await metadata_client(store).create_topics([NewTopic(name="a")])
         led = store.image.topics["a"].partitions[1]
         state = replace(
             led, leader=NO_BROKER, leader_epoch=LeaderEpoch(led.leader_epoch + 1), partition_epoch=1
@@ -169,15 +169,15 @@ def test_a_partitions_leader_and_in_sync_set_are_there_after_a_restart(open_stor
     asyncio.run(scenario())
 
 
-def test_concurrent_wishes_all_come_true_once(open_store: Open) -> None:
+def test_concurrent_requests_are_all_carried_out_once(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        drivers = [controller(store) for _ in range(4)]
+        clients = [metadata_client(store) for _ in range(4)]
         results = await asyncio.gather(
-            *(driver.create_topics([NewTopic(name="same")]) for driver in drivers),
+            *(client.create_topics([NewTopic(name="same")]) for client in clients),
             *(
-                driver.create_topics([NewTopic(name=f"own-{index}")])
-                for index, driver in enumerate(drivers)
+                client.create_topics([NewTopic(name=f"own-{index}")])
+                for index, client in enumerate(clients)
             ),
         )
         same = [result[0] for result in results[:4]]
@@ -189,10 +189,10 @@ def test_concurrent_wishes_all_come_true_once(open_store: Open) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancelled_wish_leaves_journal_and_picture_equal(open_store: Open) -> None:
+def test_a_cancelled_request_leaves_store_and_metadata_image_equal(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        task = asyncio.ensure_future(controller(store).create_topics([NewTopic(name="t")]))
+        task = asyncio.ensure_future(metadata_client(store).create_topics([NewTopic(name="t")]))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
@@ -208,8 +208,8 @@ def test_a_cancelled_wish_leaves_journal_and_picture_equal(open_store: Open) -> 
 def test_validation_alone_changes_nothing(open_store: Open) -> None:
     async def scenario() -> None:
         store = await open_store()
-        driver = controller(store)
-        results = await driver.create_topics(
+        client = metadata_client(store)
+        results = await client.create_topics(
             [NewTopic(name="t"), NewTopic(name="t"), NewTopic(name="!")], validate_only=True
         )
         assert isinstance(results[0], Topic)
@@ -225,9 +225,9 @@ def test_producer_ids_are_never_given_twice(open_store: Open) -> None:
         given: list[int] = []
         for _ in range(2):
             store = await open_store()
-            drivers = [controller(store), controller(store)]
+            clients = [metadata_client(store), metadata_client(store)]
             for _ in range(1_500):
-                given.extend([await driver.next_producer_id() for driver in drivers])
+                given.extend([await client.next_producer_id() for client in clients])
             await store.close()
         assert len(set(given)) == len(given)
 
@@ -240,7 +240,7 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
     async def scenario() -> None:
         store = await open_local()
         for name in ("a", "b", "c"):
-            await controller(store).create_topics([NewTopic(name=name)])
+            await metadata_client(store).create_topics([NewTopic(name=name)])
         await store.close()
         journal = tmp_path / JOURNAL_NAME
         whole = journal.read_bytes()
@@ -280,7 +280,7 @@ def test_the_folder_of_another_broker_is_refused_with_its_number(
 ) -> None:
     async def scenario() -> None:
         store = await open_local()
-        await controller(store).create_topics([NewTopic(name="t")])
+        await metadata_client(store).create_topics([NewTopic(name="t")])
         await store.close()
         with pytest.raises(DataDirUnusable, match="--broker-id 1"):
             LocalStore.open(tmp_path, disk=SystemDisk(), cluster_id="c", broker_id=BrokerId(2))

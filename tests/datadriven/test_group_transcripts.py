@@ -1,7 +1,7 @@
-"""Group conversations as text: each command of a script is followed by what it led to.
+"""Transcripts of groups: the commands of each block are followed by their results.
 
-A block is one or more commands, a line `----`, and the answers and changes they brought about, in
-order. ZHUMQ_REWRITE=1 writes what happens into the scripts; read the difference before keeping it.
+A block is one or more commands, a line `----`, and their answers and changes, in order.
+ZHUMQ_REWRITE=1 writes the actual results into the scripts; review the diff before keeping it.
 
     join NAME [instance=ID] [protocols=a,b] [topics=t,u] [version=N]
     sync NAME [OTHER=ASSIGNMENT ...]      heartbeat NAME       leave NAME
@@ -179,8 +179,8 @@ class Conversation:
         if not isinstance(group, ClassicGroup):
             self.lines.append("no group")
             return
-        names = ",".join(self._name_of(member_id) for member_id in group.members) or "nobody"
-        leader = self._name_of(group.leader_id) if group.leader_id else "nobody"
+        names = ",".join(self._name_of(member_id) for member_id in group.members) or "none"
+        leader = self._name_of(group.leader_id) if group.leader_id else "none"
         self.lines.append(
             f"{group.state.value} generation={group.generation} members={names} leader={leader}"
         )
@@ -216,9 +216,9 @@ class Conversation:
             self.lines.append(f"recorded {len(outcome.records)}")
         for reply in outcome.replies:
             name = self._senders.pop(reply.token)
-            self.lines.append(f"{name}: {self._said(name, reply.response)}")
+            self.lines.append(f"{name}: {self._describe_response(name, reply.response)}")
 
-    def _said(self, name: str, response: GroupResponse) -> str:
+    def _describe_response(self, name: str, response: GroupResponse) -> str:
         match response:
             case JoinGroupResponse():
                 if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -251,7 +251,7 @@ class Conversation:
 
 
 def replayed(script: str) -> str:
-    """The script with what really happens after each of its commands."""
+    """The script with the actual results after each of its blocks."""
     conversation = Conversation()
     output: list[str] = []
     is_answer = False

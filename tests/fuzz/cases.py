@@ -1,4 +1,4 @@
-"""The list of frames that have broken brokers before."""
+"""Frames that have broken brokers before."""
 
 import copy
 import random
@@ -42,7 +42,7 @@ COMPACTED_TOPIC = "fuzz-compacted"  # here the broker looks at every record's ke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Bytes to send on a connection of their own, and what may become of it."""
+    """Bytes to send on a connection of their own, and the allowed outcomes."""
 
     name: str
     data: bytes
@@ -64,7 +64,7 @@ def request(key: ApiKey, version: int, body: Message) -> bytes:
 
 
 def frame_cases() -> Iterator[Case]:
-    """Lies in the size and in the header."""
+    """Wrong sizes and headers."""
     for size in (0, -1, -(2**31), 2**31 - 1, 100 * 1024 * 1024 + 1):
         yield Case(name=f"size {size}", data=struct.pack(">i", size) + b"\x00" * 16)
     yield Case(name="half a size", data=b"\x00\x00", allowed=WAITING, seconds=0.05)
@@ -86,13 +86,13 @@ def frame_cases() -> Iterator[Case]:
             yield Case(
                 name=f"{spec.key.name} v{version}",
                 data=framed(struct.pack(">hhih", spec.key, version, 1, -1) + b"\x00" * 4),
-                # KIP-511: ApiVersions answers in version 0 whatever it was asked in.
+                # KIP-511: ApiVersions in any version is answered in version 0.
                 allowed=ANSWERED if spec.key is ApiKey.API_VERSIONS else CLOSED_OR_ANSWERED,
             )
     head = struct.pack(">hhih", ApiKey.METADATA, 1, 1, 4) + b"fuzz"
     for count in (2**31 - 1, 2**24):
         yield Case(name=f"{count} topics, none sent", data=framed(head + struct.pack(">i", count)))
-    # Kafka takes every negative count of a nullable array for null.
+    # Kafka reads every negative count of a nullable array as null.
     yield Case(name="-2 topics", data=framed(head + struct.pack(">i", -2)), allowed=ANSWERED)
     yield Case(name="a string beyond the frame", data=framed(head + b"\x00\x00\x00\x01\x7f\xff"))
     yield Case(name="not UTF-8", data=framed(head + b"\x00\x00\x00\x01\x00\x02\xff\xfe"))
@@ -119,7 +119,7 @@ def produced(
 
 
 def produce_cases() -> Iterator[Case]:
-    """Lies inside of record batches. All are answered with an error, or close the connection."""
+    """Malformed record batches. All are answered with an error, or close the connection."""
     batch = build_batch([Record(offset=0, timestamp=1, key=b"k", value=b"v" * 50, headers=())])
     lies = {
         "no records": None,
@@ -144,7 +144,7 @@ def produce_cases() -> Iterator[Case]:
     for codec in (5, 6, 7):
         lies[f"compression {codec}"] = resealed(batch[:21] + struct.pack(">h", codec) + batch[23:])
     for codec in (1, 2, 3, 4):
-        lies[f"plain bytes said to be compressed with {codec}"] = resealed(
+        lies[f"plain bytes marked as compressed with {codec}"] = resealed(
             batch[:21] + struct.pack(">h", codec) + batch[23:]
         )
     lies["record length beyond the batch"] = resealed(
@@ -161,7 +161,7 @@ def produce_cases() -> Iterator[Case]:
 
 
 def bomb_cases() -> Iterator[Case]:
-    """Gigabytes of zeros, packed small."""
+    """Decompression bombs: gigabytes of zeros in small batches."""
     zeros = bytes(BOMB_BYTES)
     packed = {
         Compression.GZIP: zlib.compress(zeros, wbits=31),
@@ -169,7 +169,7 @@ def bomb_cases() -> Iterator[Case]:
         Compression.LZ4: bytes(cramjam.lz4.compress(zeros)),
     }
     del zeros
-    # A raw snappy block says its size up front, in a varint.
+    # A raw snappy block starts with its size as a varint.
     packed[Compression.SNAPPY] = b"\xff\xff\xff\xff\x0f" + b"\x00" * 100
     for compression, payload in packed.items():
         batch = _compressed_batch(compression, payload)
@@ -254,7 +254,7 @@ def many_cases() -> Iterator[Case]:
 
 
 def swollen_cases(topic_ids: list[uuid.UUID]) -> Iterator[Case]:
-    """Every API with each of its arrays blown up in turn: one element, again and again."""
+    """Every API with each of its arrays enlarged in turn, by repeating one element."""
     messages = Messages(random.Random(1), topic_ids)
     for spec in APIS.values():
         version = spec.max_version
@@ -292,7 +292,7 @@ def _swollen_case(name: str, spec: ApiSpec, body: Message) -> Case:
 
 
 def resealed(batch: bytes) -> bytes:
-    """The batch with the length and checksum that fit its bytes, so that only the lie is wrong."""
+    """The batch with the right length and checksum, so that only the intended field is wrong."""
     sized = batch[:8] + struct.pack(">i", len(batch) - 12) + batch[12:]
     checksum = struct.pack(">I", crc32c(sized[CHECKED_OFFSET:]))
     return sized[:CRC_OFFSET] + checksum + sized[CHECKED_OFFSET:]

@@ -16,7 +16,7 @@ from .messages import Messages, mutate
 from .target import HANG_SECONDS, Hang, Target
 from .volley import SETTINGS, fire
 
-VOLLEY_FRAMES = 5_000  # one seed each, so that a failure is found again with --frames 5000
+VOLLEY_FRAMES = 5_000  # one seed each, so that --frames 5000 reproduces a failure
 DECODER_FRAMES_PER_FRAME = 10  # the decoder alone is fast enough for ten times as many
 MEMORY_GROWTH_BYTES_MAX = 1024 * 1024 * 1024
 
@@ -24,7 +24,7 @@ MEMORY_GROWTH_BYTES_MAX = 1024 * 1024 * 1024
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.long", description=__doc__)
     parser.add_argument("--frames", type=int, default=1_000_000, help="frames to send")
-    parser.add_argument("--seed", type=int, default=1, help="the first of the seeds")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
     arguments = parser.parse_args()
     _fuzz_decoder(arguments.frames * DECODER_FRAMES_PER_FRAME, arguments.seed)
     with (
@@ -41,7 +41,7 @@ def main() -> int:
             print(f"FAILED {len(errors)} errors in the broker's log, the first: {errors[0]}")
             return 1
         if process.stop() != 0:
-            print("FAILED the broker did not end with 0")
+            print("FAILED the broker did not exit with 0")
             return 1
     print("ok")
     return 0

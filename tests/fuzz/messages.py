@@ -1,4 +1,4 @@
-"""Random requests that are well formed: any API, any version, values that go deep or to the edge."""
+"""Random well-formed requests: any API, any version, with plausible values and edge cases."""
 
 import random
 import uuid
@@ -39,7 +39,7 @@ STRINGS = (
     "x" * 32_767,
 )
 SMALL_NUMBERS = (0, 0, 0, 1, 1, 2, 3, 5, 10, 100, -1, -2, -3)
-# Waiting as long as a client may ask for would make the fuzzer wait too.
+# Short waits: the fuzzer waits for the answers.
 SHORT_WAITS = {"max_wait_ms", "timeout_ms", "session_timeout_ms", "rebalance_timeout_ms"}
 SHORT_WAIT_MS_MAX = 50
 ELEMENTS_MAX = 3
@@ -48,13 +48,13 @@ COMPRESSIONS = tuple(Compression)
 
 @dataclass(slots=True)
 class Messages:
-    """Draws requests from a seed. Topic ids learned from the broker make version 13 go deep."""
+    """Draws requests from a seed. Real topic ids let requests by id reach the partitions."""
 
     random: random.Random
     topic_ids: list[uuid.UUID] = field(default_factory=list)
 
     def frame(self, key: ApiKey | None = None) -> bytes:
-        """A whole valid frame with its size."""
+        """A valid frame with its size."""
         if key is None:
             key = self.random.choice(list(APIS))
         spec = APIS[key]
@@ -98,7 +98,7 @@ class Messages:
         )
 
     def records(self) -> bytes | None:
-        """What may stand in a produce request: batches, broken batches, nothing, nonsense."""
+        """The records of a produce request: batches, broken batches, nothing, random bytes."""
         draw = self.random
         kind = draw.random()
         if kind < 0.5:
@@ -182,7 +182,7 @@ def mutate(draw: random.Random, data: bytes) -> bytes:
 
 
 def mutated_frame(draw: random.Random, frame: bytes) -> bytes:
-    """A frame whose body is broken; mostly its size is right, so that the decoder sees the rest."""
+    """A frame with a broken body; its size is mostly right, so that the decoder sees the rest."""
     body = mutate(draw, frame[4:])
     if draw.random() < 0.9 and body:
         return len(body).to_bytes(4, "big") + body

@@ -1,4 +1,4 @@
-"""A live broker under fire: what is sent at it, and whether it still serves everybody else."""
+"""A live broker under test: sends frames to it, and checks that it still serves other clients."""
 
 import socket
 import struct
@@ -40,7 +40,7 @@ class Hang(AssertionError):
 
 
 class Peer:
-    """One connection that sends what it likes."""
+    """One connection that sends arbitrary bytes."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=SLOW_SECONDS)
@@ -53,7 +53,7 @@ class Peer:
         self._socket.close()
 
     def send(self, data: bytes) -> bool:
-        """Whether the broker still took it."""
+        """Sends bytes. Returns whether the connection was still open."""
         try:
             self._socket.sendall(data)
         except ConnectionError:
@@ -61,7 +61,7 @@ class Peer:
         return True
 
     def outcome(self, seconds: float = ANSWER_SECONDS) -> Outcome:
-        """What becomes of the last request."""
+        """The outcome of the last request."""
         try:
             return Outcome.CLOSED if self.read_frame(seconds) is None else Outcome.ANSWERED
         except TimeoutError:
@@ -98,7 +98,7 @@ class Peer:
 
 
 class Target:
-    """A broker, and the healthy client that keeps asking it."""
+    """A broker, and a healthy client that probes it."""
 
     def __init__(self, bootstrap: str, pid: int) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -112,7 +112,7 @@ class Target:
         self._probe.__exit__()
 
     def prepare(self, topics: tuple[str, ...]) -> list[uuid.UUID]:
-        """Makes the topics that random requests speak of, and returns their ids."""
+        """Creates the topics that random requests use, and returns their ids."""
         self._probe.ask(
             ApiKey.CREATE_TOPICS,
             5,
@@ -134,9 +134,9 @@ class Target:
                 timeout_ms=10_000,
             ),
         )
-        wanted = [MetadataRequestTopic(name=name) for name in topics]
+        requested = [MetadataRequestTopic(name=name) for name in topics]
         version = APIS[ApiKey.METADATA].max_version
-        answer = self._probe.ask(ApiKey.METADATA, version, MetadataRequest(topics=wanted))
+        answer = self._probe.ask(ApiKey.METADATA, version, MetadataRequest(topics=requested))
         return [topic.topic_id for topic in answer.topics]
 
     @contextmanager
@@ -145,7 +145,7 @@ class Target:
             yield peer
 
     def check_health(self, case: str) -> None:
-        """A client that did nothing wrong is answered."""
+        """Checks that a healthy client is answered. Raises Hang."""
         started = time.monotonic() - self._starved_seconds()
         try:
             versions = self._probe.ask(
@@ -159,7 +159,7 @@ class Target:
         assert len(versions.api_keys) > 1
 
     def _starved_seconds(self) -> float:
-        """How long the broker and this process could have run and were not let, ever."""
+        """Seconds in which the broker and this process were ready to run and not scheduled, in all."""
         waited_ns = [
             int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
             for pid in ("self", self._pid)

@@ -67,6 +67,6 @@ def _surprises(target: Target, cases: Iterator[Case]) -> list[str]:
 
 def _check_aftermath(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     assert target.memory_growth_bytes < MEMORY_GROWTH_BYTES_MAX
-    # A client's nonsense is a warning at most; an error is a fault of ours.
+    # Bad input is logged as a warning at most; an error is a bug of the broker.
     failures = [record for record in caplog.records if record.levelname in {"ERROR", "CRITICAL"}]
     assert not failures, failures[0].exc_text or failures[0].getMessage()

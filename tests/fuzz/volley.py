@@ -1,4 +1,4 @@
-"""Random requests, some of them broken, at a live broker."""
+"""Sends random requests, some of them broken, to a live broker."""
 
 import random
 from collections import Counter
@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def fire(target: Target, *, frames: int, seed: int, mutated_share: float) -> Counter[Outcome]:
-    """Sends so many frames, one API after the other; what became of them. Raises Hang."""
+    """Sends `frames` frames, one API after the other, and counts the outcomes. Raises Hang."""
     draw = random.Random(seed)
     messages = Messages(draw, target.prepare(TOPICS))
     keys = list(APIS)

@@ -1,11 +1,11 @@
-"""A program: produces numbers, or consumes them as a group member that comes and goes.
+"""A program that produces numbers, or consumes them as a group member that leaves and rejoins.
 
     group_traffic.py produce CLIENT BOOTSTRAP TOPIC PARTITIONS COUNT
     group_traffic.py consume CLIENT BOOTSTRAP TOPIC GROUP SEED MESSAGES_PER_STAY
 
-Message n of a partition is the number n, so every message says at which offset it has to be. A
-member reads a while, commits, leaves and joins again, until its stdin is closed. It prints a JSON
-line with the ranges of offsets it read and committed in each stay.
+Message n of a partition is the number n, so the value of every message is its offset. A member reads
+a while, commits, leaves and joins again, until its stdin is closed. It prints a JSON line with the
+ranges of offsets it read and committed in each stay.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class ConfluentMember:
             if self._read_something:
                 self._consumer.commit(asynchronous=False)
         except KafkaException as error:
-            # The group has moved on, or these partitions have: others go on from the last commit.
+            # A rebalance took the partitions: other members go on from the last commit.
             expected = {
                 KafkaError.REBALANCE_IN_PROGRESS,
                 KafkaError.ILLEGAL_GENERATION,
@@ -220,7 +220,7 @@ def consume(
                     assert int(value) == offset, f"{value!r} at offset {offset}"
                     running = current.get(partition)
                     if running is None or running[2] != offset:
-                        # Another member had it in between: this is a new run of offsets.
+                        # Another member had the partition in between: a new range starts.
                         running = current[partition] = [partition, offset, offset]
                         ranges.append(running)
                     running[2] = offset + 1

@@ -1,4 +1,4 @@
-"""Single requests and what the broker answers, where clients have been known to trip."""
+"""Single requests and their answers, where clients are known to be sensitive."""
 
 import struct
 import uuid
@@ -27,7 +27,7 @@ from zhumq.testing.raw_client import RawClient
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[RawClient]:
-    # The messages here are of 1970: a test that takes long must not lose them to retention.
+    # The timestamps here are of 1970: retention must not delete messages during a long test.
     kept = {"log.retention.check.interval.ms": "3600000"}
     with (
         broker(data_dir=tmp_path, settings=kept) as running,
@@ -117,7 +117,7 @@ def test_only_what_is_served_is_advertised(client: RawClient) -> None:
 
 def test_metadata_by_id_and_by_name(client: RawClient) -> None:
     topic_id = create(client, "t", 3)
-    wanted = [
+    requested = [
         metadata.MetadataRequestTopic(topic_id=topic_id, name=None),
         metadata.MetadataRequestTopic(topic_id=uuid.UUID(int=5), name=None),
         metadata.MetadataRequestTopic(name="absent"),
@@ -125,7 +125,7 @@ def test_metadata_by_id_and_by_name(client: RawClient) -> None:
         metadata.MetadataRequestTopic(name="absent"),
     ]
     response = client.ask(
-        ApiKey.METADATA, metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        ApiKey.METADATA, metadata.MetadataRequest(topics=requested, allow_auto_topic_creation=False)
     )
     assert [(each.name, each.error_code) for each in response.topics] == [
         ("t", ErrorCode.NONE),
@@ -137,8 +137,8 @@ def test_metadata_by_id_and_by_name(client: RawClient) -> None:
 
 
 def test_an_unknown_topic_is_created_when_asked_for(client: RawClient) -> None:
-    wanted = [metadata.MetadataRequestTopic(name=name) for name in ("new", "bad name")]
-    response = client.ask(ApiKey.METADATA, metadata.MetadataRequest(topics=wanted))
+    requested = [metadata.MetadataRequestTopic(name=name) for name in ("new", "bad name")]
+    response = client.ask(ApiKey.METADATA, metadata.MetadataRequest(topics=requested))
     assert [(each.name, each.error_code) for each in response.topics] == [
         ("new", ErrorCode.NONE),
         ("bad name", ErrorCode.INVALID_TOPIC),
@@ -207,7 +207,7 @@ def test_a_fetch_does_not_wait_for_bytes_that_are_in_the_next_segment(tmp_path: 
     assert first.header.last_offset == 0
 
 
-def test_an_incremental_session_tells_only_news(client: RawClient) -> None:
+def test_an_incremental_session_returns_only_changes(client: RawClient) -> None:
     create(client, "t")
     opened = client.ask(ApiKey.FETCH, fetch_request("t", 0, session_epoch=0), 12)
     assert opened.session_id != 0
@@ -239,7 +239,7 @@ def test_a_fetch_by_topic_id_knows_a_deleted_topic(client: RawClient) -> None:
     assert fetched(client, request, 16).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_client_with_another_picture_of_the_leader_is_told(client: RawClient) -> None:
+def test_a_fetch_with_an_unknown_leader_epoch_is_refused(client: RawClient) -> None:
     create(client, "t")
     request = fetch_request("t", 0)
     request.topics[0].partitions[0].current_leader_epoch = 5
@@ -382,10 +382,10 @@ def test_a_topic_twice_in_one_request_is_refused(client: RawClient) -> None:
 
 def test_topics_are_deleted_by_id(client: RawClient) -> None:
     topic_id = create(client, "t")
-    wanted = [
+    targets = [
         topics.DeleteTopicState(name=None, topic_id=each) for each in (topic_id, uuid.uuid4())
     ]
-    response = client.ask(ApiKey.DELETE_TOPICS, topics.DeleteTopicsRequest(topics=wanted))
+    response = client.ask(ApiKey.DELETE_TOPICS, topics.DeleteTopicsRequest(topics=targets))
     assert [(each.name, each.error_code) for each in response.responses] == [
         ("t", ErrorCode.NONE),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -441,7 +441,7 @@ def test_lists_are_appended_to_and_subtracted_from(client: RawClient) -> None:
     assert alter(7, "1") == ErrorCode.INVALID_REQUEST
 
 
-def test_a_broker_is_told_some_settings_while_it_runs(client: RawClient) -> None:
+def test_some_broker_settings_are_altered_while_it_runs(client: RawClient) -> None:
     rate = "leader.replication.throttled.rate"
 
     def alter(who: str, operation: int, value: str | None, name: str = rate) -> int:
@@ -518,7 +518,7 @@ def test_access_rules_are_answered_as_by_a_broker_without_an_authorizer(client: 
 
 
 @pytest.mark.parametrize(("resource_type", "name"), [(2, "topic"), (4, "0"), (4, "")])
-def test_a_setting_that_is_not_there_is_deleted_without_a_word(
+def test_deleting_a_setting_that_is_not_set_is_no_error(
     client: RawClient, resource_type: int, name: str
 ) -> None:
     """As in Kafka: kafka-reassign-partitions --verify clears every throttle it knows of."""

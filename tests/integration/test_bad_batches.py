@@ -1,4 +1,4 @@
-"""Batches that lie, sent to a real broker: refused with the code of the table, which has Kafka's beside it."""
+"""Bad batches sent to a real broker: refused with the code of the table, which has Kafka's beside it."""
 
 import time
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_it_is_answered_as_the_table_says_where_every_record_is_validated(
     assert send(client, "validated", bad.data) == bad.validated
 
 
-def test_a_lie_takes_nobody_elses_batch_with_it(client: RawClient) -> None:
+def test_a_bad_batch_does_not_affect_the_next_batch(client: RawClient) -> None:
     lie = next(bad.data for bad in CASES if bad.name == "gzip: 2^31-1 records")
     good = batch(record(), now_ms=NOW_MS)
     before = end_offset(client, "plain")

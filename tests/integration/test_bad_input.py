@@ -1,4 +1,4 @@
-"""A broker process under clients that lie, stall and do not read, beside one that does its work."""
+"""A broker process with clients that send garbage, stall or do not read, beside a working client."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""kill -9 under load: what was acknowledged is there, in order, once."""
+"""kill -9 under load: every acknowledged message is there, in order, once."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Damage to files between a kill and a restart: what is cut, what is kept, what is said."""
+"""Damage to files between a kill and a restart: what recovery cuts, keeps and logs."""
 
 import time
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_everything_acknowledged_survives_the_kill(killed: BrokerProcess) -> Non
     assert killed.stop() == 0
 
 
-def test_a_torn_last_batch_is_cut_and_said_so(killed: BrokerProcess) -> None:
+def test_a_torn_last_batch_is_cut_and_logged(killed: BrokerProcess) -> None:
     log = killed.data_dir / LOG
     log.write_bytes(log.read_bytes()[:-7])
     killed.start()

@@ -1,4 +1,4 @@
-"""A disk that is full, and one that cannot sync: no false answer, nothing lost, service goes on."""
+"""A full disk and a disk that cannot sync: no false acknowledgement, no loss, service goes on."""
 
 import threading
 import time
@@ -78,7 +78,7 @@ def test_a_failed_sync_is_never_acknowledged_and_ends_that_partition_only(tmp_pa
         strict.flush(SECONDS_MAX)
         assert outcomes["good"] is None
         assert outcomes["bad"] is not None
-        # The pages may be gone although a later sync would succeed: only a restart helps.
+        # The pages may be lost even if a later sync succeeds: only a restart recovers the partition.
         disk.cannot_sync = lambda _path: False
         outcomes.clear()
         strict.produce(

@@ -1,4 +1,4 @@
-"""A disk without room, `kill -9` and a restart: the broker says so, and comes back by itself."""
+"""A full disk, `kill -9` and a restart: the broker reports it, and recovers by itself."""
 
 import contextlib
 import os
@@ -54,7 +54,7 @@ def figure(process: BrokerProcess, name: str) -> float:
 
 
 def fill(folder: Path) -> Path:
-    """Take all room that is left."""
+    """Fill the disk."""
     ballast = folder / "ballast"
     with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
         for size in (65536, 4096, 1):
@@ -107,7 +107,7 @@ def test_after_kill_9_on_a_full_disk_a_partition_comes_back_by_itself(small_disk
         sent = send(process, count=20)
         assert sent == 20
         process.kill()
-        # The indexes have to be built anew, and there is no room for them.
+        # The indexes have to be rebuilt, and there is no room for them.
         for path in (small_disk / "t-0").glob("*index"):
             path.unlink()
         ballast = fill(small_disk)
@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_opened_without_room_is_opened_when_there_is_some(
     with broker_process(small_disk) as process:
         assert send(process, count=20) == 20
         process.kill()
-        # Damage in the middle has to be written down before the rest can be served.
+        # Damage in the middle has to be recorded on disk before the rest can be served.
         log = small_disk / "t-0" / f"{0:020d}.log"
         content = bytearray(log.read_bytes())
         content[len(content) // 2] ^= 1
@@ -159,6 +159,6 @@ def test_a_full_disk_is_in_the_log_in_healthz_and_in_the_metrics(small_disk: Pat
         wait_for(lambda: figure(process, "zhumq_disk_full") == 0 or None, "room")
         assert page(process, "/healthz") == "ok\n"
         # Once for each change, however many writes were refused.
-        assert process.log.count("there is no room on the disk") == 1
-        assert process.log.count("there is room on the disk again") == 1
+        assert process.log.count("the broker refuses messages until there is space") == 1
+        assert process.log.count("the disk has space again") == 1
         assert process.stop() == 0

@@ -20,7 +20,7 @@ SECONDS_MAX = 60 + MESSAGES / 2_000
 PROGRAM = Path(__file__).with_name("group_traffic.py")
 PARTITIONS = 6
 MEMBERS = 3
-STAYS = 10  # how often all of the messages' readers come and go, about
+STAYS = 10  # about how often each reader joins and leaves
 
 
 def run(*arguments: object, **options: object) -> subprocess.Popen[str]:
@@ -61,11 +61,11 @@ def test_nothing_is_lost_while_members_come_and_go(client: str, tmp_path: Path) 
     topic, group = "numbers", "readers"
     settings = {
         "num.partitions": str(PARTITIONS),
-        # Members of the consumer protocol hear of each other's coming and going with their heartbeats.
+        # Members of the consumer protocol learn of assignments with their heartbeats.
         "group.consumer.heartbeat.interval.ms": "300",
     }
     with broker_process(tmp_path, settings=settings) as broker:
-        # Before anybody subscribes: a consumer does not wait for a topic that is not there yet.
+        # Before any member subscribes: a consumer does not wait for a topic that does not exist yet.
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
         producer = run("produce", client, broker.bootstrap, topic, PARTITIONS, MESSAGES)
@@ -118,7 +118,7 @@ def collect(member: subprocess.Popen[str], stays: list[dict[str, object]]) -> No
 
 
 def check_coverage(stays: list[dict[str, object]]) -> None:
-    """Every offset of every partition was read by somebody."""
+    """Every offset of every partition was read by a member."""
     for partition in range(PARTITIONS):
         ranges = sorted(
             (first, end)

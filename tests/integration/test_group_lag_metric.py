@@ -35,7 +35,7 @@ def lags(http: str) -> Lags:
 
 
 def wait_until_lags(look: Callable[[], Lags], expected: Lags) -> None:
-    """The page is made once a second at most where it is large, and other brokers are asked."""
+    """Waits: a large page is rendered at most once a second, and other brokers are asked."""
     deadline = time.monotonic() + SECONDS_MAX
     while (found := look()) != expected:
         assert time.monotonic() < deadline, f"{found} is not {expected}"
@@ -70,7 +70,7 @@ def test_a_group_is_behind_by_what_it_has_not_committed(tmp_path: Path) -> None:
         produce(running.bootstrap, "orders", 1, 3)
         wait_until_lags(lambda: lags(running.http), expected | {("done", "orders", 1): 3})
         assert "\nzhumq_group_lag_left_out 0\n" in page(running.http)
-        # Neither a group nor a topic that is gone has any.
+        # Neither a deleted group nor a deleted topic has a lag.
         admin.delete_consumer_groups(["done"])["done"].result(SECONDS_MAX)
         wait_until_lags(lambda: lags(running.http), {(quoted, "orders", 0): 6})
         admin.delete_topics(["orders"])["orders"].result(SECONDS_MAX)
@@ -91,9 +91,9 @@ def test_the_number_of_samples_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of() -> None:
     with cluster_processes(nodes=3) as cluster:
         topics = {f"on-{broker_id}": broker_id for broker_id in cluster.brokers}
-        wishes = [NewTopic(name, 1, replica_assignment=[[at]]) for name, at in topics.items()]
+        new_topics = [NewTopic(name, 1, replica_assignment=[[at]]) for name, at in topics.items()]
         admin = cluster.admin()
-        for future in admin.create_topics(wishes).values():
+        for future in admin.create_topics(new_topics).values():
             future.result(SECONDS_MAX)
         for topic in topics:
             produce(cluster.bootstrap, topic, 0, 5)
@@ -106,6 +106,6 @@ def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of()
             return found
 
         wait_until_lags(all_lags, {("readers", topic, 0): 3 for topic in topics})
-        # The coordinator tells, and nobody else.
-        telling = [each for each in cluster.brokers.values() if lags(each.http)]
-        assert len(telling) == 1
+        # Only the coordinator reports the lag.
+        reporting = [each for each in cluster.brokers.values() if lags(each.http)]
+        assert len(reporting) == 1

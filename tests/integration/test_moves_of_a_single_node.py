@@ -1,4 +1,4 @@
-"""Reassignments and elections where there is only one broker: nothing to move, and said so."""
+"""Reassignments and elections on a single node: there is nothing to move, and the answers say so."""
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
@@ -30,7 +30,7 @@ def move(client: RawClient, replicas: list[int] | None, *, may_grow: bool = True
     return ErrorCode(answer.responses[0].partitions[0].error_code)
 
 
-def test_a_single_node_answers_wishes_about_replicas_and_leaders() -> None:
+def test_a_single_node_answers_requests_about_replicas_and_leaders() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
         client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))

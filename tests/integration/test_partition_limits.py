@@ -44,6 +44,6 @@ def test_groups_consume_and_commit_under_limits_below_the_internal_topics(tmp_pa
 def test_a_client_cannot_pass_the_limits_by_an_internal_name(tmp_path: Path) -> None:
     with broker(data_dir=tmp_path, settings=LIMITS) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        wish = NewTopic(CONSUMER_OFFSETS_TOPIC, 11, 1)
+        new_topic = NewTopic(CONSUMER_OFFSETS_TOPIC, 11, 1)
         with pytest.raises(KafkaException, match=r"topic\.partitions\.max"):
-            admin.create_topics([wish])[wish.topic].result(SECONDS_MAX)
+            admin.create_topics([new_topic])[new_topic.topic].result(SECONDS_MAX)

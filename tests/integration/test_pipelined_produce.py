@@ -33,7 +33,7 @@ def batch(value: bytes, sequence: int = -1) -> bytes:
 
 
 def produce(client: RawClient, all_records: Sequence[bytes], acks: int) -> None:
-    """All requests in one go, numbered from 100 on."""
+    """Sends all requests in one write, numbered from 100 on."""
     frames = []
     for number, records in enumerate(all_records):
         data = PartitionProduceData(index=0, records=records)

@@ -1,4 +1,4 @@
-"""`make scale` in small: it runs from end to end, and what must hold at any size holds."""
+"""`make scale` in small: it runs from end to end, and the bounds for any size hold."""
 
 import json
 import subprocess

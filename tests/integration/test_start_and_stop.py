@@ -1,4 +1,4 @@
-"""What an operator sees: the ready line, exit codes, and one clear line when it cannot start."""
+"""Start and stop for an operator: the ready line, exit codes, and one clear line when a start fails."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def start(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 ANY_PORTS = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 
-def test_a_broker_says_where_it_serves_and_stops_when_told(tmp_path: Path) -> None:
+def test_a_broker_prints_its_addresses_and_stops_at_a_signal(tmp_path: Path) -> None:
     data = tmp_path / "data"
     process = BrokerProcess(data)
     process.start()
@@ -97,7 +97,7 @@ def test_a_data_folder_that_cannot_be_one_is_one_clear_line(tmp_path: Path) -> N
         (["--listen", "nonsense"], ["--listen", "HOST:PORT"]),
         (["--listen", "0.0.0.0:0"], ["--insecure"]),
         (["--listen", "0.0.0.0:0", "--insecure"], ["advertised.listeners=HOST:PORT"]),
-        (["--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"], ["nobody can connect"]),
+        (["--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"], ["clients cannot connect"]),
         (["--set", "advertised.listeners=SSL://host:9093"], ["SSL", "PLAINTEXT"]),
         (["--broker-id", "-1"], ["--broker-id"]),
         (["--config", "missing.toml"], ["missing.toml"]),
@@ -109,8 +109,8 @@ def test_a_bad_setting_is_one_clear_line(
     assert_one_line(start(*ANY_PORTS, *arguments, cwd=tmp_path), *words)
 
 
-def test_clients_are_told_the_listener_that_is_advertised(tmp_path: Path) -> None:
-    """`PLAINTEXT://localhost:PORT` in Kafka's own words, from a client's side."""
+def test_clients_get_the_advertised_listener(tmp_path: Path) -> None:
+    """`PLAINTEXT://localhost:PORT`, as Kafka writes it, seen by a client."""
     port, http = free_ports(2)
     settings = {"advertised.listeners": f"PLAINTEXT://localhost:{port}"}
     process = BrokerProcess(tmp_path / "data", settings=settings)

@@ -1,4 +1,4 @@
-"""Brokers' replicas in one process: real files, real sockets, and a store that is a variable."""
+"""The replicas of several brokers in one process, with real files, real sockets and a metadata store in memory."""
 
 import asyncio
 import contextlib
@@ -67,11 +67,11 @@ def run(body: Coroutine[Any, Any, Result]) -> Result:
         return runner.run(asyncio.wait_for(body, 4 * DEADLINE_SECONDS))
 
 
-async def until(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """Wait for a fact; what it says is returned."""
+async def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
+    """Wait until a condition is true; returns its value."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
-        if found := fact():
+        if found := condition():
             return found
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}")
@@ -79,7 +79,7 @@ async def until(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SE
 
 
 class Store:
-    """The cluster's picture. Changes reach every node that is not cut off, in order."""
+    """The metadata image. Changes reach every node that is not cut off, in order."""
 
     def __init__(self) -> None:
         self.image = ClusterImage(
@@ -103,7 +103,7 @@ class Store:
         self.image = apply_changes(self.image, changes)
         self.writes += 1
         for node in tuple(self.nodes.values()):
-            node.see(self.image)
+            node.apply(self.image)
 
     def register(self, node: "Node") -> int:
         self._epoch += 1
@@ -121,14 +121,14 @@ class Store:
         return self._epoch
 
     def declare_gone(self, broker_id: int) -> None:
-        """What the controller does when a session has ended."""
+        """Do what the controller does when a session ends."""
         live = frozenset(each for each in self.image.brokers if each != broker_id)
         changes = list(plan_membership(self.image, live, self.policy_of))
         assert BrokerGone(broker_id=BrokerId(broker_id)) in changes
         self.write(*changes)
 
     def repair(self) -> None:
-        """What the controller does when a broker has come back."""
+        """Do what the controller does when a broker comes back."""
         changes = list(plan_membership(self.image, frozenset(self.image.brokers), self.policy_of))
         if changes:
             self.write(*changes)
@@ -253,11 +253,11 @@ class Node:
             ),
         )
         self.leadership: list[tuple[TopicPartition, bool, int]] = []
-        self.replicas.watch_leadership(lambda *news: self.leadership.append(news))
+        self.replicas.watch_leadership(lambda *change: self.leadership.append(change))
         self.images_held: list[ClusterImage] | None = None
-        # Where other brokers are, if not where they say: a proxy, for example.
+        # Addresses to use instead of the registered ones: a proxy, for example. None: unreachable.
         self.detours: dict[int, tuple[str, int] | None] = {}
-        self._wishing = loop.create_task(self.controller_requests.run())
+        self._requesting = loop.create_task(self.controller_requests.run())
 
     @classmethod
     async def start(
@@ -283,8 +283,8 @@ class Node:
             disk or SystemDisk(),
             settings or ReplicaSettings(),
         )
-        # As a broker does: what there is before it registers, its disk ought to know of.
-        node.see(store.image)
+        # As a broker does: its disk should have every replica of the image from before it registers.
+        node.apply(store.image)
         node.register()
         return node
 
@@ -312,7 +312,7 @@ class Node:
     async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> Any:
         return await self.replicas.ask_log_ends(partitions)
 
-    def see(self, image: ClusterImage) -> None:
+    def apply(self, image: ClusterImage) -> None:
         if self.own_store.is_cut:
             return
         if self.images_held is not None:
@@ -326,7 +326,7 @@ class Node:
         self.throttle.see(self.store.image, bytes_per_second)
 
     def reset_connections(self) -> None:
-        """Those that it has opened to others."""
+        """Reset the connections that this node has opened to others."""
         cluster = self.replicas.cluster
         assert cluster is not None
         for fetcher in cluster.router.fetchers:
@@ -335,11 +335,11 @@ class Node:
             outbox._channel.reset("cut by the test")
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Unclean: nothing is written down any more, as after a kill."""
+        """Stop the node. Unclean: without checkpoints, as after a kill."""
         if self.store.nodes.get(self.broker_id) is self:
             del self.store.nodes[self.broker_id]
-        self._wishing.cancel()
-        await asyncio.gather(self._wishing, return_exceptions=True)
+        self._requesting.cancel()
+        await asyncio.gather(self._requesting, return_exceptions=True)
         high_watermarks = self.replicas.high_watermarks()
         await self.replicas.close()
         self.peers.close()
@@ -383,7 +383,7 @@ class Nodes:
             self.store.declare_gone(broker_id)
 
     def leader(self, topic_partition: TopicPartition = T0) -> Node | None:
-        """The node that serves, once the picture knows of it."""
+        """The node that serves, once the metadata image shows it."""
         state = self.store.image.partition(topic_partition)
         if state is None:
             return None
@@ -403,7 +403,7 @@ class Nodes:
     async def wait_equal(
         self, topic_partition: TopicPartition = T0, *, nodes: Iterable[int] | None = None
     ) -> int:
-        """Wait until all logs reach as far and everything is committed everywhere."""
+        """Wait until all logs have the same end, and everything is committed everywhere."""
         ids = tuple(nodes or self.up)
 
         def equal() -> tuple[int, ...]:
@@ -451,7 +451,7 @@ def batch(*values: str, producer_id: int = -1, sequence: int = -1) -> bytes:
 
 
 async def produce(nodes_up: Nodes, *values: str, topic_partition: TopicPartition = T0) -> int:
-    """acks=-1, as a client with retries does it. Returns the offset."""
+    """Produce with acks=-1 and retries. Returns the offset."""
     while True:
         node = await nodes_up.wait_leader(topic_partition)
         partition = node.partition(topic_partition)

@@ -1,4 +1,4 @@
-"""A corrupted place in any file of one replica's disk: never served, never skipped, and healed."""
+"""Corruption in any file of one replica's disk is never served and never skipped, and is repaired."""
 
 import os
 import random
@@ -22,7 +22,7 @@ SEED = int(os.environ.get("ZHUMQ_CORRUPTION_SEED", "1"))
 
 
 def read_from(node: Node) -> tuple[dict[int, bytes | None], set[int]]:
-    """What this one replica would serve from offset 0 on, and what it refuses."""
+    """The records that this replica can read from offset 0 on, and the offsets that it refuses."""
     log = node.partition().log
     found: dict[int, bytes | None] = {}
     refused: set[int] = set()
@@ -48,12 +48,14 @@ def scrub(node: Node) -> None:
 
 def has_recovered(node: Node) -> bool:
     partition = node.partition()
-    return partition.is_intact and not partition.log.corrupt_ranges and not partition.driver.is_out
+    return (
+        partition.is_intact and not partition.log.corrupt_ranges and not partition.driver.is_stopped
+    )
 
 
 @pytest.mark.timeout(60 + 6 * ROUNDS)
 @pytest.mark.parametrize("mode", [Mode.RAFT, Mode.FETCH])
-def test_a_corrupted_place_is_never_served_never_skipped_and_heals(
+def test_corruption_is_never_served_never_skipped_and_is_repaired(
     tmp_path: Path, mode: Mode
 ) -> None:
     draw = random.Random(f"{SEED} {mode}")
@@ -62,7 +64,7 @@ def test_a_corrupted_place_is_never_served_never_skipped_and_heals(
         broker_id = draw.choice(sorted(up.up))
         await up.stop(broker_id, clean=draw.random() < 0.5)
         found = candidates(up.root / f"broker-{broker_id}")
-        # With a damaged meta.properties a broker does not start, and says so.
+        # With a damaged meta.properties a broker refuses to start.
         found[""] = [each for each in found[""] if each.name != META_FILE]
         path = draw.choice(found[draw.choice(sorted(found))])
         note = f"broker {broker_id}: {path.name}: {corrupt(path, draw.choice(KINDS), draw)}"
@@ -77,7 +79,7 @@ def test_a_corrupted_place_is_never_served_never_skipped_and_heals(
         skipped = {offset for offset in truth if offset < end} - got.keys() - refused
         assert not skipped, f"{note}: {skipped}"
         scrub(node)
-        await until(lambda: has_recovered(node), f"{note}: healed", 2 * DEADLINE_SECONDS)
+        await until(lambda: has_recovered(node), f"{note}: recovered", 2 * DEADLINE_SECONDS)
         await until(
             lambda: node.partition().log_end_offset >= known_end and not read_from(node)[1],
             f"{note}: everything is there again",
@@ -88,7 +90,7 @@ def test_a_corrupted_place_is_never_served_never_skipped_and_heals(
         await until(lambda: are_equal(folders, known_end), f"{note}: the replicas are equal")
         await up.wait_leader()
         if mode is Mode.FETCH:
-            # The next one may be the leader: another one must be in sync by then.
+            # The next round may corrupt the leader: another replica must be in sync by then.
             state = lambda: up.store.image.partition(T0)  # noqa: E731
             await until(lambda: len(state().in_sync) == len(up.up), f"{note}: in sync again")
 

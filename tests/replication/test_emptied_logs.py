@@ -1,4 +1,4 @@
-"""A log that DeleteRecords has emptied goes on where it ended, under the same leader and the next one."""
+"""A log that DeleteRecords has emptied continues at its end, under the same leader and the next one."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from zhumq.model.replication_mode import Mode
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_an_emptied_log_goes_on_where_it_ended_under_the_next_leader(
+def test_an_emptied_log_continues_at_its_end_under_the_next_leader(
     tmp_path: Path, mode: Mode
 ) -> None:
     async def body() -> None:
@@ -21,9 +21,9 @@ def test_an_emptied_log_goes_on_where_it_ended_under_the_next_leader(
             assert leader.partition().delete_records_before(3) == 3
             await until(
                 lambda: all(node.partition().log.log_start_offset == 3 for node in up),
-                "the followers have dropped it too",
+                "the followers have deleted the records too",
             )
-            # A follower starts again with an empty log, then the leader goes.
+            # A follower restarts with an empty log, then the leader stops.
             follower = next(each for each in (1, 2, 3) if each != leader.broker_id)
             await up.stop(follower, clean=False)
             await up.start(follower)

@@ -1,4 +1,4 @@
-"""Three brokers' replicas whose leaders the controller names."""
+"""Replicas of three brokers in fetch mode, where the controller names the leaders."""
 
 import asyncio
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_follower_that_does_not_fetch_is_proposed_out_by_the_leader(tmp_path: 
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)
             await produce(up, "a")
-            # The store believes it alive; only the leader misses it.
+            # The broker is still registered; only the leader notices that it does not fetch.
             await up.stop(3, clean=False, declare=False)
             await produce(up, "b")
             assert 3 not in _state(up).in_sync
@@ -99,7 +99,7 @@ def test_too_few_in_sync_means_no_acknowledgement_by_all(tmp_path: Path) -> None
             await until(lambda: not partition.driver.core.accepts_all_acks, "too few are in sync")
             with pytest.raises(NotEnoughReplicas):
                 partition.check_enough_replicas()
-            # acks=1 is taken, and not shown: it is on one disk only.
+            # acks=1 is accepted, but not visible: the record is on one disk only.
             partition.append(batch("b"), NOW_MS)
             await until(lambda: partition.log.flushed_offset == partition.log_end_offset, "flushed")
             assert partition.high_watermark < partition.log_end_offset
@@ -134,7 +134,7 @@ def _lose_session(node: Node) -> None:
     node.replicas.on_session_lost()
 
 
-def test_a_leader_without_a_session_that_nobody_follows_serves_nobody(tmp_path: Path) -> None:
+def test_a_leader_without_a_session_and_without_followers_refuses_clients(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)
@@ -142,7 +142,7 @@ def test_a_leader_without_a_session_that_nobody_follows_serves_nobody(tmp_path: 
             old = up[1]
             _lose_session(old)
             up.store.declare_gone(1)
-            await until(lambda: not old.partition().leads, "it is followed by nobody")
+            await until(lambda: not old.partition().leads, "no replica follows it")
             with pytest.raises(NotLeaderOrFollower, match="another broker may lead"):
                 old.partition().append(batch("b"), NOW_MS)
             await produce(up, "c")
@@ -164,13 +164,13 @@ def test_leaders_go_on_while_the_store_is_away(tmp_path: Path) -> None:
             leader = up[1].partition()
             epoch = leader.leader_epoch
             number = 0
-            looking = asyncio.ensure_future(_ticks(up[1]))
-            while not looking.done():
+            ticking = asyncio.ensure_future(_ticks(up[1]))
+            while not ticking.done():
                 await produce(up, f"b{number}")
                 number += 1
             assert leader.leads
             assert leader.leader_epoch == epoch
-            # They come back one after the other, each in a new epoch of its registration.
+            # They register again one after the other, each with a new broker epoch.
             for node in up:
                 node.register()
                 assert leader.leads
@@ -183,7 +183,7 @@ def test_leaders_go_on_while_the_store_is_away(tmp_path: Path) -> None:
     run(body())
 
 
-def test_a_leader_without_a_session_goes_on_when_it_is_followed_again(tmp_path: Path) -> None:
+def test_a_leader_without_a_session_serves_again_once_it_is_followed_again(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)
@@ -194,7 +194,7 @@ def test_a_leader_without_a_session_goes_on_when_it_is_followed_again(tmp_path: 
                 follower.detours[1] = None
                 follower.reset_connections()
             leader = up[1].partition()
-            await until(lambda: not leader.leads, "nobody follows it")
+            await until(lambda: not leader.leads, "no replica follows it")
             for follower in (up[2], up[3]):
                 del follower.detours[1]
             await until(lambda: leader.leads, "it is followed again")
@@ -204,7 +204,7 @@ def test_a_leader_without_a_session_goes_on_when_it_is_followed_again(tmp_path: 
 
 
 def test_an_in_sync_set_of_one_needs_no_store(tmp_path: Path) -> None:
-    """Only the leader itself could be named."""
+    """The controller could name only this leader."""
 
     async def body() -> None:
         async with nodes(tmp_path) as up:
@@ -214,8 +214,10 @@ def test_an_in_sync_set_of_one_needs_no_store(tmp_path: Path) -> None:
             await up.stop(3, clean=False)
             core = up[1].partition().driver.core
             assert isinstance(core, AssignedReplica)
-            # Who was proposed may be in sync, for all the leader knows, until it is answered.
-            await until(lambda: core.in_sync == {1} and core._pending is None, "it is alone")
+            # A proposed replica may be in sync until the leader has the answer.
+            await until(
+                lambda: core.in_sync == {1} and core._pending is None, "the leader is alone in sync"
+            )
             _lose_session(up[1])
             await _ticks(up[1])
             await produce(up, "b")
@@ -225,7 +227,7 @@ def test_an_in_sync_set_of_one_needs_no_store(tmp_path: Path) -> None:
 
 
 async def _ticks(node: Node) -> None:
-    """Two looks at who follows."""
+    """Wait for two complete ticks, which check who follows."""
     cluster = node.replicas.cluster
     assert cluster is not None
     enough = cluster._ticks + 3
@@ -233,8 +235,8 @@ async def _ticks(node: Node) -> None:
 
 
 async def _append_in_vain(up: Nodes) -> ReplicatedPartition:
-    """Broker 1 is cut off while it leads, does not even know that its session is over, and takes what
-    clients send, which nobody will commit any more."""
+    """Cut broker 1 off from the store while it leads: it does not know that its session is over, and
+    appends a record that will never be committed."""
     up.store.create(mode=Mode.FETCH)
     await produce(up, "a")
     _cut_from_store(up[1])
@@ -263,7 +265,7 @@ def test_a_leader_cut_off_from_the_store_only_acknowledges_nothing_new(tmp_path:
     run(body())
 
 
-def test_an_append_is_given_up_after_the_time_its_producer_gave_it(tmp_path: Path) -> None:
+def test_an_append_fails_after_its_producers_timeout(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             partition = await _append_in_vain(up)
@@ -283,7 +285,7 @@ def test_a_broker_that_registers_again_is_led_by_the_next_naming(tmp_path: Path)
             await produce(up, "a")
             epoch = up[1].partition().leader_epoch
             up[1].register()
-            # The process that led goes on until somebody is named, in a later epoch.
+            # The broker that led continues until the controller names a leader in a later epoch.
             assert up[1].partition().leads
             up.store.repair()
             await produce(up, "b")
@@ -311,7 +313,7 @@ def test_a_partition_moves_to_a_broker_that_had_nothing_of_it(tmp_path: Path) ->
     run(body())
 
 
-def test_a_new_replica_may_have_everything_before_its_leader_hears_of_it(tmp_path: Path) -> None:
+def test_a_new_replica_may_have_everything_before_its_leader_learns_of_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2, 3, 4) as up:
             up.store.create(mode=Mode.FETCH)
@@ -321,20 +323,20 @@ def test_a_new_replica_may_have_everything_before_its_leader_hears_of_it(tmp_pat
             leader.images_held = []
             target = [*(each for each in _state(up).replicas if each != 3), BrokerId(4)]
             up.store.write(begin_move(up.store.image, T0, target))
-            # Nothing is written, so it says once that it has everything, and then only waits.
+            # Nothing is written, so it reports its position once, and then only waits.
             copy = up[4].partition()
             await until(lambda: copy.log.flushed_offset == end, "the copy is on its disk")
             beats = up[4].fetches_sent
-            await until(lambda: up[4].fetches_sent >= beats + 2, "the leader has been told")
+            await until(lambda: up[4].fetches_sent >= beats + 2, "the leader has its position")
             held, leader.images_held = leader.images_held, None
             for image in held:
-                leader.see(image)
+                leader.apply(image)
             await until(lambda: set(_state(up).replicas) == set(target), "the move is over")
 
     run(body())
 
 
-def test_a_move_is_no_faster_than_it_may_be_and_hears_of_another_rate(tmp_path: Path) -> None:
+def test_a_move_is_throttled_and_follows_a_change_of_the_rate(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2, 3, 4) as up:
             up.store.create(mode=Mode.FETCH)
@@ -345,7 +347,7 @@ def test_a_move_is_no_faster_than_it_may_be_and_hears_of_another_rate(tmp_path: 
                 node.limit_moves(1)
             target = [BrokerId(each) for each in (1, 2, 4)]
             up.store.write(begin_move(up.store.image, T0, target))
-            # One read of a megabyte is sent before anything is owed; then nothing for ten days.
+            # The first read of a megabyte is sent at once; the next one would wait for ten days.
             await until(lambda: up[4].partition().log_end_offset > 0, "the first read")
             for number in range(10):
                 await produce(up, f"meanwhile {number}")
@@ -359,7 +361,7 @@ def test_a_move_is_no_faster_than_it_may_be_and_hears_of_another_rate(tmp_path: 
     run(body())
 
 
-def test_the_ends_of_logs_are_told_to_the_controller(tmp_path: Path) -> None:
+def test_the_log_ends_of_live_replicas_are_collected(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)

@@ -1,4 +1,4 @@
-"""The leader's side of a fetch session: bounded answers, fair turns, held until there is news."""
+"""The leader's side of a fetch session: bounded responses, fair turns, held until there is an update."""
 
 import asyncio
 import uuid
@@ -28,7 +28,7 @@ from zhumq.testing.disk import MemoryDisk
 
 TOPIC = uuid.UUID(int=1)
 NOW_MS = 1_700_000_000_000
-TURNS_MAX = 100  # of the loop; an answer takes one or two
+TURNS_MAX = 100  # of the event loop; an answer takes one or two
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Core:
 
 @dataclass(eq=False)
 class Leader:
-    """A driver that leads, as far as a session looks at it."""
+    """The part of a leading driver that a session uses."""
 
     index: int
     log: PartitionLog
@@ -98,7 +98,7 @@ class Host:
 
 
 def moving_to(broker_id: int, partitions: list[bool]) -> ClusterImage:
-    """Partitions of broker 1 that are on their way to another one, or are there already."""
+    """Partitions of broker 1 that are being moved to another broker, or are not moving."""
     states = tuple(
         PartitionState(
             replicas=(BrokerId(1), BrokerId(broker_id)),
@@ -130,7 +130,7 @@ def _log(index: int) -> PartitionLog:
     )
 
 
-def said(
+def asked(
     index: int, offset: int = 0, sequence: int = 1, accepted_epoch: int = -1
 ) -> ReplicaFetchPartition:
     return ReplicaFetchPartition(
@@ -148,7 +148,7 @@ def fetch(*partitions: ReplicaFetchPartition, max_bytes: int = 1 << 20) -> Repli
 
 
 async def settled() -> None:
-    """Let the loop do all there is to do: nothing here waits for a clock."""
+    """Let the event loop finish all its work: nothing here waits for a clock."""
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
 
@@ -157,11 +157,11 @@ def indexes(response: ReplicaFetchResponse) -> list[int]:
     return [each.partition for each in response.answers]
 
 
-def test_a_fetch_is_held_until_there_is_news() -> None:
+def test_a_fetch_is_held_until_there_is_an_update() -> None:
     async def body() -> None:
         host = Host(2)
         session = FollowerSession(2, host)
-        answer = session.fetch(fetch(said(0), said(1)))
+        answer = session.fetch(fetch(asked(0), asked(1)))
         await settled()
         assert not answer.done()
         host[1].write(10)
@@ -174,11 +174,11 @@ def test_a_fetch_is_held_until_there_is_news() -> None:
     run(body())
 
 
-def test_without_news_it_is_answered_with_nothing_after_a_while() -> None:
+def test_without_an_update_a_fetch_gets_an_empty_answer_after_a_while() -> None:
     async def body() -> None:
         session = FollowerSession(2, Host(1))
-        assert (await session.fetch(fetch(said(0)))).answers == []
-        # What was said stands: the next fetch need not say it again.
+        assert (await session.fetch(fetch(asked(0)))).answers == []
+        # The positions stay valid: the next fetch need not repeat them.
         assert (await session.fetch(fetch())).answers == []
 
     run(body())
@@ -188,7 +188,7 @@ def test_a_newer_fetch_releases_the_one_that_is_held() -> None:
     async def body() -> None:
         host = Host(1)
         session = FollowerSession(2, host)
-        first = session.fetch(fetch(said(0)))
+        first = session.fetch(fetch(asked(0)))
         second = session.fetch(fetch())
         assert first.done()
         assert not second.done()
@@ -199,67 +199,67 @@ def test_a_newer_fetch_releases_the_one_that_is_held() -> None:
     run(body())
 
 
-def test_news_of_the_high_watermark_leaves_the_fetch_standing() -> None:
+def test_a_new_high_watermark_leaves_the_fetch_valid() -> None:
     async def body() -> None:
         host = Host(1)
         host[0].write(10)
         session = FollowerSession(2, host)
-        answer = session.fetch(fetch(said(0, offset=1)))
+        answer = session.fetch(fetch(asked(0, offset=1)))
         host[0].high_watermark = 1
         session.mark(host[0])  # type: ignore[arg-type]
-        [told] = (await answer).answers
-        assert (told.high_watermark, told.stands) == (1, True)
-        # It is not told twice, and records go to the same fetch.
+        [update] = (await answer).answers
+        assert (update.high_watermark, update.stands) == (1, True)
+        # It is not sent twice, and records answer the same fetch.
         answer = session.fetch(fetch())
         session.mark(host[0])  # type: ignore[arg-type]
         await settled()
         assert not answer.done()
         host[0].write(10)
         session.mark(host[0])  # type: ignore[arg-type]
-        [told] = (await answer).answers
-        assert (told.fetch_offset, told.stands) == (1, False)
+        [update] = (await answer).answers
+        assert (update.fetch_offset, update.stands) == (1, False)
 
     run(body())
 
 
-def test_a_follower_that_has_not_accepted_the_epoch_is_told_at_once_where_it_starts() -> None:
+def test_a_follower_that_has_not_accepted_the_epoch_is_sent_its_start_at_once() -> None:
     async def body() -> None:
         host = Host(2)
         session = FollowerSession(2, host)
-        answer = session.fetch(fetch(said(0), said(1, accepted_epoch=1)))
+        answer = session.fetch(fetch(asked(0), asked(1, accepted_epoch=1)))
         for index in (0, 1):
             host[index].high_watermark = -1
             session.mark(host[index])  # type: ignore[arg-type]
-        [told] = (await answer).answers
-        assert (told.partition, told.epoch_start_offset, told.stands) == (0, 0, True)
-        # It is not told twice, until it says again that it has not.
+        [update] = (await answer).answers
+        assert (update.partition, update.epoch_start_offset, update.stands) == (0, 0, True)
+        # It is not sent twice, until the follower's next fetch shows that it has not accepted.
         answer = session.fetch(fetch())
         session.mark(host[0])  # type: ignore[arg-type]
         session.fetch(fetch())
         assert not (await answer).answers
-        answer = session.fetch(fetch(said(0, sequence=2)))
+        answer = session.fetch(fetch(asked(0, sequence=2)))
         session.mark(host[0])  # type: ignore[arg-type]
         assert indexes(await answer) == [0]
 
     run(body())
 
 
-def test_a_healing_follower_is_told_that_the_leader_serves() -> None:
+def test_a_recovering_follower_is_notified_that_the_leader_serves() -> None:
     async def body() -> None:
         host = Host(1)
         host[0].high_watermark = -1
         session = FollowerSession(2, host)
-        recovering = said(0, accepted_epoch=1)
+        recovering = asked(0, accepted_epoch=1)
         recovering.recovering = True
         answer = session.fetch(fetch(recovering))
         session.mark(host[0])  # type: ignore[arg-type]
-        [told] = (await answer).answers
-        assert (told.serving, told.stands) == (True, True)
+        [update] = (await answer).answers
+        assert (update.serving, update.stands) == (True, True)
 
     run(body())
 
 
-def test_an_answer_is_bounded_and_partitions_take_turns() -> None:
+def test_a_response_is_bounded_and_partitions_take_turns() -> None:
     async def body() -> None:
         host = Host(4)
         for index in range(4):
@@ -268,35 +268,35 @@ def test_an_answer_is_bounded_and_partitions_take_turns() -> None:
         session = FollowerSession(2, host)
         seen: list[list[int]] = []
         offsets = dict.fromkeys(range(4), 0)
-        request = fetch(*(said(index) for index in range(4)), max_bytes=1_000)
+        request = fetch(*(asked(index) for index in range(4)), max_bytes=1_000)
         while any(offset < 3 for offset in offsets.values()):
             response = await session.fetch(request)
             seen.append(indexes(response))
             size = sum(len(each.records or b"") for each in response.answers)
             assert 0 < size <= 1_000
-            news = []
+            positions = []
             for each in response.answers:
                 host_log = host[each.partition].log
                 part = host_log.read(
                     each.fetch_offset, max_bytes=len(each.records or b""), up_to_offset=3
                 )
                 offsets[each.partition] = part.next_offset
-                news.append(said(each.partition, part.next_offset))
-            request = fetch(*news, max_bytes=1_000)
-        # Nobody comes twice before everybody came once.
+                positions.append(asked(each.partition, part.next_offset))
+            request = fetch(*positions, max_bytes=1_000)
+        # No partition has a second turn before each had one.
         flat = [index for each in seen for index in each]
         assert set(flat[:4]) == set(range(4))
 
     run(body())
 
 
-def test_a_batch_larger_than_the_bound_goes_out_alone() -> None:
+def test_a_batch_larger_than_the_bound_is_sent_alone() -> None:
     async def body() -> None:
         host = Host(2)
         host[0].write(100)
         host[1].write(5_000)
         session = FollowerSession(2, host)
-        first = await session.fetch(fetch(said(0), said(1), max_bytes=1_000))
+        first = await session.fetch(fetch(asked(0), asked(1), max_bytes=1_000))
         assert indexes(first) == [0]
         second = await session.fetch(fetch(max_bytes=1_000))
         assert indexes(second) == [1]
@@ -305,13 +305,13 @@ def test_a_batch_larger_than_the_bound_goes_out_alone() -> None:
     run(body())
 
 
-def test_unknown_and_closed_partitions_are_said_to_be_so() -> None:
+def test_unknown_and_closed_partitions_are_answered_with_an_error() -> None:
     async def body() -> None:
         host = Host(1)
         session = FollowerSession(2, host)
-        response = await session.fetch(fetch(said(7)))
+        response = await session.fetch(fetch(asked(7)))
         assert [each.error_code for each in response.answers] == [3]
-        answer = session.fetch(fetch(said(0)))
+        answer = session.fetch(fetch(asked(0)))
         host[0].is_closed = True
         session.mark(host[0])  # type: ignore[arg-type]
         assert [each.error_code for each in (await answer).answers] == [3]
@@ -319,14 +319,14 @@ def test_unknown_and_closed_partitions_are_said_to_be_so() -> None:
     run(body())
 
 
-def test_an_error_is_answered_at_once_and_does_not_stand() -> None:
+def test_an_error_is_answered_at_once_and_ends_the_fetch() -> None:
     async def body() -> None:
         host = Host(1)
         host[0].error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         session = FollowerSession(2, host)
-        [told] = (await session.fetch(fetch(said(0)))).answers
-        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not told.stands
+        [update] = (await session.fetch(fetch(asked(0)))).answers
+        assert update.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not update.stands
         fetch_state = host[0].fetch_state
         assert fetch_state is not None
         assert fetch_state.fetch is None
@@ -334,13 +334,13 @@ def test_an_error_is_answered_at_once_and_does_not_stand() -> None:
     run(body())
 
 
-def test_nothing_is_told_of_a_replica_that_has_not_carried_out_its_decision() -> None:
+def test_a_replica_that_has_not_carried_out_its_decision_is_not_answered_for() -> None:
     async def body() -> None:
         host = Host(1)
         host[0].write(10)
         host[0].is_busy = True
         session = FollowerSession(2, host)
-        answer = session.fetch(fetch(said(0)))
+        answer = session.fetch(fetch(asked(0)))
         await settled()
         assert not answer.done()
         host[0].is_busy = False
@@ -350,18 +350,18 @@ def test_nothing_is_told_of_a_replica_that_has_not_carried_out_its_decision() ->
     run(body())
 
 
-def test_what_is_forgotten_is_told_nothing_more() -> None:
+def test_a_forgotten_partition_gets_no_more_answers() -> None:
     async def body() -> None:
         host = Host(1)
         session = FollowerSession(2, host)
-        session.fetch(fetch(said(0)))
+        session.fetch(fetch(asked(0)))
         forgotten = ForgottenReplica(topic_id=TOPIC, partition=0)
         answer = session.fetch(ReplicaFetchRequest(max_bytes=1_000, forgotten=[forgotten]))
         assert host[0].forgotten == 1
         host[0].write(10)
         session.mark(host[0])  # type: ignore[arg-type]
         assert (await answer).answers == []
-        session.fetch(fetch(said(0)))
+        session.fetch(fetch(asked(0)))
         session.close()
         assert host[0].forgotten == 2
         session.mark(host[0])  # type: ignore[arg-type]
@@ -369,7 +369,7 @@ def test_what_is_forgotten_is_told_nothing_more() -> None:
     run(body())
 
 
-def test_a_copy_that_is_too_fast_is_held_back_and_nothing_else() -> None:
+def test_only_a_copy_that_is_too_fast_is_throttled() -> None:
     async def body() -> None:
         host = Host(2)
         host.throttle.see(moving_to(2, partitions=[True, False]), 1)
@@ -377,12 +377,12 @@ def test_a_copy_that_is_too_fast_is_held_back_and_nothing_else() -> None:
         for each in host.leaders.values():
             each.write(1_000)
             each.write(1_000)
-        first = await session.fetch(fetch(said(0), max_bytes=1))
+        first = await session.fetch(fetch(asked(0), max_bytes=1))
         assert indexes(first) == [0]
-        second = await session.fetch(fetch(said(0, offset=1, sequence=2), said(1)))
+        second = await session.fetch(fetch(asked(0, offset=1, sequence=2), asked(1)))
         assert indexes(second) == [1]
-        held_back = await session.fetch(fetch())
-        assert indexes(held_back) == []
+        throttled = await session.fetch(fetch())
+        assert indexes(throttled) == []
         answer = session.fetch(fetch())
         host.throttle.see(moving_to(2, partitions=[True, False]), UNLIMITED)
         while not indexes(await answer):

@@ -1,4 +1,4 @@
-"""What many partitions cost while nobody writes to them, and when their leader dies."""
+"""The cost of many idle partitions, and of their elections when a leader dies."""
 
 import asyncio
 from pathlib import Path
@@ -29,11 +29,11 @@ def test_a_thousand_idle_partitions_cost_a_few_requests_and_an_election_a_few_mo
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
-        # Three brokers in one process on a busy machine: nobody is missed for being slow.
+        # Three brokers in one process on a busy machine: a slow one must not lose its leaderships.
         async with nodes(tmp_path, settings=ReplicaSettings(election_timeout_ms=20_000)) as up:
             up.store.create(partitions=PARTITIONS)
             await until(lambda: _is_led(up), "every partition has a leader", SECONDS_MAX)
-            # All of them are known to all: nothing is left to be said.
+            # Every replica has caught up: there are no more updates to send.
             for index in range(PARTITIONS):
                 await up.wait_equal(T0._replace(partition=index))
             votes, requests = _votes(up), _requests(up)

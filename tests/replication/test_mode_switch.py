@@ -1,4 +1,4 @@
-"""A topic that changes between raft and fetch while it is written to."""
+"""A topic changes between raft and fetch mode under load."""
 
 import asyncio
 import shutil
@@ -45,7 +45,7 @@ def test_nothing_is_lost_from_raft_to_fetch_and_back_under_load(tmp_path: Path) 
                 await _switch(up, mode)
                 await until(
                     lambda before=before: up[1].partition().log_end_offset > before + 10,
-                    "writes go on",
+                    "writes continue",
                 )
             done.set()
             acknowledged = [value for each in await asyncio.gather(*producers) for value in each]
@@ -53,13 +53,13 @@ def test_nothing_is_lost_from_raft_to_fetch_and_back_under_load(tmp_path: Path) 
             assert len({bytes_of(node) for node in up}) == 1
             found = values_of(up[1])
             assert set(acknowledged) <= set(found)
-            # A retry after a lost leadership may write twice: no producer id was used.
+            # A retry after a change of the leader may write twice: the producers have no id.
             assert len(found) - len(set(found)) < 20
 
     run(body())
 
 
-def test_raft_begins_after_one_disk_after_the_other_was_replaced(tmp_path: Path) -> None:
+def test_raft_begins_after_disks_were_replaced_one_after_the_other(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)
@@ -123,7 +123,7 @@ def test_a_raft_partition_moves_through_fetch_mode(tmp_path: Path) -> None:
             await produce(up, "after")
             await up.wait_equal(nodes=(4, 5, 6))
             assert values_of(up[5]) == ["before", "after"]
-            # New voters: one of them may die.
+            # One of the new voters may fail.
             leader = await up.wait_leader()
             await up.stop(leader.broker_id, clean=False, declare=False)
             await produce(up, "later")
@@ -131,14 +131,14 @@ def test_a_raft_partition_moves_through_fetch_mode(tmp_path: Path) -> None:
     run(body())
 
 
-def test_raft_does_not_begin_before_the_last_replica_has_heard_that_it_had_ended(
+def test_raft_does_not_begin_again_before_every_replica_knows_that_it_had_ended(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2, 3, 4) as up:
             up.store.create()
             await produce(up, "before")
-            # Cut off from the picture alone, it goes on voting and fetching.
+            # Without new metadata images, the replica still votes and fetches.
             leader = (await up.wait_leader()).broker_id
             held, gone = (up[each] for each in (1, 2, 3) if each != leader)
             held.images_held = []
@@ -155,9 +155,9 @@ def test_raft_does_not_begin_before_the_last_replica_has_heard_that_it_had_ended
             assert step().mode is Mode.FETCH
             await produce(up, "meanwhile")
             (*_, last), held.images_held = held.images_held, None
-            held.see(last)
+            held.apply(last)
             await until(lambda: step().mode is Mode.RAFT, "raft begins")
-            # It and the newest one are a majority.
+            # This replica and the added one are a majority.
             assert gone.replicas.find(*T0) is None
             await up.stop(leader, clean=False, declare=False)
             await produce(up, "after")
@@ -167,7 +167,7 @@ def test_raft_does_not_begin_before_the_last_replica_has_heard_that_it_had_ended
     run(body())
 
 
-def test_a_leader_that_dies_in_the_handover_does_not_stop_it(tmp_path: Path) -> None:
+def test_a_leader_that_dies_in_the_mode_change_does_not_stop_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()

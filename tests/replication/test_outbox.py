@@ -1,4 +1,4 @@
-"""Votes to a broker that was down: the first one after its return is not lost to a pause."""
+"""Votes to a broker that was down: a pause between attempts does not lose the first one after its return."""
 
 import uuid
 
@@ -39,7 +39,7 @@ class Received(list[VoteAsked]):
         self.append(message)
 
 
-def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> None:
+def test_a_message_put_in_a_pause_between_attempts_waits_for_the_next_one() -> None:
     async def body() -> None:
         address: tuple[str, int] | None = None
         limits = ChannelLimits(
@@ -63,8 +63,8 @@ def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> No
             address = listener.address
             outbox.put(KEY, _question(2))
             outbox.put(KEY, _question(3))
-            await until(lambda: received, "the question arrived")
-            # Of two questions about one partition only the newer one is asked.
+            await until(lambda: received, "the vote request arrived")
+            # Of two requests about one partition only the newer one is sent.
             assert received == [_question(3)]
             await outbox.close()
 
@@ -72,7 +72,7 @@ def test_what_is_said_in_a_pause_between_attempts_waits_for_the_next_one() -> No
 
 
 class PausingChannel:
-    """A channel in a pause, on a loop that wakes a sleeper early: uvloop counts whole milliseconds."""
+    """A channel in a pause, on a loop that wakes too early: uvloop counts whole milliseconds."""
 
     def __init__(self, *pauses: float) -> None:
         self._pauses = list(pauses)
@@ -87,7 +87,7 @@ class PausingChannel:
     ) -> ReplicaMessagesResponse:
         assert timeout_ms > 0
         if self.retry_seconds > 0:
-            raise PeerUnavailable("it is not tried again yet")
+            raise PeerUnavailable("the pause is not over")
         self.requests.append(message)
         return ReplicaMessagesResponse()
 
@@ -95,13 +95,13 @@ class PausingChannel:
         """Nothing to do."""
 
 
-def test_a_pause_that_is_woken_from_early_is_slept_to_its_end() -> None:
+def test_the_outbox_sleeps_again_if_it_wakes_before_the_end_of_a_pause() -> None:
     async def body() -> None:
         channel = PausingChannel(0.01, 0.0004, 0.0001)
         outbox = Outbox(channel)  # type: ignore[arg-type]
         outbox.put(KEY, _question(1))
-        await until(lambda: outbox.requests_count, "the question was sent")
+        await until(lambda: outbox.requests_count, "the vote request was sent")
         await outbox.close()
-        assert len(channel.requests) == 1, "it was lost to what was left of the pause"
+        assert len(channel.requests) == 1, "the request was lost in the rest of the pause"
 
     run(body())

@@ -1,4 +1,4 @@
-"""Who may speak on the brokers' listener: forged peers, garbage, clients that took the wrong door."""
+"""Authentication on the inter-broker listener: forged peers, garbage, clients on the wrong listener."""
 
 import asyncio
 import contextlib
@@ -40,13 +40,13 @@ def _answer(_: PeerConnection, request: LogEndsRequest) -> LogEndsResponse:
 
 
 @contextlib.asynccontextmanager
-async def _door(service: PeerService) -> AsyncIterator[tuple[str, int]]:
+async def _listening(service: PeerService) -> AsyncIterator[tuple[str, int]]:
     async with await Listener.open("127.0.0.1", 0, service=service) as listener:
         yield listener.address
 
 
 async def _closed(address: tuple[str, int], data: bytes) -> bytes:
-    """Send bytes and read until the other side hangs up."""
+    """Send bytes and read until the other side closes the connection."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(data)
     try:
@@ -67,7 +67,7 @@ def test_brokers_that_know_the_secret_ask_each_other(tmp_path: Path) -> None:
             return LogEndsResponse()
 
         service.register(LOG_ENDS, answer)
-        async with _door(service) as address:
+        async with _listening(service) as address:
             peers = Peers(_identity(2), lambda _: address)
             peers.broker_epoch = 77
             await peers.request(1, LOG_ENDS, LogEndsRequest())
@@ -83,35 +83,37 @@ def test_brokers_that_know_the_secret_ask_each_other(tmp_path: Path) -> None:
     [
         (_identity(2, secret=b"guessed, and wrong"), 1),
         (_identity(2, cluster="another"), 1),
-        (_identity(2), 3),  # another broker lived at this address
+        (_identity(2), 3),  # another broker had this address before
         (_identity(1), 1),  # two brokers with one id
     ],
 )
-def test_a_broker_that_does_not_belong_is_turned_away(identity: Identity, asks_for: int) -> None:
+def test_a_broker_of_another_cluster_or_identity_is_refused(
+    identity: Identity, asks_for: int
+) -> None:
     async def body() -> None:
         service = PeerService(_identity(1))
         service.register(LOG_ENDS, _answer)
-        async with _door(service) as address:
+        async with _listening(service) as address:
             peers = Peers(identity, lambda _: address)
             with pytest.raises(PeerUnavailable):
                 await peers.request(asks_for, LOG_ENDS, LogEndsRequest())
             peers.close()
-        # Either side may find out first; the one who connects checks the other one as well.
+        # Either side may detect it first; the connecting side checks the other one as well.
         assert service.requests_count == 0
 
     run(body())
 
 
-def test_a_secret_that_can_be_guessed_is_none() -> None:
+def test_a_short_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="guessed"):
         _identity(1, secret=b"short")
 
 
-def test_a_broker_of_an_earlier_life_is_turned_away() -> None:
+def test_a_broker_of_an_earlier_broker_epoch_is_refused() -> None:
     async def body() -> None:
         service = PeerService(_identity(1), is_known=lambda peer: peer.broker_epoch >= 5)
         service.register(LOG_ENDS, _answer)
-        async with _door(service) as address:
+        async with _listening(service) as address:
             peers = Peers(_identity(2), lambda _: address)
             peers.broker_epoch = 4
             with pytest.raises(PeerUnavailable):
@@ -131,29 +133,29 @@ def test_a_broker_of_an_earlier_life_is_turned_away() -> None:
         struct.pack(">i", 3) + b"abc",
         # A client's ApiVersions request.
         struct.pack(">ihhih", 10, 18, 0, 1, -1),
-        # A replica fetch without a greeting: hazard 9.
+        # A replica fetch without a handshake: hazard 9.
         encode_peer_request(
             REPLICA_FETCH, 1, ReplicaFetchRequest(partitions=[ReplicaFetchPartition()])
         ),
-        # A proof of nothing.
+        # A proof without a hello.
         encode_peer_request(PROOF, 1, ProofRequest(proof=b"x" * 32)),
-        # A greeting that is cut off, and one with a nonce of no bytes.
+        # A truncated hello, and one with an empty nonce.
         struct.pack(">ihi", 6, HELLO.key, 1),
         encode_peer_request(HELLO, 1, HelloRequest(cluster_id=CLUSTER_ID, broker_id=2)),
-        # More than anybody has to say before it is known.
+        # More than the largest frame before the handshake is complete.
         struct.pack(">i", 5000) + struct.pack(">hi", HELLO.key, 1) + bytes(4994),
     ],
 )
-def test_garbage_closes_the_connection_and_nothing_else(data: bytes) -> None:
+def test_garbage_closes_only_its_own_connection(data: bytes) -> None:
     async def body() -> None:
         service = PeerService(_identity(1))
         service.register(LOG_ENDS, _answer)
-        async with _door(service) as address:
+        async with _listening(service) as address:
             peers = Peers(_identity(2), lambda _: address)
             with pytest.raises(PeerRefused):
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
             await _closed(address, data)
-            # The good connection goes on.
+            # The good connection stays open.
             with pytest.raises(PeerRefused) as refused:
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
             assert refused.value.error is ErrorCode.INVALID_REQUEST
@@ -165,12 +167,12 @@ def test_garbage_closes_the_connection_and_nothing_else(data: bytes) -> None:
 def test_a_recorded_proof_is_of_no_use_on_another_connection() -> None:
     async def body() -> None:
         service = PeerService(_identity(1))
-        async with _door(service) as address:
+        async with _listening(service) as address:
             recorded: list[bytes] = []
             relaying: list[asyncio.Task[None] | None] = []
 
             async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                # The event loop holds on to nobody: one that waits could be collected.
+                # The event loop holds no reference to a task: a waiting one could be collected.
                 relaying.append(asyncio.current_task())
                 there, back = await asyncio.open_connection(*address)
 
@@ -201,10 +203,10 @@ def test_a_recorded_proof_is_of_no_use_on_another_connection() -> None:
     run(body())
 
 
-def test_a_question_nobody_answers_is_refused_and_the_connection_stays() -> None:
+def test_a_request_without_a_handler_is_refused_and_the_connection_stays() -> None:
     async def body() -> None:
         service = PeerService(_identity(1))
-        async with _door(service) as address:
+        async with _listening(service) as address:
             peers = Peers(_identity(2), lambda _: address)
             for _ in range(2):
                 with pytest.raises(PeerRefused) as refused:
@@ -227,9 +229,9 @@ def test_an_answer_may_take_its_time_and_fail() -> None:
             raise InvalidRequest("not now")
 
         service.register(LOG_ENDS, answer)
-        with pytest.raises(ValueError, match="answered already"):
+        with pytest.raises(ValueError, match="has a handler already"):
             service.register(LOG_ENDS, answer)
-        async with _door(service) as address:
+        async with _listening(service) as address:
             peers = Peers(_identity(2), lambda _: address)
             with pytest.raises(PeerRefused) as refused:
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
@@ -241,8 +243,8 @@ def test_an_answer_may_take_its_time_and_fail() -> None:
 
 
 def test_a_peer_with_the_right_secret_cannot_speak_for_another_replica(tmp_path: Path) -> None:
-    """Whose position a fetch tells is known from the greeting: broker 4 is no replica, so what it
-    claims to have does not count."""
+    """The handshake determines whose position a fetch reports: broker 4 is no replica, so its position
+    does not count."""
 
     async def body() -> None:
         async with nodes(tmp_path) as up:
@@ -278,7 +280,7 @@ def test_a_peer_with_the_right_secret_cannot_speak_for_another_replica(tmp_path:
     run(body())
 
 
-def test_a_follower_that_does_not_read_holds_up_nobody_else(tmp_path: Path) -> None:
+def test_a_follower_that_does_not_read_delays_no_other_follower(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2) as up:
             await up.start(3)
@@ -286,7 +288,7 @@ def test_a_follower_that_does_not_read_holds_up_nobody_else(tmp_path: Path) -> N
             await produce(up, "a")
             leader = await up.wait_leader()
             slow = next(node for node in up if node is not leader)
-            # Everything it sends to the leader goes into a hole from now on.
+            # Everything that it sends to the leader is lost.
             hole = socket.create_server(("127.0.0.1", 0))
             slow.detours[leader.broker_id] = hole.getsockname()
             router = slow.replicas.cluster
@@ -300,14 +302,14 @@ def test_a_follower_that_does_not_read_holds_up_nobody_else(tmp_path: Path) -> N
             hole.close()
             await until(
                 lambda: slow.partition().log_end_offset == leader.partition().log_end_offset,
-                "the slow one has caught up",
+                "the slow follower has caught up",
             )
             assert up.leader() is not None
 
     run(body())
 
 
-def test_frames_of_the_brokers_protocol_say_what_is_wrong_with_them() -> None:
+def test_errors_of_malformed_frames_name_the_reason() -> None:
     from zhumq.model.errors import MalformedFrame
 
     with pytest.raises(MalformedFrame, match="too few"):

@@ -1,4 +1,4 @@
-"""Leadership of raft partitions goes back to their first replicas."""
+"""Preferred-leader election for raft partitions."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ ELECTION_MS_MAX = 10_000
 
 
 async def _led_by_another(up: Nodes) -> None:
-    """The first replica was away for a moment."""
+    """The preferred replica restarts, and another one leads."""
     up.store.create()
     await produce(up, "a")
     await up.stop(1, clean=False)
@@ -27,20 +27,20 @@ async def _led_by_another(up: Nodes) -> None:
     await up.start(1)
     await up.wait_equal()
     if (await up.wait_leader()).broker_id == 1:
-        pytest.skip("the first replica won again by itself")
+        pytest.skip("the preferred replica won the election again")
 
 
-def test_a_leader_steps_back_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_leader_resigns_on_request(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             await _led_by_another(up)
-            # Any broker can be asked: it asks the leader.
+            # Any broker takes the request, and sends it to the leader.
             for node in up:
                 outcome = await node.replicas.elect_preferred([T0], ELECTION_MS_MAX)
                 if outcome[T0] is None:
                     break
             assert outcome[T0] is None
-            # It is not only asked to: it leads, and the cluster has heard of it.
+            # The preferred replica leads, and the metadata shows it.
             assert up.leader() is up[1]
             await produce(up, "b")
             await up.wait_equal()
@@ -51,13 +51,13 @@ def test_a_leader_steps_back_when_it_is_asked_to(tmp_path: Path) -> None:
     run(body())
 
 
-def test_who_has_no_time_hears_that_it_was_too_short(tmp_path: Path) -> None:
+def test_a_request_without_time_times_out(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             await _led_by_another(up)
             outcome = await up[2].replicas.elect_preferred([T0], 0)
             assert isinstance(outcome[T0], RequestTimedOut)
-            # What came too late for this one is not lost for the next.
+            # The next request finds the result that came too late for this one.
             await up.wait_leader()
             outcome = await up[2].replicas.elect_preferred([T0], ELECTION_MS_MAX)
             assert outcome[T0] is None or isinstance(outcome[T0], ElectionNotNeeded)
@@ -65,7 +65,7 @@ def test_who_has_no_time_hears_that_it_was_too_short(tmp_path: Path) -> None:
     run(body())
 
 
-def test_nothing_is_lost_while_leadership_goes_back_under_load(tmp_path: Path) -> None:
+def test_nothing_is_lost_while_leadership_is_transferred_under_load(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             await _led_by_another(up)
@@ -88,7 +88,7 @@ def test_nothing_is_lost_while_leadership_goes_back_under_load(tmp_path: Path) -
             while not await is_back():
                 pass
             count = len(acknowledged)
-            await until(lambda: len(acknowledged) > count + 5, "writes go on")
+            await until(lambda: len(acknowledged) > count + 5, "writes continue")
             is_done.set()
             await writing
             await up.wait_equal()
@@ -97,7 +97,7 @@ def test_nothing_is_lost_while_leadership_goes_back_under_load(tmp_path: Path) -
     run(body())
 
 
-def test_nobody_steps_back_for_one_that_is_away_or_behind(tmp_path: Path) -> None:
+def test_a_leader_does_not_resign_for_a_replica_that_is_down_or_behind(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             await _led_by_another(up)
@@ -108,27 +108,27 @@ def test_nobody_steps_back_for_one_that_is_away_or_behind(tmp_path: Path) -> Non
             )
             assert isinstance(outcome[T0], PreferredLeaderNotAvailable)
             assert isinstance(outcome[TopicPartition("t", 9)], UnknownTopicOrPartition)
-            # The store does not know that it is away: it does not have everything.
+            # The leader is asked directly: the replica is down and does not have everything.
             partition = leader.partition()
             partition.append(batch("b"), NOW_MS)
-            handing = asyncio.ensure_future(partition.transfer_leadership(1))
+            transfer = asyncio.ensure_future(partition.transfer_leadership(1))
             await asyncio.sleep(0)
             with pytest.raises(NotLeaderOrFollower):
                 partition.append(batch("not now"), NOW_MS)
-            assert not await handing
+            assert not await transfer
             partition.append(batch("c"), NOW_MS)
             assert up.leader() is leader
 
     run(body())
 
 
-def test_leaders_step_back_by_themselves(tmp_path: Path) -> None:
+def test_leaders_resign_in_a_periodic_round(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             await _led_by_another(up)
             cluster = (await up.wait_leader()).replicas.cluster
             assert cluster is not None
             await cluster.preferred_leaders.balance()
-            await until(lambda: up.leader() is up[1], "the first replica leads")
+            await until(lambda: up.leader() is up[1], "the preferred replica leads")
 
     run(body())

@@ -1,4 +1,4 @@
-"""Three brokers' replicas that elect their leaders."""
+"""Replicas of three brokers in raft mode, which elect their leaders."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_what_is_acknowledged_is_on_all_replicas_in_the_end(tmp_path: Path) -> N
     run(body())
 
 
-def test_a_follower_lets_no_client_in(tmp_path: Path) -> None:
+def test_a_follower_refuses_clients(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -51,7 +51,7 @@ def test_a_follower_lets_no_client_in(tmp_path: Path) -> None:
     run(body())
 
 
-def test_leadership_is_told_to_those_who_watch_it(tmp_path: Path) -> None:
+def test_watchers_are_notified_of_leadership(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -59,7 +59,7 @@ def test_leadership_is_told_to_those_who_watch_it(tmp_path: Path) -> None:
             epoch = leader.partition().leader_epoch
             assert leader.leadership == [(T0, True, epoch)]
             late: list[tuple[object, ...]] = []
-            leader.replicas.watch_leadership(lambda *news: late.append(news))
+            leader.replicas.watch_leadership(lambda *change: late.append(change))
             assert late == [(T0, True, epoch)]
             up.store.delete()
             assert leader.leadership[-1] == (T0, False, epoch)
@@ -75,7 +75,7 @@ async def _cut_off_followers(up: Nodes) -> None:
             await up.stop(node.broker_id, clean=False, declare=False)
 
 
-def test_nobody_sees_a_record_before_a_majority_has_it(tmp_path: Path) -> None:
+def test_a_record_is_invisible_until_a_majority_has_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -85,12 +85,12 @@ def test_nobody_sees_a_record_before_a_majority_has_it(tmp_path: Path) -> None:
             partition = leader.partition()
             high_watermark = partition.high_watermark
             await _cut_off_followers(up)
-            # acks=1: it is in the leader's log, and answered.
+            # acks=1: the record is in the leader's log, and acknowledged.
             partition.append(batch("unseen"), NOW_MS)
             assert partition.log_end_offset == high_watermark + 1
             assert not partition.read(high_watermark, 1000).regions
             waiting = partition.when_durable(partition.log_end_offset)
-            # Without a majority it leads no more, and says so to those who wait.
+            # Without a majority it resigns, and fails the waiting appends.
             with pytest.raises(NotLeaderOrFollower):
                 await asyncio.wait_for(waiting, 20)
             assert partition.high_watermark == high_watermark
@@ -120,7 +120,7 @@ def test_another_replica_leads_when_the_leader_dies_and_nothing_is_lost(tmp_path
     run(body())
 
 
-def test_a_tail_that_was_never_committed_is_cut_off(tmp_path: Path) -> None:
+def test_an_uncommitted_tail_is_truncated(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -181,7 +181,7 @@ def test_everything_acknowledged_survives_a_restart_of_all(tmp_path: Path) -> No
     run(body())
 
 
-def test_a_returning_broker_knows_what_it_has_promised(tmp_path: Path) -> None:
+def test_a_restarted_broker_has_its_quorum_state(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -194,7 +194,7 @@ def test_a_returning_broker_knows_what_it_has_promised(tmp_path: Path) -> None:
             state = up[follower.broker_id].partition().driver.core.quorum_state
             assert state.epoch >= epoch
             assert not state.recovering
-            # A clean stop has written down what was committed.
+            # A clean stop has written a checkpoint of the high watermark.
             assert up[follower.broker_id].partition().high_watermark > 0
 
     run(body())
@@ -207,7 +207,7 @@ def test_every_partition_of_a_new_topic_gets_one_leader(tmp_path: Path) -> None:
             for index in range(6):
                 topic_partition = T0._replace(partition=index)
                 await up.wait_leader(topic_partition)
-            led = [len([1 for news in node.leadership if news[1]]) for node in up]
+            led = [len([1 for _, leads, _ in node.leadership if leads]) for node in up]
             assert sum(led) == 6
 
     run(body())
@@ -224,7 +224,7 @@ def test_a_partition_with_one_replica_is_served_in_a_cluster(tmp_path: Path) -> 
     run(body())
 
 
-def test_what_waits_for_replicas_that_never_answer_is_given_up(tmp_path: Path) -> None:
+def test_an_append_that_waits_for_unreachable_replicas_times_out(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -236,9 +236,9 @@ def test_what_waits_for_replicas_that_never_answer_is_given_up(tmp_path: Path) -
             began_ms = SystemClock().monotonic_ms()
             partition.call_when_durable(end + 10, patient.append, timeout_ms=60_000)
             partition.call_when_durable(end + 11, failures.append, timeout_ms=2_000)
-            partition.give_up_waiting(began_ms + 1_999)
+            partition.fail_overdue(began_ms + 1_999)
             assert failures == []
-            partition.give_up_waiting(began_ms + 20_000)
+            partition.fail_overdue(began_ms + 20_000)
             assert [type(failure).__name__ for failure in failures] == ["RequestTimedOut"]
             assert patient == []
             assert partition.waiters_count == 1

@@ -1,4 +1,4 @@
-"""A leader that begins to serve between two batches of a producer does not call the second a gap."""
+"""A leader that begins to serve between two batches of a producer refuses the second with a retriable error."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ NOW_MS = 1_700_000_000_000
 
 
 async def _first_of_three(up: Nodes) -> tuple[Node, bytes, bytes]:
-    """A leader that has committed a producer's first batch, and the two that come next."""
+    """A leader that has committed a producer's first batch, and the producer's next two batches."""
     up.store.create()
     first, second, third = (batch("v", producer_id=7, sequence=each) for each in range(3))
     leader = await up.wait_leader()
@@ -22,7 +22,7 @@ async def _first_of_three(up: Nodes) -> tuple[Node, bytes, bytes]:
     return leader, second, third
 
 
-def test_a_batch_sent_behind_a_refused_one_is_refused_until_that_one_has_come_again(
+def test_a_batch_after_a_refused_one_is_refused_until_the_first_is_written(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
@@ -32,7 +32,7 @@ def test_a_batch_sent_behind_a_refused_one_is_refused_until_that_one_has_come_ag
             for node in others:
                 with pytest.raises(NotLeaderOrFollower) as refusal:
                     node.partition().append(second, NOW_MS)
-                node.partition().refused(second, refusal.value, NOW_MS)
+                node.partition().remember_refused(second, refusal.value, NOW_MS)
             await up.stop(old.broker_id)
             new = await up.wait_leader()
             partition = new.partition()
@@ -45,7 +45,7 @@ def test_a_batch_sent_behind_a_refused_one_is_refused_until_that_one_has_come_ag
     run(body())
 
 
-def test_a_gap_that_no_refusal_explains_is_still_called_one(tmp_path: Path) -> None:
+def test_a_gap_without_a_refused_batch_is_out_of_order(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create()
@@ -56,15 +56,15 @@ def test_a_gap_that_no_refusal_explains_is_still_called_one(tmp_path: Path) -> N
             later_ms = NOW_MS + SETTLING_MS
             with pytest.raises(OutOfOrderSequenceNumber) as refusal:
                 partition.append(gap, later_ms)
-            # This is not an error after which the same is sent again, so nothing waits for it.
-            partition.refused(gap, refusal.value, later_ms)
+            # The error is not retriable, so no later batch waits for this one.
+            partition.remember_refused(gap, refusal.value, later_ms)
             with pytest.raises(OutOfOrderSequenceNumber):
                 partition.append(batch("v", producer_id=7, sequence=6), later_ms)
 
     run(body())
 
 
-def test_a_batch_that_comes_to_a_new_leader_before_the_one_that_the_old_one_refused_waits(
+def test_a_new_leader_refuses_a_batch_whose_predecessor_the_old_leader_refused(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
@@ -72,13 +72,13 @@ def test_a_batch_that_comes_to_a_new_leader_before_the_one_that_the_old_one_refu
             old, second, third = await _first_of_three(up)
             await up.stop(old.broker_id)
             partition = (await up.wait_leader()).partition()
-            # Only the old leader has seen the second one, and refused it.
+            # Only the old leader has received the second batch, and refused it.
             with pytest.raises(NotLeaderOrFollower, match="expected is 1") as refusal:
                 partition.append(third, NOW_MS)
-            partition.refused(third, refusal.value, NOW_MS)
+            partition.remember_refused(third, refusal.value, NOW_MS)
             partition.append(second, NOW_MS)
             partition.append(third, NOW_MS)
-            # A new leader is not new for ever.
+            # After the settling time, a gap is out of order.
             with pytest.raises(OutOfOrderSequenceNumber):
                 partition.append(batch("v", producer_id=7, sequence=9), NOW_MS + SETTLING_MS)
 

@@ -1,4 +1,4 @@
-"""Disks that are wiped, damaged, full or failing under one of three replicas."""
+"""Wiped, damaged, full or failing disks of one of three replicas."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ def _folder(up: Nodes, broker_id: int) -> Path:
 
 
 def _flip_a_bit(up: Nodes, broker_id: int, value: str) -> None:
-    """In the stored bytes of this value."""
+    """Flip a bit in the stored bytes of this value."""
     [path] = _folder(up, broker_id).glob("*.log")
     data = bytearray(path.read_bytes())
     place = data.index(value.encode())
@@ -77,16 +77,16 @@ def test_a_wiped_broker_fetches_everything_again(tmp_path: Path, mode: Mode) -> 
             await produce(up, "meanwhile")
             await up.start(wiped)
             state = up[wiped].partition().driver.core.quorum_state
-            # Until it has everything, and knows that nobody counts on its votes, it has none.
+            # It does not vote until it has everything, and no candidate counts on its earlier votes.
             assert state.recovering
             assert state.votes_unknown
-            await until(lambda: _has_recovered(up[wiped]), "the wiped replica is whole again")
+            await until(lambda: _has_recovered(up[wiped]), "the wiped replica has recovered")
             await _all_equal(up, *(f"v{number}" for number in range(5)), "meanwhile")
 
     run(body())
 
 
-def test_two_new_disks_at_once_are_filled_once_the_third_one_is_enough(tmp_path: Path) -> None:
+def test_two_new_disks_recover_once_one_replica_is_enough_in_sync(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH, replicas=(3, 2, 1))
@@ -101,11 +101,13 @@ def test_two_new_disks_at_once_are_filled_once_the_third_one_is_enough(tmp_path:
             up.store.repair()
             await up.start(1, 2)
             core = up[3].partition().driver.core
-            await until(lambda: core.role is Role.LEADER, "who has everything is named")
-            assert not core.serving, "one alone is not enough"
+            await until(
+                lambda: core.role is Role.LEADER, "the replica that has everything is named"
+            )
+            assert not core.serving, "one replica alone is not enough"
             _set_min_in_sync(up, 1)
             await until(
-                lambda: _has_recovered(up[1]) and _has_recovered(up[2]), "both are whole again"
+                lambda: _has_recovered(up[1]) and _has_recovered(up[2]), "both have recovered"
             )
             _set_min_in_sync(up, 2)
             await produce(up, "b")
@@ -114,7 +116,9 @@ def test_two_new_disks_at_once_are_filled_once_the_third_one_is_enough(tmp_path:
     run(body())
 
 
-def test_the_last_one_in_sync_is_enough_when_an_operator_says_so(tmp_path: Path) -> None:
+def test_the_last_replica_in_sync_is_enough_once_an_operator_lowers_min_insync(
+    tmp_path: Path,
+) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=Mode.FETCH)
@@ -123,7 +127,7 @@ def test_the_last_one_in_sync_is_enough_when_an_operator_says_so(tmp_path: Path)
             await up.stop(1, clean=False)
             await up.stop(2, clean=False)
             core = up[3].partition().driver.core
-            await until(lambda: core.role is Role.LEADER, "the last one is named")
+            await until(lambda: core.role is Role.LEADER, "the last replica is named")
             assert not core.serving
             _set_min_in_sync(up, 1)
             await produce(up, "b")
@@ -142,18 +146,18 @@ def test_a_wiped_replica_does_not_help_to_elect_one_without_the_data(tmp_path: P
             stale = (await _follower(up)).broker_id
             await up.stop(stale, clean=False, declare=False)
             await produce(up, "b")
-            # Now the two that have it: one is wiped, one is down. The stale one comes back.
+            # Of the two that have it, one is wiped and one is down. The stale replica comes back.
             keeper, wiped = (node.broker_id for node in up)
             await up.stop(keeper, clean=False, declare=False)
             await up.stop(wiped, clean=False, declare=False)
             shutil.rmtree(tmp_path / f"broker-{wiped}")
             await up.start(stale, wiped)
-            campaigns = up[stale].partition().driver.core
+            candidate = up[stale].partition().driver.core
             await until(
-                lambda: campaigns.role is Role.PROSPECTIVE or campaigns.role is Role.CANDIDATE,
+                lambda: candidate.role is Role.PROSPECTIVE or candidate.role is Role.CANDIDATE,
                 "the stale replica asks for votes",
             )
-            await until(lambda: up[stale].partition().leader_id is None, "nobody leads")
+            await until(lambda: up[stale].partition().leader_id is None, "no replica leads")
             assert up.leader() is None
             await up.start(keeper)
             await produce(up, "c")
@@ -173,7 +177,7 @@ def test_a_disk_exchanged_within_a_session_does_not_lead_though_it_was_in_sync(
             await produce(up, "a")
             await up.wait_equal()
             wiped = (await _follower(up)).broker_id
-            # Nobody has noticed: nothing of the partition has changed since it was created.
+            # The partition has not changed since it was created: the controller has not noticed.
             await up.stop(wiped, clean=False, declare=False)
             shutil.rmtree(tmp_path / f"broker-{wiped}")
             keepers = [node.broker_id for node in up]
@@ -198,7 +202,7 @@ def test_a_disk_exchanged_within_a_session_does_not_lead_though_it_was_in_sync(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_replica_damaged_in_the_middle_heals(tmp_path: Path, mode: Mode) -> None:
+def test_a_replica_damaged_in_the_middle_recovers(tmp_path: Path, mode: Mode) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             up.store.create(mode=mode)
@@ -210,7 +214,7 @@ def test_a_replica_damaged_in_the_middle_heals(tmp_path: Path, mode: Mode) -> No
             _flip_a_bit(up, damaged, "value-2")
             await up.start(damaged)
             assert not _has_recovered(up[damaged])
-            await until(lambda: _has_recovered(up[damaged]), "the damaged replica is whole again")
+            await until(lambda: _has_recovered(up[damaged]), "the damaged replica has recovered")
             await produce(up, "after")
             await _all_equal(up, *(f"value-{number}" for number in range(5)), "after")
             assert not up[damaged].partition().log.corrupt_ranges
@@ -219,7 +223,7 @@ def test_a_replica_damaged_in_the_middle_heals(tmp_path: Path, mode: Mode) -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_leader_whose_log_is_found_damaged_steps_down_and_heals(
+def test_a_leader_that_detects_damage_in_its_log_steps_down_and_recovers(
     tmp_path: Path, mode: Mode
 ) -> None:
     async def body() -> None:
@@ -234,13 +238,15 @@ def test_a_leader_whose_log_is_found_damaged_steps_down_and_heals(
             leader = await up.wait_leader()
             epoch = leader.partition().leader_epoch
             _flip_a_bit(up, leader.broker_id, "value-2")
-            # A follower that has to fetch it finds that it does not match its checksum.
+            # A follower that fetches the record detects a wrong checksum.
             await up.start(late)
             await until(
                 lambda: up.leader() and up.leader().partition().leader_epoch > epoch,
-                "the damaged leader leads no more",
+                "the damaged leader has stepped down",
             )
-            await until(lambda: all(_has_recovered(node) for node in up), "all replicas are whole")
+            await until(
+                lambda: all(_has_recovered(node) for node in up), "all replicas have recovered"
+            )
             await produce(up, "after")
             await _all_equal(up, *(f"value-{number}" for number in range(5)), "after")
 
@@ -248,7 +254,7 @@ def test_a_leader_whose_log_is_found_damaged_steps_down_and_heals(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_leader_that_cannot_sync_is_out_and_others_go_on(tmp_path: Path, mode: Mode) -> None:
+def test_a_leader_that_cannot_sync_stops_and_others_go_on(tmp_path: Path, mode: Mode) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 2, 3) as up:
             disk = FaultyDisk()
@@ -256,7 +262,7 @@ def test_a_leader_that_cannot_sync_is_out_and_others_go_on(tmp_path: Path, mode:
             up.store.create(mode=mode)
             leader = await up.wait_leader()
             while leader.broker_id != 1:
-                # It has to be the one with the bad disk.
+                # The broker with the bad disk has to lead.
                 await up.stop(leader.broker_id, clean=False)
                 await up.wait_leader()
                 await up.start(leader.broker_id)
@@ -272,10 +278,10 @@ def test_a_leader_that_cannot_sync_is_out_and_others_go_on(tmp_path: Path, mode:
             with pytest.raises(NotLeaderOrFollower):
                 partition.append(batch("c"), NOW_MS)
             await produce(up, "b")
-            # A restart with a good disk: what was not synced is not relied upon.
+            # A restart with a good disk does not rely on what was not synced.
             await up.stop(1, clean=False)
             await up.start(1)
-            await until(lambda: _has_recovered(up[1]), "the failed replica is whole again")
+            await until(lambda: _has_recovered(up[1]), "the failed replica has recovered")
             await up.wait_equal()
             found = {tuple(values_of(node)) for node in up}
             assert len(found) == 1
@@ -299,7 +305,7 @@ def test_a_follower_with_a_full_disk_catches_up_once_there_is_room(tmp_path: Pat
             disk.is_full = lambda path: path.endswith(".log")
             for number in range(3):
                 await produce(up, f"b{number}")
-            await until(lambda: up[3].partition().driver.counters.disk_full, "it was full")
+            await until(lambda: up[3].partition().driver.counters.disk_full, "the disk was full")
             assert up[3].partition().log_end_offset < up[1].partition().log_end_offset
             disk.is_full = lambda _: False
             await _all_equal(up, "a", "b0", "b1", "b2")
@@ -307,7 +313,7 @@ def test_a_follower_with_a_full_disk_catches_up_once_there_is_room(tmp_path: Pat
     run(body())
 
 
-def test_promises_wait_for_room_and_nobody_is_told_before(tmp_path: Path) -> None:
+def test_a_replica_sends_nothing_before_there_is_room_for_its_quorum_state(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path, 1, 2) as up:
             disk = FaultyDisk()
@@ -323,7 +329,7 @@ def test_promises_wait_for_room_and_nobody_is_told_before(tmp_path: Path) -> Non
     run(body())
 
 
-def test_a_replica_that_lost_its_promises_does_not_vote_until_it_has_heard_all(
+def test_a_replica_that_lost_its_quorum_state_does_not_vote_until_it_has_recovered(
     tmp_path: Path,
 ) -> None:
     async def body() -> None:
@@ -336,7 +342,7 @@ def test_a_replica_that_lost_its_promises_does_not_vote_until_it_has_heard_all(
             (tmp_path / f"broker-{forgetful}" / QUORUM_FILE).unlink()
             await up.start(forgetful)
             assert up[forgetful].partition().driver.core.quorum_state.votes_unknown
-            await until(lambda: _has_recovered(up[forgetful]), "it knows where it stands again")
+            await until(lambda: _has_recovered(up[forgetful]), "the replica has recovered")
             await _all_equal(up, "a")
 
     run(body())
@@ -355,7 +361,9 @@ def test_a_log_shorter_than_what_was_committed_is_damage(tmp_path: Path) -> None
             path.write_bytes(path.read_bytes()[:-40])
             await up.start(cut)
             assert not _has_recovered(up[cut])
-            await until(lambda: _has_recovered(up[cut]), "it has fetched what was missing")
+            await until(
+                lambda: _has_recovered(up[cut]), "the replica has fetched the missing records"
+            )
             await _all_equal(up, *(f"value-{number}" for number in range(4)))
 
     run(body())

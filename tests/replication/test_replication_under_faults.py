@@ -1,4 +1,4 @@
-"""Brokers die, are cut off and come back while idempotent producers write: nothing lost, nothing twice."""
+"""Brokers crash, are cut off and come back while idempotent producers write: nothing is lost or duplicated."""
 
 import asyncio
 import random
@@ -56,13 +56,13 @@ class Sender:
                 if not reason.retriable:
                     raise
             if self.is_done:
-                # Whether it is in the log nobody knows.
+                # The log may have the value or not.
                 return None
             await asyncio.sleep(0.01)
 
 
 class Chaos:
-    """Does one thing after the other to the brokers, as the dice say."""
+    """Injects one random fault after the other."""
 
     def __init__(self, up: Nodes, seed: int, *, switches: bool, wipes: bool) -> None:
         self._up = up
@@ -83,7 +83,7 @@ class Chaos:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         if self._wipe in self._faults:
-            # While nothing has changed since the partition was created.
+            # Before the partition's metadata changes for the first time.
             await self._wipe()
         while loop.time() < end:
             await self._dice.choice(self._faults)()
@@ -92,14 +92,14 @@ class Chaos:
             await asyncio.sleep(self._dice.uniform(0.05, 0.6))
             self._up.store.step_modes()
 
-    def healed_leader(self) -> Node | None:
-        """Who leads, with a controller that looks after it as often as this is asked."""
+    def recovered_leader(self) -> Node | None:
+        """Let the controller act, and return the leader."""
         self._up.store.repair()
         self._up.store.step_modes()
         return self._up.leader()
 
     def _switch(self) -> None:
-        """The topic is to be replicated in the other way."""
+        """Change the topic's replication mode."""
         store = self._up.store
         store.mode = Mode.FETCH if store.mode is Mode.RAFT else Mode.RAFT
         self.done.append(f"to {store.mode}")
@@ -111,15 +111,15 @@ class Chaos:
     async def _kill(self) -> None:
         broker_id = self._pick()
         declared = self._dice.random() < 0.5
-        self.done.append(f"kill {broker_id}{' and tell' if declared else ''}")
+        self.done.append(f"kill {broker_id}{' and declare it gone' if declared else ''}")
         await self._up.stop(broker_id, clean=self._dice.random() < 0.3, declare=declared)
         await asyncio.sleep(self._dice.uniform(0.0, 0.8))
         await self._up.start(broker_id)
         self._up.store.repair()
 
     async def _wipe(self) -> None:
-        """A disk is exchanged for an empty one, unless another replica is still not whole: one of
-        three may be lost at a time."""
+        """Replace a disk by an empty one, unless another replica is still recovering: one of three may be
+        lost at a time."""
         record = self._up.store.image.partition(T0)
         assert record is not None
         votes = record.mode is Mode.RAFT or record.changing_mode
@@ -128,11 +128,11 @@ class Chaos:
             return
         node = self._up[self._pick()]
         declared = self._dice.random() < 0.5
-        self.done.append(f"wipe {node.broker_id}{' and tell' if declared else ''}")
+        self.done.append(f"wipe {node.broker_id}{' and declare it gone' if declared else ''}")
         await self._up.stop(node.broker_id, clean=False, declare=declared)
         shutil.rmtree(self._up.root / f"broker-{node.broker_id}")
         if self._dice.random() < 0.5:
-            # Whoever leads may go away before it could be fetched.
+            # The leader may stop before the wiped replica has fetched everything.
             gone = self._pick()
             self.done.append(f"kill {gone} meanwhile")
             await self._up.stop(gone, clean=False, declare=False)
@@ -156,7 +156,7 @@ class Chaos:
         self._up.store.repair()
 
     async def _cut_links(self) -> None:
-        """One way: what this broker asks of another one is lost; or of both."""
+        """Cut one way: lose what this broker sends to one other broker, or to both."""
         node = self._up[self._pick()]
         others = [each for each in self._up.up if each != node.broker_id]
         cut = others if self._dice.random() < 0.5 else [self._dice.choice(others)]
@@ -169,10 +169,10 @@ class Chaos:
 
     async def _restart_all(self) -> None:
         self.done.append("restart all")
-        everybody = sorted(self._up.up)
-        for broker_id in everybody:
+        broker_ids = sorted(self._up.up)
+        for broker_id in broker_ids:
             await self._up.stop(broker_id, clean=False, declare=False)
-        await self._up.start(*everybody)
+        await self._up.start(*broker_ids)
         self._up.store.repair()
 
 
@@ -186,7 +186,7 @@ async def check(
     wipes: bool = False,
 ) -> str:
     async with nodes(root) as up:
-        # What only one disk has is lost with it.
+        # A record on only one disk is lost with that disk.
         up.store.min_in_sync = 2 if wipes else 1
         up.store.create(mode=mode)
         await up.wait_leader()
@@ -194,9 +194,12 @@ async def check(
         tasks = [asyncio.create_task(sender.run()) for sender in senders]
         chaos = Chaos(up, seed, switches=switches, wipes=wipes)
         try:
-            await until(lambda: all(each.acknowledged for each in senders), "there is something")
+            await until(
+                lambda: all(each.acknowledged for each in senders),
+                "each sender has an acknowledgement",
+            )
             await chaos.run(seconds)
-            await until(chaos.healed_leader, f"somebody leads after {chaos.done}")
+            await until(chaos.recovered_leader, f"a broker leads after {chaos.done}")
             for sender in senders:
                 sender.is_done = True
             await asyncio.gather(*tasks)
@@ -211,7 +214,7 @@ async def check(
         for sender in senders:
             mine = [value for value in found if value.startswith(f"{sender._producer_id}:")]
             count = len(sender.acknowledged)
-            assert mine[:count] == sender.acknowledged, f"lost or twice after {chaos.done}"
+            assert mine[:count] == sender.acknowledged, f"lost or duplicated after {chaos.done}"
             assert len(mine) <= count + 1
         return f"{sum(len(each.acknowledged) for each in senders)} acknowledged, {chaos.done}"
 
@@ -226,9 +229,7 @@ def test_nothing_acknowledged_is_lost_while_the_mode_changes_as_well(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_nothing_acknowledged_is_lost_though_disks_are_exchanged(
-    tmp_path: Path, mode: Mode
-) -> None:
+def test_nothing_acknowledged_is_lost_while_disks_are_replaced(tmp_path: Path, mode: Mode) -> None:
     run(check(tmp_path, 9, mode, wipes=True))
 
 

@@ -1,4 +1,4 @@
-"""What a broker finds in its folder that is not its own any more is put aside, not deleted."""
+"""A broker puts logs aside that are not assigned to it any more, and does not delete them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A broker that is named leader and does not serve says so, in /healthz and in its metrics."""
+"""A broker that is named leader and does not serve reports it in /healthz and in its metrics."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_named_leader_that_does_not_serve_is_no_leader_and_not_well(tmp_path: 
             node = up[1]
             assert _unserved(node) == []
             assert list(membership_problems(SessionState.CONNECTED, [])) == []
-            # Registered again and named in the new epoch, of which the replicas were not told.
+            # Registered again and named in the new broker epoch, which the replicas do not know yet.
             broker = replace(up.store.image.brokers[node.broker_id], epoch=999)
             up.store.write(BrokerRegistered(broker=broker))
             up.store.repair()

@@ -1,7 +1,7 @@
-"""Bugs planted into the cores, each from a hazard that has sunk a real system.
+"""Bugs planted into the cores, each from a hazard that has broken a real system.
 
-A mutant is a function that patches one rule away. The suite must find every one of them; a mutant
-that survives says that the invariants or the faults are too weak.
+A mutant is a function that patches one rule away. The suite must find every mutant; a mutant that
+survives shows that the invariants or the faults are too weak.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def two_votes_in_one_epoch(patch: Patch) -> None:
 
 
 @planted(RAFT_3)
-def a_vote_is_not_written_down(patch: Patch) -> None:
+def a_vote_is_not_persisted(patch: Patch) -> None:
     def remember(self: ReplicaCore, state: Any) -> None:
         only_vote = state.epoch == self._state.epoch and state.voted_for != self._state.voted_for
         self._persist = self._persist or (state != self._state and not only_vote)
@@ -83,7 +83,7 @@ def a_vote_is_not_written_down(patch: Patch) -> None:
 
 
 @planted(RAFT_3)
-def a_newer_epoch_is_not_written_down(patch: Patch) -> None:
+def a_newer_epoch_is_not_persisted(patch: Patch) -> None:
     def remember(self: ReplicaCore, state: Any) -> None:
         only_epoch = state.epoch > self._state.epoch and state.voted_for is None
         self._persist = self._persist or (state != self._state and not only_epoch)
@@ -127,13 +127,13 @@ def votes_of_an_older_epoch_count(patch: Patch) -> None:
 
 @planted(RAFT_3)
 def a_candidate_does_not_raise_the_epoch(patch: Patch) -> None:
-    original = RaftReplica._stand
+    original = RaftReplica._become_candidate
 
     def stand(self: RaftReplica, now_ms: int) -> None:
         self._state = replace(self._state, epoch=self.epoch - 1)
         original(self, now_ms)
 
-    patch(RaftReplica, "_stand", stand)
+    patch(RaftReplica, "_become_candidate", stand)
 
 
 @planted(RAFT_3)
@@ -190,20 +190,20 @@ def the_leader_counts_what_it_has_not_flushed(patch: Patch) -> None:
     patch(RaftReplica, "_committed_offset", committed_offset)
 
 
-def _tell_more(self: ReplicaCore, to: int, message: Any) -> None:
+def _send_unflushed_as_flushed(self: ReplicaCore, to: int, message: Any) -> None:
     if isinstance(message, FetchArrived):
         message = replace(message, flushed_offset=message.fetch_offset)
     self._send.append(Outgoing(to=to, message=message))
 
 
 @planted(RAFT_3, RAFT_5)
-def a_follower_says_it_flushed_what_it_only_has(patch: Patch) -> None:
-    patch(ReplicaCore, "_tell", _tell_more)
+def a_follower_reports_unflushed_records_as_flushed(patch: Patch) -> None:
+    patch(ReplicaCore, "_tell", _send_unflushed_as_flushed)
 
 
 @planted(FETCH_3)
-def a_named_leaders_follower_says_it_flushed_what_it_only_has(patch: Patch) -> None:
-    patch(ReplicaCore, "_tell", _tell_more)
+def a_follower_of_a_named_leader_reports_unflushed_records_as_flushed(patch: Patch) -> None:
+    patch(ReplicaCore, "_tell", _send_unflushed_as_flushed)
 
 
 @planted(RAFT_5)
@@ -224,7 +224,7 @@ def the_high_watermark_runs_ahead_of_the_majority(patch: Patch) -> None:
 
 
 @planted(RAFT_3)
-def a_follower_shows_what_it_does_not_have(patch: Patch) -> None:
+def a_follower_raises_its_high_watermark_past_its_log(patch: Patch) -> None:
     def learn(self: ReplicaCore) -> None:
         self._raise_high_watermark(self._leader_high_watermark)
 
@@ -232,7 +232,7 @@ def a_follower_shows_what_it_does_not_have(patch: Patch) -> None:
 
 
 @planted(RAFT_3)
-def elected_is_ready(patch: Patch) -> None:
+def a_leader_serves_as_soon_as_it_is_elected(patch: Patch) -> None:
     original = ReplicaCore._lead
 
     def lead(self: ReplicaCore, follower_ids: Any, now_ms: int) -> None:
@@ -264,7 +264,7 @@ def the_high_watermark_goes_back_after_a_restart(patch: Patch) -> None:
 
 
 @planted(RAFT_3)
-def divergence_is_not_seen(patch: Patch) -> None:
+def divergence_is_not_detected(patch: Patch) -> None:
     def is_prefix(self: ReplicaCore, fetch: FetchArrived) -> bool:
         return self.log.log_start_offset <= fetch.fetch_offset <= self.log.log_end_offset
 
@@ -343,7 +343,7 @@ def a_damaged_replica_goes_on_voting(patch: Patch) -> None:
 
 
 @planted(RAFT_3, RAFT_5)
-def healed_before_it_has_everything(patch: Patch) -> None:
+def recovered_before_it_has_everything(patch: Patch) -> None:
     def maybe_recover(self: ReplicaCore) -> None:
         if self._state.recovering and self._damaged_from is None:
             self._remember(replace(self._state, recovering=False))
@@ -367,10 +367,10 @@ def a_leader_counts_what_a_damaged_follower_had(patch: Patch) -> None:
 
     patch(ProgressTable, "matched", matched)
     patch(ProgressTable, "unmatched", unmatched)
-    patch(ReplicaCore, "_maybe_recover", _heal_at_once)
+    patch(ReplicaCore, "_maybe_recover", _recover_at_once)
 
 
-def _heal_at_once(self: ReplicaCore) -> None:
+def _recover_at_once(self: ReplicaCore) -> None:
     if (
         self._state.recovering
         and self._damaged_from is None
@@ -379,19 +379,19 @@ def _heal_at_once(self: ReplicaCore) -> None:
         self._remember(replace(self._state, recovering=False))
 
 
-# Duties of the driver
+# The order of the driver's steps
 
 
 @planted(RAFT_3)
-def a_vote_is_sent_before_it_is_written_down(patch: Patch) -> None:
-    original = SimulatedBroker._do
+def a_vote_is_sent_before_it_is_persisted(patch: Patch) -> None:
+    original = SimulatedBroker._handle_ready
 
-    def do(self: SimulatedBroker, ready: Any) -> bool:
+    def handle_ready(self: SimulatedBroker, ready: Any) -> bool:
         for outgoing in ready.send:
             self._send(outgoing)
         return original(self, replace(ready, send=()))
 
-    patch(SimulatedBroker, "_do", do)
+    patch(SimulatedBroker, "_handle_ready", handle_ready)
 
 
 @planted(RAFT_3)

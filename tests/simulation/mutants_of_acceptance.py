@@ -1,4 +1,4 @@
-"""Bugs planted into accepting an epoch, which stands for a leader's first entry in the log."""
+"""Bugs planted into accepting an epoch, which replaces a leader's first entry in the log."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ def _accept_when(patch: Patch, holds: Callable[[ReplicaCore, int], bool]) -> Non
         if start is None or self._state.accepted_epoch == self.epoch or not holds(self, start):
             return
         self._remember(replace(self._state, accepted_epoch=self.epoch, accepted_offset=start))
-        self._told = None
+        self._last_request = None
 
     patch(ReplicaCore, "_maybe_accept", maybe_accept)
 
@@ -43,7 +43,7 @@ def an_epoch_is_accepted_before_the_log_below_it_is_flushed(patch: Patch) -> Non
 
 
 @planted(RAFT_3, RAFT_5)
-def an_accepted_epoch_is_not_written_down(patch: Patch) -> None:
+def an_accepted_epoch_is_not_persisted(patch: Patch) -> None:
     def remember(self: ReplicaCore, state: Any) -> None:
         known = replace(self._state, accepted_epoch=state.accepted_epoch)
         only_accepted = replace(known, accepted_offset=state.accepted_offset) == state
@@ -54,17 +54,17 @@ def an_accepted_epoch_is_not_written_down(patch: Patch) -> None:
 
 
 @planted(RAFT_3)
-def an_accepted_epoch_is_told_before_it_is_written_down(patch: Patch) -> None:
-    original = SimulatedBroker._do
+def an_accepted_epoch_is_sent_before_it_is_persisted(patch: Patch) -> None:
+    original = SimulatedBroker._handle_ready
 
-    def do(self: SimulatedBroker, ready: Any) -> bool:
+    def handle_ready(self: SimulatedBroker, ready: Any) -> bool:
         fetches = [each for each in ready.send if isinstance(each.message, FetchArrived)]
         for outgoing in fetches:
             self._send(outgoing)
         others = tuple(each for each in ready.send if each not in fetches)
         return original(self, replace(ready, send=others))
 
-    patch(SimulatedBroker, "_do", do)
+    patch(SimulatedBroker, "_handle_ready", handle_ready)
 
 
 @planted(RAFT_3, RAFT_5)

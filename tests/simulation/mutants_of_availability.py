@@ -11,7 +11,7 @@ from zhumq.consensus.replica import ReplicaCore
 
 
 @planted(FETCH_3, FETCH_5)
-def a_leader_with_too_few_in_sync_is_taken_for_one_that_knows_all_that_was_committed(
+def a_leader_with_too_few_in_sync_serves_as_if_it_knew_everything_committed(
     patch: Patch,
 ) -> None:
     original = AssignedReplica._admit_clients_below_minimum
@@ -25,7 +25,7 @@ def a_leader_with_too_few_in_sync_is_taken_for_one_that_knows_all_that_was_commi
 
 
 @planted(FETCH_3, FETCH_5)
-def a_damaged_replica_is_whole_at_the_high_watermark_of_a_leader_with_too_few_in_sync(
+def a_damaged_replica_recovers_from_a_leader_with_too_few_in_sync(
     patch: Patch,
 ) -> None:
     original = ReplicaCore.fetch_answer
@@ -37,7 +37,7 @@ def a_damaged_replica_is_whole_at_the_high_watermark_of_a_leader_with_too_few_in
 
 
 @planted(FETCH_3, FETCH_5)
-def a_leader_with_too_few_in_sync_shows_what_it_was_given(patch: Patch) -> None:
+def a_leader_with_too_few_in_sync_commits_what_it_has_flushed(patch: Patch) -> None:
     original = AssignedReplica._committed_offset
 
     def committed_offset(self: AssignedReplica) -> int:

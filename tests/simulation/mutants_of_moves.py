@@ -1,4 +1,4 @@
-"""Bugs planted into moves of replicas: what is counted too early, and what is left as it was."""
+"""Bugs planted into reassignments: replicas counted too early, epochs and voters left unchanged."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from zhumq.testing import simulated_controller
 
 
 @planted(MOVE_FETCH)
-def who_came_early_is_counted_with_the_old_in_sync_set(patch: Patch) -> None:
+def an_early_fetch_of_a_new_replica_is_counted_with_the_old_in_sync_set(patch: Patch) -> None:
     original = AssignedReplica._change_replicas
 
     def change_replicas(self: AssignedReplica, replicas: tuple[int, ...], now_ms: int) -> None:
@@ -27,7 +27,7 @@ def who_came_early_is_counted_with_the_old_in_sync_set(patch: Patch) -> None:
 
 
 @planted(MOVE_FETCH, MOVE_RAFT)
-def who_leaves_goes_on_in_the_same_epoch(patch: Patch) -> None:
+def the_leader_keeps_its_epoch_when_replicas_leave(patch: Patch) -> None:
     original = reassignment._led
 
     def led(image: Any, state: Any, before: Any) -> Any:
@@ -50,7 +50,7 @@ def a_move_ends_before_the_new_replicas_are_in_sync(patch: Patch) -> None:
 
 
 @planted(MOVE_RAFT)
-def whose_votes_a_candidate_counts_on_does_not_matter(patch: Patch) -> None:
+def a_voter_ignores_which_voters_the_candidate_counts(patch: Patch) -> None:
     original = RaftReplica._would_vote
 
     def would_vote(self: RaftReplica, question: VoteAsked, now_ms: int) -> bool:

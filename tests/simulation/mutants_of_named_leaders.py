@@ -48,7 +48,7 @@ def a_shrink_counts_before_it_is_accepted(patch: Patch) -> None:
 
 
 @planted(FETCH_3, FETCH_5)
-def a_growth_counts_only_once_it_is_heard_of(patch: Patch) -> None:
+def a_growth_counts_only_once_the_leader_learns_of_it(patch: Patch) -> None:
     patch(AssignedReplica, "_counted", property(lambda self: self.in_sync))
 
 
@@ -64,16 +64,16 @@ def committed_with_too_few_in_sync(patch: Patch) -> None:
 def a_stale_watch_is_believed(patch: Patch) -> None:
     original = AssignedReplica._on_assigned
 
-    def on_assigned(self: AssignedReplica, word: Any, now_ms: int) -> None:
+    def on_assigned(self: AssignedReplica, assigned: Any, now_ms: int) -> None:
         self.version = -1
-        original(self, word, now_ms)
+        original(self, assigned, now_ms)
 
     patch(AssignedReplica, "_on_assigned", on_assigned)
 
 
 @planted(FETCH_3)
 def a_restarted_named_leader_leads_on(patch: Patch) -> None:
-    patch(AssignedReplica, "_must_not_lead", lambda self, word: False)
+    patch(AssignedReplica, "_must_not_lead", lambda self, assigned: False)
 
 
 @planted(FETCH_3)
@@ -89,12 +89,12 @@ def the_longest_live_log_leads_in_sync_or_not(patch: Patch) -> None:
 def a_deposed_named_leader_does_not_step_down(patch: Patch) -> None:
     original = AssignedReplica._take_role
 
-    def take_role(self: AssignedReplica, word: Any, now_ms: int) -> None:
-        if self.role is Role.LEADER and word.leader_id is not None:
-            self._remember(replace(self._state, epoch=word.epoch))
+    def take_role(self: AssignedReplica, assigned: Any, now_ms: int) -> None:
+        if self.role is Role.LEADER and assigned.leader_id is not None:
+            self._remember(replace(self._state, epoch=assigned.epoch))
             self._role_changed = True
         else:
-            original(self, word, now_ms)
+            original(self, assigned, now_ms)
 
     patch(AssignedReplica, "_take_role", take_role)
 
@@ -108,7 +108,7 @@ def the_first_named_leader_needs_no_votes(patch: Patch) -> None:
         self._remember(replace(self._state, epoch=epoch, voted_for=None))
         self._lead_all(now_ms)
 
-    patch(AssignedReplica, "_stand", stand)
+    patch(AssignedReplica, "_become_candidate", stand)
 
 
 @planted(SWITCH_3, SWITCH_5)
@@ -162,10 +162,10 @@ def a_replaced_controller_still_writes(patch: Patch) -> None:
 def a_named_leader_takes_over_the_set_but_not_that_it_is_deposed(patch: Patch) -> None:
     original = AssignedReplica._on_assigned
 
-    def on_assigned(self: AssignedReplica, word: Any, now_ms: int) -> None:
-        if self.role is Role.LEADER and word.epoch > self.epoch:
-            word = replace(word, epoch=self.epoch, leader_id=self.replica_id)
-        original(self, word, now_ms)
+    def on_assigned(self: AssignedReplica, assigned: Any, now_ms: int) -> None:
+        if self.role is Role.LEADER and assigned.epoch > self.epoch:
+            assigned = replace(assigned, epoch=self.epoch, leader_id=self.replica_id)
+        original(self, assigned, now_ms)
 
     patch(AssignedReplica, "_on_assigned", on_assigned)
 
@@ -174,15 +174,15 @@ def a_named_leader_takes_over_the_set_but_not_that_it_is_deposed(patch: Patch) -
 
 
 @planted(FETCH_3)
-def a_leader_of_an_earlier_life_is_well(patch: Patch) -> None:
+def a_leader_of_an_earlier_broker_epoch_is_well(patch: Patch) -> None:
     def is_well(state: Any, alive: Any) -> bool:
         return state.leader in alive and set(state.in_sync) <= set(alive)
 
-    patch(leadership, "_is_well", is_well)
+    patch(leadership, "_needs_no_change", is_well)
 
 
 @planted(SWITCH_3, SWITCH_5)
-def a_leader_is_named_without_a_handover(patch: Patch) -> None:
+def a_leader_is_named_without_an_election_at_the_mode_change(patch: Patch) -> None:
     original = modes.name_leader
 
     def name_leader(state: Any, *arguments: Any, **named: Any) -> Any:
@@ -192,7 +192,7 @@ def a_leader_is_named_without_a_handover(patch: Patch) -> None:
 
 
 @planted(FETCH_3, FETCH_5)
-def who_once_left_a_small_set_may_lead_for_good(patch: Patch) -> None:
+def a_replica_that_left_a_small_set_is_eligible_for_good(patch: Patch) -> None:
     original = leadership.with_in_sync
 
     def with_in_sync(state: Any, in_sync: Any, min_in_sync: int) -> Any:
@@ -228,4 +228,4 @@ def a_named_leader_takes_over_the_in_sync_set_of_raft(patch: Patch) -> None:
 
 @planted(FETCH_3, FETCH_5)
 def an_empty_disk_is_taken_for_a_new_partition(patch: Patch) -> None:
-    patch(simulated_broker, "wiped", lambda known, *_: known)
+    patch(simulated_broker, "state_after_loss", lambda known, *_: known)

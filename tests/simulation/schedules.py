@@ -1,4 +1,4 @@
-"""Directed schedules: what random seeds rarely meet, move by move."""
+"""Directed schedules: step by step through situations that random seeds rarely reach."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ def figure_8() -> None:
     bench.isolate(0, 1)
     bench.write(0, 4)
     bench.settle()
-    # Epoch 2: replica 4 is elected by 2 and 3, accepts its epoch, and dies alone with it.
+    # Epoch 2: 2 and 3 elect replica 4, which alone accepts its epoch, and crashes.
     bench.crash(0)
     bench.crash(1)
     bench.campaign(4)
@@ -64,7 +64,7 @@ def figure_8() -> None:
 
 
 def a_long_tail_of_an_old_epoch() -> None:
-    """A replica with many messages that nobody acknowledged comes back."""
+    """A replica with many unacknowledged messages comes back."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.isolate(0)
@@ -85,16 +85,16 @@ def a_long_tail_of_an_old_epoch() -> None:
 
 
 def late_votes() -> None:
-    """Votes of a lost election arrive in the next one, which somebody else wins."""
+    """Votes of a lost election arrive in the next one, which another replica wins."""
     bench = ReplicaBench(3)
     bench.campaign(0)
     _deliver_until(bench, lambda: bench.replicas[0].role is Role.CANDIDATE)
-    # The votes for 0 in epoch 1 are given, but are under way for long.
+    # The votes for 0 in epoch 1 are granted, but arrive much later.
     _deliver_until(bench, lambda: bench.replicas[1].quorum_state.voted_for == 0)
     _deliver_until(bench, lambda: bench.replicas[2].quorum_state.voted_for == 0)
     late = [each for each in bench.messages if isinstance(each[1].message, VoteAnswered)]
     bench.messages.clear()
-    # 0 stands for epoch 2; nobody hears of it, and 1 wins that epoch with the vote of 2.
+    # 0 is a candidate in epoch 2; no message of it arrives, and 1 wins that epoch with the vote of 2.
     bench.campaign(0)
     _deliver_until(bench, lambda: bench.replicas[0].epoch == 2)
     bench.isolate(0)
@@ -111,12 +111,12 @@ def epochs_that_only_one_side_has() -> None:
     """The follower's last epoch lies within what the leader holds of an older one."""
     bench = ReplicaBench(3)
     bench.elect(0)
-    # Epoch 1 goes on with 0 and 1 while 2 is away.
+    # Epoch 1 continues with 0 and 1 while 2 is isolated.
     bench.isolate(2)
     bench.write(0, 9)
     bench.settle()
-    # 2 has been made the leader of epoch 2 by a 1 that had lost its log since; what it wrote
-    # lies below the end of epoch 1 in the log of 0.
+    # 2 was elected leader of epoch 2 by 1, which has lost its log since; the entries of 2 lie
+    # below the end of epoch 1 in the log of 0.
     log = bench.logs[2]
     for _ in range(3):
         log.append(Entry(2, -1, -2))
@@ -138,8 +138,8 @@ def epochs_that_only_one_side_has() -> None:
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
 
 
-def a_cut_off_leader() -> None:
-    """A leader that hears no majority resigns, and accepts nothing any more."""
+def an_isolated_leader() -> None:
+    """A leader without contact to a majority resigns."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.isolate(0)
@@ -150,8 +150,8 @@ def a_cut_off_leader() -> None:
     raise AssertionError("a leader without followers leads on")
 
 
-def a_leader_that_hears_of_a_newer_epoch() -> None:
-    """Cut off one way, a leader learns from a vote request that it is over."""
+def a_leader_that_learns_of_a_newer_epoch() -> None:
+    """A leader that was isolated learns from the new leader's messages that its epoch is over."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.isolate(0)
@@ -166,14 +166,14 @@ def a_leader_that_hears_of_a_newer_epoch() -> None:
 
 
 def a_replica_that_missed_the_end_of_an_epoch_joins() -> None:
-    """In sync is who has the whole of the earlier epochs, not who reached an old watermark."""
+    """A replica is in sync when it has all earlier epochs, not when it reaches an old high watermark."""
     bench = ReplicaBench(3, mode=Mode.FETCH, fetch_entries_max=1)
     bench.assign(0, {0, 1})
     bench.isolate(2)
     bench.settle()
     bench.write(0, 3)
     bench.settle()
-    # 1 has all of it on its disk, but its high watermark was written down long ago.
+    # 1 has all of it on its disk, but its checkpointed high watermark is old.
     bench.crash(0)
     bench.high_watermarks[1] = 0
     bench.crash(1)
@@ -189,8 +189,8 @@ def a_replica_that_missed_the_end_of_an_epoch_joins() -> None:
     bench.checkers.in_sync_changed(proposal.in_sync)
 
 
-def a_vote_in_the_epoch_one_is_in() -> None:
-    """A vote changes nothing but the vote, and is written down all the same."""
+def a_vote_in_the_current_epoch() -> None:
+    """A vote that does not change the epoch is persisted too."""
     bench = ReplicaBench(3)
     question = VoteAsked(
         candidate_id=0,
@@ -206,8 +206,8 @@ def a_vote_in_the_epoch_one_is_in() -> None:
     assert [vote.granted for vote in votes if isinstance(vote, VoteAnswered)] == [True, False]
 
 
-def a_damaged_replica_and_one_that_missed_it_all() -> None:
-    """Of a majority one is damaged: the third must not be elected by what is left."""
+def a_damaged_replica_and_one_without_the_records() -> None:
+    """One replica of the majority is damaged: it must not elect the third replica."""
     bench = ReplicaBench(3, fetch_entries_max=1)
     bench.elect(0)
     bench.isolate(2)
@@ -228,7 +228,7 @@ def a_damaged_replica_and_one_that_missed_it_all() -> None:
 
 
 def what_a_damaged_follower_had_is_not_counted() -> None:
-    """A follower acknowledges, is damaged, and another one makes the majority full."""
+    """A follower acknowledges and is then damaged: with another one there is no majority."""
     bench = ReplicaBench(5, fetch_entries_max=1)
     bench.elect(0)
     bench.isolate(0, 1)
@@ -245,7 +245,7 @@ def what_a_damaged_follower_had_is_not_counted() -> None:
 
 
 def a_named_leader_that_has_not_flushed() -> None:
-    """Raft committed on the disks of others; the leader named next is in sync only by its own."""
+    """Raft committed on other disks; the next named leader is in sync only once its own disk has it."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.slow_disks = {2}
@@ -268,7 +268,7 @@ def a_named_leader_that_has_not_flushed() -> None:
 
 
 def raft_followers_of_a_named_leader() -> None:
-    """Who has not heard of the change of mode would still vote in raft: it is not in sync."""
+    """A follower that does not know the mode change could still vote in raft: it is not in sync."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.switch(0, Mode.FETCH)
@@ -288,7 +288,7 @@ def raft_followers_of_a_named_leader() -> None:
 
 
 def raft_after_a_small_in_sync_set() -> None:
-    """Two of five are in sync: the other three must not begin to vote."""
+    """Two of five are in sync: the other three must not elect a raft leader."""
     settings = ReplicaSettings(min_in_sync_replicas=2)
     bench = ReplicaBench(5, mode=Mode.FETCH, settings=settings)
     bench.isolate(0, 1)
@@ -311,7 +311,7 @@ def raft_after_a_small_in_sync_set() -> None:
 
 
 def raft_after_two_new_disks() -> None:
-    """Named leaders need no votes, so one disk after the other was replaced: now votes are needed."""
+    """Fetch mode needs no votes, so one disk after the other is replaced: then raft needs votes."""
     bench = ReplicaBench(3, mode=Mode.FETCH)
     bench.assign(0, {0, 1, 2})
     bench.settle()
@@ -330,7 +330,7 @@ def raft_after_two_new_disks() -> None:
 
 
 def raft_after_a_named_leader_that_wrote_nothing() -> None:
-    """An old entry is committed by a named leader; a tail of an epoch in between must not win."""
+    """A named leader commits an old entry; a tail of an epoch in between must not win."""
     settings = ReplicaSettings(min_in_sync_replicas=2)
     bench = ReplicaBench(3, mode=Mode.FETCH, settings=settings)
     bench.assign(0, {0, 1, 2})
@@ -338,10 +338,10 @@ def raft_after_a_named_leader_that_wrote_nothing() -> None:
     bench.isolate(2)
     bench.write(0, 1)
     bench.settle()
-    # Epoch 2 is led by 2, alone: it writes something else at that offset.
+    # 2 leads epoch 2 alone: it writes another message at that offset.
     bench.assign(2, {0, 1, 2})
     bench.write(2, 1)
-    # Epoch 3 is led by 0 again, which commits what it has with 1.
+    # 0 leads epoch 3, and commits its log with 1.
     bench.assign(0, {0, 1})
     bench.settle()
     assert bench.replicas[0].serving
@@ -356,7 +356,7 @@ def raft_after_a_named_leader_that_wrote_nothing() -> None:
 
 
 def deliver_only_votes(bench: ReplicaBench) -> None:
-    """Elections go through, but nobody fetches."""
+    """Deliver vote messages, and drop fetches."""
     for _ in range(100):
         if not bench.messages:
             return
@@ -366,21 +366,21 @@ def deliver_only_votes(bench: ReplicaBench) -> None:
 
 
 def majorities_of_old_and_of_new_voters() -> None:
-    """Three of five voters are exchanged, and two of the old ones never hear of it."""
+    """Three of five voters are exchanged, and two of the old ones do not learn of it."""
     bench = ReplicaBench(8)
     old, bench.voters = Voters(range(5)), Voters((0, 1, 5, 6, 7))
     for node, replica in bench.replicas.items():
         replica.voters = old if node in (1, 2) else bench.voters
     bench.crash(3)
     bench.crash(4)
-    # One of the two is among the new ones, follows their leader and has everything.
+    # One of the two is a new voter too, follows the new leader and has everything.
     bench.isolate(2)
     bench.elect(5)
     bench.write(5)
     bench.settle()
     assert bench.replicas[5].role is Role.LEADER
     assert bench.logs[1].log_end_offset == bench.logs[5].log_end_offset
-    # Then the old ones that are left, and the new ones, each lose sight of the others.
+    # Then a partition separates the remaining old voters from the new ones.
     bench.cuts.clear()
     bench.isolate(0, 1, 2)
     bench.crash(5)
@@ -390,16 +390,16 @@ def majorities_of_old_and_of_new_voters() -> None:
         bench.elect(6)
 
 
-def a_move_and_a_larger_in_sync_set_in_one_word() -> None:
-    """A leader hears of both at once, and of a new replica it knows already how far that is."""
+def a_move_and_a_larger_in_sync_set_in_one_assignment() -> None:
+    """One assignment brings a leader both, and the leader knows the new replica's position already."""
     settings = ReplicaSettings(min_in_sync_replicas=2)
     bench = ReplicaBench(4, mode=Mode.FETCH, settings=settings)
     bench.assign(0, {0, 2}, replicas=(0, 1, 2))
     bench.settle()
-    # Replica 1 has everything, and the leader asks for it to be in sync.
+    # Replica 1 has everything, and the leader proposes it for the in-sync set.
     (proposal,) = {each for each in bench.proposals if isinstance(each, InSyncProposal)}
     assert proposal.in_sync == {0, 1, 2}
-    # What is written then it does not get. Replica 3 does, though it is a stranger.
+    # Replica 1 does not get the next message. Replica 3 gets it, though it is an observer.
     bench.cuts = {(0, 1), (1, 0)}
     bench.write(0)
     bench.settle()
@@ -422,9 +422,9 @@ def _deliver_until(bench: ReplicaBench, is_done: Callable[[], bool]) -> None:
     for _ in range(1_000):
         if is_done():
             return
-        assert bench.messages, "nobody has anything more to say"
+        assert bench.messages, "no messages are left"
         bench.deliver_next()
-    raise AssertionError("it does not come to that")
+    raise AssertionError("the condition does not become true")
 
 
 SCHEDULES: tuple[Callable[[], None], ...] = (
@@ -432,17 +432,17 @@ SCHEDULES: tuple[Callable[[], None], ...] = (
     a_long_tail_of_an_old_epoch,
     late_votes,
     epochs_that_only_one_side_has,
-    a_cut_off_leader,
-    a_leader_that_hears_of_a_newer_epoch,
+    an_isolated_leader,
+    a_leader_that_learns_of_a_newer_epoch,
     a_replica_that_missed_the_end_of_an_epoch_joins,
-    a_vote_in_the_epoch_one_is_in,
-    a_damaged_replica_and_one_that_missed_it_all,
+    a_vote_in_the_current_epoch,
+    a_damaged_replica_and_one_without_the_records,
     what_a_damaged_follower_had_is_not_counted,
     a_named_leader_that_has_not_flushed,
     raft_followers_of_a_named_leader,
     raft_after_a_small_in_sync_set,
     raft_after_two_new_disks,
     raft_after_a_named_leader_that_wrote_nothing,
-    a_move_and_a_larger_in_sync_set_in_one_word,
+    a_move_and_a_larger_in_sync_set_in_one_assignment,
     majorities_of_old_and_of_new_voters,
 )

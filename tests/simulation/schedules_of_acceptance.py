@@ -1,4 +1,4 @@
-"""Directed schedules for epochs that leaders begin without a record: who accepted them decides."""
+"""Directed schedules for epochs that leaders begin without a record, which replicas accept."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def _two_logs_of_which_neither_is_committed() -> ReplicaBench:
     bench.isolate(0, 1)
     bench.write(0, 2)
     bench.settle()
-    # Epoch 2: replica 4 is elected by 2 and 3 and writes something that nobody else gets.
+    # Epoch 2: 2 and 3 elect replica 4, which writes a message that no other replica gets.
     bench.crash(0)
     bench.crash(1)
     bench.campaign(4)
@@ -32,13 +32,13 @@ def _two_logs_of_which_neither_is_committed() -> ReplicaBench:
 
 
 def a_majority_that_accepted_an_epoch_starts_again() -> None:
-    """Old entries are committed by the start of an epoch alone; a log of an epoch between must lose."""
+    """The start of an epoch alone commits old entries; a log of an epoch between must lose."""
     bench = _two_logs_of_which_neither_is_committed()
     # Epoch 3: replica 0 leads again, writes nothing, and commits with 1 and 2 what it has.
     bench.elect(0)
     assert bench.replicas[0].role is Role.LEADER
     assert bench.logs[2].log_end_offset == bench.high_watermarks[0] == 2
-    # All who committed it start again; 3 knows nothing of it, and 4 asks first.
+    # The replicas that committed it restart; 3 does not have it, and 4 asks for votes first.
     for node in (0, 1, 2):
         bench.crash(node)
     bench.cuts.clear()
@@ -54,13 +54,13 @@ def a_majority_that_accepted_an_epoch_starts_again() -> None:
 
 
 def a_follower_that_has_everything_but_the_epoch() -> None:
-    """A follower holds all that its leader holds, and would still vote for a log of an epoch between."""
+    """A follower that has its leader's whole log still votes for a log of an epoch between."""
     bench = _two_logs_of_which_neither_is_committed()
     for _ in range(2):
         bench.campaign(0)
         deliver_only_votes(bench)
     assert bench.replicas[0].role is Role.LEADER
-    # Replica 1 tells the leader of epoch 3 where it is, and hears nothing from it any more.
+    # Replica 1 sends its position to the leader of epoch 3, and receives no answer.
     bench.let_deadline_pass(0)
     while bench.replicas[1].leader_id != 0:
         bench.deliver_next()
@@ -80,7 +80,7 @@ def a_follower_that_has_everything_but_the_epoch() -> None:
 
 
 def a_leader_loses_what_it_had_not_flushed_when_it_was_elected() -> None:
-    """Whoever has not on its disk what lies before an epoch has not accepted it."""
+    """A replica accepts an epoch only when its disk has everything before the epoch's start."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.slow_disks = {2}
@@ -88,7 +88,7 @@ def a_leader_loses_what_it_had_not_flushed_when_it_was_elected() -> None:
     bench.settle()
     assert bench.high_watermarks[0] == 3
     bench.crash(0)
-    # Replica 2 wins with what its page cache holds, and nobody follows it.
+    # Replica 2 wins with the records in its page cache, and no replica follows it.
     bench.campaign(2)
     deliver_only_votes(bench)
     assert bench.replicas[2].role is Role.LEADER
@@ -105,7 +105,7 @@ def a_leader_loses_what_it_had_not_flushed_when_it_was_elected() -> None:
     assert bench.logs[2].log_end_offset == 3
 
 
-def a_tail_that_was_cut_comes_back() -> None:
+def a_truncated_tail_comes_back() -> None:
     """A crash undoes the truncation after which an epoch was accepted."""
     bench = ReplicaBench(3)
     bench.elect(0)
@@ -115,7 +115,7 @@ def a_tail_that_was_cut_comes_back() -> None:
     bench.write(0, 5)
     bench.elect(1)
     assert bench.replicas[1].epoch == 2
-    # Replica 0 cuts its tail, which its disk has not done yet, and accepts epoch 2.
+    # Replica 0 truncates its tail, which is not flushed yet, and accepts epoch 2.
     bench.cuts.clear()
     bench.slow_disks = {0}
     for _ in range(3):
@@ -123,7 +123,7 @@ def a_tail_that_was_cut_comes_back() -> None:
         bench.settle()
     assert bench.logs[0].log_end_offset == 1
     assert bench.states[0].accepted_epoch == bench.replicas[1].epoch == 2
-    # What is committed then replica 0 does not get.
+    # Replica 0 does not get what is committed then.
     bench.isolate(0)
     bench.write(1, 2)
     bench.settle()
@@ -142,7 +142,7 @@ def a_tail_that_was_cut_comes_back() -> None:
 
 
 def an_emptied_log_meets_a_leader_that_has_kept_more() -> None:
-    """A follower whose log was deleted up to its end goes on there, not where the leader begins."""
+    """A follower whose log is deleted up to its end fetches from there, not from the leader's log start."""
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.write(0, 4)
@@ -155,7 +155,7 @@ def an_emptied_log_meets_a_leader_that_has_kept_more() -> None:
     bench.settle()
     assert bench.logs[1].log_end_offset == 4
     assert bench.replicas[1].vote_position == bench.replicas[0].vote_position
-    # It can lead with nothing in its log, and the others go on behind it.
+    # It can lead with an empty log, and the others follow it.
     bench.crash(0)
     bench.elect(1)
     assert bench.replicas[1].serving
@@ -171,6 +171,6 @@ ACCEPTANCE_SCHEDULES: tuple[Callable[[], None], ...] = (
     a_majority_that_accepted_an_epoch_starts_again,
     a_follower_that_has_everything_but_the_epoch,
     a_leader_loses_what_it_had_not_flushed_when_it_was_elected,
-    a_tail_that_was_cut_comes_back,
+    a_truncated_tail_comes_back,
     an_emptied_log_meets_a_leader_that_has_kept_more,
 )

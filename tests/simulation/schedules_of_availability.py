@@ -12,7 +12,7 @@ SETTINGS = ReplicaSettings(min_in_sync_replicas=2)
 
 
 def _left_alone_with_an_old_high_watermark() -> ReplicaBench:
-    """Five messages are committed; replica 1 has all of them, knows of two, and leads alone."""
+    """Five messages are committed; replica 1 has all of them, has a high watermark of 2, and restarts."""
     bench = ReplicaBench(3, mode=Mode.FETCH, settings=SETTINGS)
     bench.assign(0, {0, 1, 2})
     bench.settle()
@@ -27,7 +27,7 @@ def _left_alone_with_an_old_high_watermark() -> ReplicaBench:
 
 
 def alone_it_admits_clients_and_commits_nothing() -> None:
-    """Its high watermark stands still; what it is given becomes visible with the next replica."""
+    """A leader alone in sync keeps its high watermark; appends become visible with the next replica."""
     bench = _left_alone_with_an_old_high_watermark()
     bench.crash(2)
     bench.assign(1, {1})
@@ -40,7 +40,7 @@ def alone_it_admits_clients_and_commits_nothing() -> None:
     bench.write(1, 3)
     bench.settle()
     assert bench.high_watermarks[1] == 2
-    # It starts again, alone, and knows no more than before.
+    # It restarts, still alone, with the same high watermark.
     bench.crash(1)
     bench.start(1)
     bench.assign(1, {1})
@@ -58,8 +58,8 @@ def alone_it_admits_clients_and_commits_nothing() -> None:
     assert bench.high_watermarks[1] == 8
 
 
-def alone_it_heals_nobody() -> None:
-    """Of a damaged replica nobody knows how much was committed before the leader serves."""
+def alone_it_ends_no_recovery() -> None:
+    """A damaged replica keeps recovering until its leader serves, and so knows what was committed."""
     bench = _left_alone_with_an_old_high_watermark()
     bench.fetch_entries_max = 1
     bench.damage(2, 0)
@@ -71,8 +71,8 @@ def alone_it_heals_nobody() -> None:
     assert bench.states[2].recovering
 
 
-def another_of_those_who_left_leads_after_it() -> None:
-    """What it was given with acks=1 is lost with it; what was committed before is not."""
+def another_eligible_replica_leads_after_it() -> None:
+    """Records appended with acks=1 are lost with the leader; committed records are not."""
     bench = _left_alone_with_an_old_high_watermark()
     bench.crash(2)
     bench.assign(1, {1})
@@ -95,8 +95,8 @@ def another_of_those_who_left_leads_after_it() -> None:
     assert bench.logs[1].read_all(0, 99) == bench.logs[2].read_all(0, 99)
 
 
-def who_left_a_small_set_may_lead_until_it_is_large_enough_again() -> None:
-    """KIP-966: nothing is committed while too few are in sync, and again as soon as there are enough."""
+def a_replica_that_left_a_small_set_is_eligible_until_the_set_is_large_enough() -> None:
+    """KIP-966: nothing is committed while too few replicas are in sync, so those that left may lead."""
     state = PartitionState(
         replicas=(BrokerId(0), BrokerId(1), BrokerId(2)),
         leader=BrokerId(0),
@@ -113,7 +113,7 @@ def who_left_a_small_set_may_lead_until_it_is_large_enough_again() -> None:
 
 AVAILABILITY_SCHEDULES: tuple[Callable[[], None], ...] = (
     alone_it_admits_clients_and_commits_nothing,
-    alone_it_heals_nobody,
-    another_of_those_who_left_leads_after_it,
-    who_left_a_small_set_may_lead_until_it_is_large_enough_again,
+    alone_it_ends_no_recovery,
+    another_eligible_replica_leads_after_it,
+    a_replica_that_left_a_small_set_is_eligible_until_the_set_is_large_enough,
 )

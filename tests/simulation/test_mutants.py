@@ -1,4 +1,4 @@
-"""Every planted bug is found: by a directed schedule, or by one of the first random seeds."""
+"""A directed schedule, or one of the first random seeds, finds every planted bug."""
 
 import mutants_of_acceptance
 import mutants_of_availability
@@ -13,13 +13,13 @@ from schedules_of_availability import AVAILABILITY_SCHEDULES
 from zhumq.testing.simulation_options import Options
 from zhumq.testing.simulator import run_seed
 
-# Planted by being imported.
+# An import registers the mutants.
 assert mutants_of_acceptance
 assert mutants_of_availability
 assert mutants_of_moves
 assert mutants_of_named_leaders
 
-SEEDS_MAX = 200  # for each mutant; most are found by the first few
+SEEDS_MAX = 200  # for each mutant; the first few find most of them
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)

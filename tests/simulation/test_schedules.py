@@ -1,4 +1,4 @@
-"""Directed schedules end well with the cores as they are."""
+"""Directed schedules violate no invariant with the real cores."""
 
 from collections.abc import Callable
 
@@ -11,5 +11,5 @@ ALL = (*SCHEDULES, *ACCEPTANCE_SCHEDULES, *AVAILABILITY_SCHEDULES)
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=lambda each: each.__name__)
-def test_the_schedule_breaks_no_promise(schedule: Callable[[], None]) -> None:
+def test_the_schedule_violates_no_invariant(schedule: Callable[[], None]) -> None:
     schedule()

@@ -1,4 +1,4 @@
-"""The consensus cores keep their promises through faults, in virtual time."""
+"""The consensus cores violate no invariant under faults, in virtual time."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SEEDS_PER_TEST = 24
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
-def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
+def test_no_invariant_is_violated_under_any_faults(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         outcome = run_seed(options_for(seed, faulty_ms=10_000))
         assert outcome.acknowledged > 0
@@ -53,7 +53,7 @@ def test_a_single_seed_prints_its_trace(capsys: pytest.CaptureFixture[str]) -> N
     assert "trace hash" in printed
 
 
-def test_a_broken_promise_is_printed_with_its_seed_and_the_last_events(
+def test_a_violation_is_printed_with_its_seed_and_the_last_events(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from zhumq.consensus.raft import RaftReplica

@@ -1,4 +1,4 @@
-"""The composition root: builds a broker from its config, starts it, and takes it down."""
+"""The composition root: builds a broker from its config, starts it, and stops it."""
 
 import asyncio
 import contextlib
@@ -42,6 +42,8 @@ from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
+from zhumq.coordinators.group_route import RoutedGroups
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.host.clock import Clock, SystemClock
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.host.memory import keep_freed_memory
@@ -61,9 +63,9 @@ from zhumq.storage.scrub import Scrubber
 
 logger = logging.getLogger(__name__)
 
-DRAIN_SECONDS: Final = 2.0  # what answers under way get to go out at a stop
+DRAIN_SECONDS: Final = 2.0  # how long a stop waits for answers in progress
 FETCH_SESSION_ID_MAX: Final = 2**31 - 1
-# Objects more than at the last look: a thousand requests in flight are far below it.
+# New objects between two collections: a thousand requests in flight are far below it.
 GARBAGE_THRESHOLD: Final = 50_000
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -90,8 +92,8 @@ class BrokerApp:
     async def start(
         cls, config: BrokerConfig, *, disk: Disk | None = None, clock: Clock | None = None
     ) -> Self:
-        """Open the data folder, listen, serve. What is opened first is closed last, at a stop as
-        well as when the start fails in the middle."""
+        """Open the data folder, listen, serve. Parts close in reverse order, at a stop and when the
+        start fails in the middle."""
         clock = clock or SystemClock()
         disk = disk or SystemDisk()
         config = with_kept_ports(config, disk)
@@ -109,7 +111,11 @@ class BrokerApp:
             )
             parts.push_async_callback(replicas.close)
             metadata_client = MetadataClient(store, _topic_limits(config), uuid.uuid4)
-            groups = GroupCoordinator(config.settings, store, metadata_client, replicas, clock)
+            replication = None if member is None else member.replication
+            router = LeaderRouter(store, config.broker_id, replication)
+            groups = GroupCoordinator(
+                config.settings, store, metadata_client, replicas, router, clock
+            )
             parts.push_async_callback(groups.close)
             delivery = DeliveryCoordinator(
                 config.settings,
@@ -117,15 +123,14 @@ class BrokerApp:
                 metadata_client,
                 replicas,
                 groups,
+                router,
                 clock,
-                broker_id=config.broker_id,
-                replication=None if member is None else member.replication,
             )
             parts.push_async_callback(delivery.close)
             for watcher in (replicas.apply, groups.apply, delivery.apply):
                 watcher(store.image)
                 store.watch(watcher)
-            push = await _listen_push(config, store, delivery.service, groups, clock, member)
+            push = await _listen_push(config, store, delivery.service, groups.routed, clock)
             parts.push_async_callback(push.close)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
@@ -166,7 +171,7 @@ class BrokerApp:
             )
             parts.push_async_callback(http.close)
             kafka_address = Address(*listener.address)
-            broker = _as_others_see_it(config, kafka_address, peer_address, push.advertised)
+            broker = _registration(config, kafka_address, peer_address, push.advertised)
             await (store.register(broker) if member is None else member.join(broker))
             chores = asyncio.create_task(
                 do_chores(
@@ -185,14 +190,14 @@ class BrokerApp:
 
     @property
     def ready_line(self) -> str:
-        """What programs that start a broker wait for."""
+        """The line on stdout that programs which start a broker wait for."""
         return (
             f"zhumq ready kafka={self.kafka_address} push={self.push_name} http={self.http_address}"
             f" broker={self.config.broker_id} data={self.config.data_dir}"
         )
 
     async def stop(self) -> None:
-        """Finish what was begun, write everything down, and let go of the folder."""
+        """Finish requests in progress, flush everything, and release the data folder."""
         await self._parts.aclose()
 
 
@@ -225,13 +230,13 @@ async def _serve(config: BrokerConfig) -> int:
 
 
 def _allow_many_open_files() -> None:
-    """Every partition and every connection is an open file, and systems default to very few."""
+    """Raise the limit of open files: each partition and each connection needs some."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _collect_garbage_rarely() -> None:
-    """Requests leave no cycles behind, so looking for some costs more than it ever finds."""
+    """Raise the thresholds of the garbage collector: requests leave no cycles to find."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
@@ -285,20 +290,18 @@ async def _listen_push(
     config: BrokerConfig,
     store: MetadataStore,
     deliveries: Deliveries,
-    groups: GroupCoordinator,
+    groups: RoutedGroups,
     clock: Clock,
-    member: ClusterMember | None,
 ) -> PushPart:
-    replication = None if member is None else member.replication
     try:
-        return await PushPart.open(config, store, deliveries, groups, clock, replication)
+        return await PushPart.open(config, store, deliveries, groups, clock)
     except OSError as reason:
         assert config.push is not None
         raise _cannot_listen("--push", config.push, reason) from None
 
 
 def _cannot_listen(flag: str, address: Address, reason: OSError) -> SettingInvalid:
-    # The system's own sentence ends in the address again; its last part says what is wrong.
+    # The system's message repeats the address; the reason is its last part.
     why = (reason.strerror or str(reason)).rpartition(": ")[2]
     return SettingInvalid(f"cannot listen on {flag} {address}: {why}; choose another with {flag}")
 
@@ -306,7 +309,7 @@ def _cannot_listen(flag: str, address: Address, reason: OSError) -> SettingInval
 async def _open_folder(
     config: BrokerConfig, disk: Disk, clock: Clock, parts: contextlib.AsyncExitStack
 ) -> tuple[LogManager, MetadataStore, ClusterMember | None]:
-    """The data folder and the store of the cluster it belongs to."""
+    """Open the data folder and the metadata store of its cluster."""
 
     def take(cluster_id: str | None) -> LogManager:
         logs = LogManager.take(
@@ -338,7 +341,7 @@ async def _prepare_to_join(
     store: MetadataStore,
     parts: contextlib.AsyncExitStack,
 ) -> Address | None:
-    """Where the other brokers reach this one, which waits for them now; None if it is alone."""
+    """Listen for the other brokers. Returns the bound address; None on a single node."""
     if member is None:
         return None
     member.attach(replicas)
@@ -350,7 +353,7 @@ async def _prepare_to_join(
         raise _cannot_listen("inter.broker.listener", address, reason) from None
     parts.push_async_callback(listener.close, DRAIN_SECONDS)
     parts.push_async_callback(member.leave)
-    # At a stop the others hear of it as soon as clients have had their answers.
+    # At a stop, the session ends as soon as clients have their answers.
     parts.push_async_callback(store.close)
     return Address(*listener.address)
 
@@ -359,7 +362,9 @@ def _write_high_watermarks(logs: LogManager, replicas: ReplicaManager) -> None:
     try:
         logs.checkpoint(replicas.high_watermarks())
     except BrokerError as reason:
-        logger.warning("the next start begins with older high watermarks: %s", reason)
+        logger.warning(
+            "high watermarks not checkpointed, the next start uses older ones: %s", reason
+        )
 
 
 def _topic_settings(store: MetadataStore, name: str) -> Mapping[str, str]:
@@ -390,7 +395,7 @@ def _limits(config: BrokerConfig) -> Limits:
     )
 
 
-def _as_others_see_it(
+def _registration(
     config: BrokerConfig, bound: Address, peer_address: Address | None, push_address: str
 ) -> Broker:
     address = config.advertised.or_port(bound.port)

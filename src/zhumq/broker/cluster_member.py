@@ -1,4 +1,4 @@
-"""What a broker has only in a cluster: the ensemble, the other brokers, its part as controller."""
+"""Cluster membership of a broker: ZooKeeper ensemble, inter-broker listener, peers, controller."""
 
 import asyncio
 import base64
@@ -42,11 +42,11 @@ from zhumq.replication.replication import Replication
 from zhumq.storage.checkpoints import META_FILE, read_meta
 
 LISTENER_NAME: Final = "REPLICATION"
-# Brokers, each with a few connections; nobody else has business there.
+# Only brokers connect here, each with a few connections.
 PEER_CONNECTIONS_MAX: Final = 10_000
 PEER_FRAME_BYTES_MAX: Final = 128 << 20
 PEER_REQUEST_BYTES_MAX: Final = 512 << 20
-# Fetches between brokers beat all the time: silence is the end of a connection.
+# Followers fetch all the time, so an idle connection is a dead one.
 PEER_IDLE_MS: Final = 60_000
 
 
@@ -60,7 +60,7 @@ _PEER_LIMITS: Final = Limits(
 
 
 async def open_ensemble(config: BrokerConfig, disk: Disk) -> ZookeeperStore:
-    """The store of the cluster that the data folder belongs to, or of the one that is there.
+    """Open the metadata store. The cluster id has to match the data folder, if that has one.
 
     Raises StoreUnusable with what to do.
     """
@@ -78,7 +78,7 @@ async def open_ensemble(config: BrokerConfig, disk: Disk) -> ZookeeperStore:
 
 
 class ClusterMember:
-    """This broker among the others. Made before its replicas, which it is told of by `attach`."""
+    """This broker as a member of its cluster. Created before its replicas: see `attach`."""
 
     def __init__(self, config: BrokerConfig, store: ZookeeperStore, clock: Clock) -> None:
         self._config = config
@@ -92,16 +92,16 @@ class ClusterMember:
             config.broker_id, store, self._policy_of, self._ask_log_ends
         )
         balance = _balance(config.settings)
-        self._coordinator = Controller(
+        self._controller = Controller(
             store,
             self._policy_of,
             self._ask_log_ends,
             balance,
-            _copies(config.settings),
+            _internal_replication_factors(config.settings),
         )
         self._throttle = MoveThrottle(clock)
         self._tasks: list[asyncio.Task[None]] = []
-        # The epoch that the replicas live in; None while others may take this broker for dead.
+        # The broker epoch that the replicas serve in; None without a session.
         self._serving_epoch: int | None = None
         settings = config.settings
         self.replication = Replication(
@@ -109,7 +109,7 @@ class ClusterMember:
             service=self._service,
             controller_requests=self._controller_requests,
             clock=clock,
-            # Chance is asked for at every deadline of every replica, and is no secret.
+            # Randomizes election timeouts; it need not be secret.
             draw=random.Random().randint,  # noqa: S311
             throttle=self._throttle,
             settings=ReplicaSettings(
@@ -120,16 +120,16 @@ class ClusterMember:
         )
 
     def attach(self, replicas: ReplicaManager) -> None:
-        """The replicas it speaks for. Called once, before anything else."""
+        """Set the replicas of this broker. Called once, before anything else."""
         self._replicas = replicas
 
     @property
     def address(self) -> Address:
-        """Where it listens for the other brokers, as it is set."""
+        """The configured address of the inter-broker listener."""
         return self._config.inter_broker
 
     async def listen(self) -> Listener:
-        """Be there for the other brokers. Raises OSError as the system gave it."""
+        """Listen for the other brokers. Raises the system's OSError."""
         address = self.address
         return await Listener.open(
             address.host,
@@ -140,24 +140,24 @@ class ClusterMember:
         )
 
     async def join(self, broker: Broker) -> None:
-        """Register, and take part until `leave`. Raises BrokerIdTaken if the number is taken."""
+        """Register, and take part until `leave`. Raises BrokerIdTaken."""
         store = self._store
-        for watcher in (self._coordinator.image_changed, self._set_throttle):
+        for watcher in (self._controller.on_image_changed, self._set_throttle):
             store.watch(watcher)
             watcher(store.image)
-        for work in (self._controller_requests.run(), self._coordinator.run()):
+        for work in (self._controller_requests.run(), self._controller.run()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         await store.register(broker)
         store.watch_session(self._session_changed)
         self._session_changed(store.session)
-        store.campaign(self._config.broker_id, self._coordinator)
+        store.campaign(self._config.broker_id, self._controller)
 
     def metrics(self) -> Iterable[Metric]:
         store = self._store
         return cluster_metrics(self._config.broker_id, store.image, store.session, self._unserved())
 
     def problems(self) -> Iterable[str]:
-        """What is not well with this broker's place in the cluster, one line each."""
+        """Problems with this broker's membership for /healthz, one line each."""
         return membership_problems(self._store.session, self._unserved())
 
     def _unserved(self) -> list[TopicPartition]:
@@ -172,19 +172,19 @@ class ClusterMember:
     def _session_changed(self, _state: SessionState) -> None:
         epoch = self._store.broker_epoch
         if epoch == self._serving_epoch:
-            # The same session is back: nobody has taken this broker for dead.
+            # The same session is back: this broker was registered all the time.
             return
         if epoch is not None:
             self._replicas.on_registered(epoch)
         else:
             self._replicas.on_session_lost()
-        # Not before it is taken in: what failed is tried again.
+        # Set last: if a call above fails, the next session event tries again.
         self._serving_epoch = epoch
 
     def _set_throttle(self, image: ClusterImage) -> None:
-        told = image.broker_setting(self._config.broker_id, MOVE_RATE_SETTING)
-        given = self._config.settings.integer(MOVE_RATE_SETTING)
-        self._throttle.see(image, given if told is None else int(told))
+        dynamic = image.broker_setting(self._config.broker_id, MOVE_RATE_SETTING)
+        static = self._config.settings.integer(MOVE_RATE_SETTING)
+        self._throttle.see(image, static if dynamic is None else int(dynamic))
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         broker = self._store.image.brokers.get(BrokerId(broker_id))
@@ -193,7 +193,7 @@ class ClusterMember:
         return broker.replica_host, broker.replica_port
 
     def _is_known(self, peer: Peer) -> bool:
-        """Whether it may take part: not an earlier life of a broker that has registered since."""
+        """Whether a peer may connect: its broker epoch is not older than the registered one."""
         broker = self._store.image.brokers.get(BrokerId(peer.broker_id))
         return broker is None or peer.broker_epoch >= broker.epoch
 
@@ -218,8 +218,8 @@ def _balance(settings: Settings) -> Balance | None:
     )
 
 
-def _copies(settings: Settings) -> dict[str, int]:
-    """Internal topics are made on first use, perhaps before all brokers are there."""
+def _internal_replication_factors(settings: Settings) -> dict[str, int]:
+    """Replication factors of internal topics, which may be created before all brokers are up."""
     return {
         CONSUMER_OFFSETS_TOPIC: settings.integer("offsets.topic.replication.factor"),
         SHARE_GROUP_STATE_TOPIC: settings.integer(

@@ -1,4 +1,4 @@
-"""What a broker is told when it starts, read once from flags, `--set` and a TOML file."""
+"""The configuration of a broker, read once at start from flags, `--set` and a TOML file."""
 
 import socket
 import tomllib
@@ -38,13 +38,13 @@ class BrokerConfig:
     broker_id: BrokerId
     rack: str | None
     settings: Settings
-    # The ensemble as HOST:PORT,.../CHROOT; None: a single node with a store of its own.
+    # The ensemble as HOST:PORT,.../CHROOT; None: a single node with a local store.
     zookeeper: str | None = None
-    # Where this broker listens for the others.
+    # Where this broker listens for the other brokers.
     inter_broker: Address
-    # Where it listens for push consumers; None: nowhere.
+    # Where it listens for push consumers; None: push is off.
     push: Address | None
-    # What clients, the other brokers and push consumers are told to connect to. Port 0: the bound one.
+    # Addresses advertised to clients, other brokers and push consumers. Port 0: the bound port.
     advertised: Address
     inter_broker_advertised: Address
     push_advertised: Address | None
@@ -64,7 +64,7 @@ class BrokerConfig:
         zookeeper: str | None = None,
         push: str | None = None,
     ) -> Self:
-        """Put the sources together; `--set` wins over the file. Raises SettingInvalid."""
+        """Merge the sources; `--set` overrides the file. Raises SettingInvalid."""
         texts = _read_file(config_file) if config_file is not None else {}
         texts.update(settings or {})
         if broker_id < 0:
@@ -88,7 +88,7 @@ class BrokerConfig:
             if address is not None and not address.is_loopback and not insecure:
                 raise SettingInvalid(
                     f"{flag} {address} can be reached from other machines, without encryption or"
-                    " passwords: say --insecure if that is what you want"
+                    " passwords: add --insecure to allow that"
                 )
         advertised = _advertised_to_clients(loaded, kafka_name, kafka_address)
         if zookeeper is not None and not zookeeper.partition("/")[0].strip():
@@ -113,7 +113,7 @@ class BrokerConfig:
         )
 
     def partition_settings(self, topic_overrides: Mapping[str, str]) -> PartitionSettings:
-        """What a topic's settings, with the broker's behind them, mean for its partitions."""
+        """Settings of a topic's partitions: the topic's own, else the broker's defaults."""
         topic = topic_settings(topic_overrides, self.settings)
         return PartitionSettings(
             log=self._log_config(topic),
@@ -145,7 +145,7 @@ class BrokerConfig:
 
 
 def _push_address(text: str | None, listen: Address) -> Address | None:
-    """Where the push door is. Unsaid: its own well-known port beside Kafka's, else any free one."""
+    """Address of the push listener. Default: port 9094 if Kafka has its default port, else a free one."""
     if text == PUSH_OFF:
         return None
     if text is not None:
@@ -155,13 +155,12 @@ def _push_address(text: str | None, listen: Address) -> Address | None:
 
 
 def _kafka_listener(flag: str | None, settings: Settings) -> tuple[str, str]:
-    """Where the broker is told to listen for clients, and by what: the flag wins, as it does
-    everywhere over a file."""
+    """Name and text of the setting that gives the Kafka listener. The flag overrides `listeners`."""
     text = settings.text("listeners")
     if flag is not None or not text:
         return "--listen", flag if flag is not None else DEFAULT_LISTEN
     if "," in text:
-        raise SettingInvalid(f"listeners={text} names more than one, and one is supported")
+        raise SettingInvalid(f"listeners={text} names more than one listener: give one")
     return "listeners", text
 
 
@@ -177,28 +176,27 @@ def _parsed(parse: Callable[[str], Address], text: str, name: str) -> Address:
 
 
 def _advertised_to_clients(settings: Settings, name: str, bound: Address) -> Address:
-    """Kafka's rules: what is said; for a listener without a host the name of this machine; and never
-    an address that stands for every interface, which no client can connect to."""
+    """Kafka's rules: `advertised.listeners` if set; for a listener without a host the name of this
+    machine; never an address that stands for every interface, which no client can connect to."""
     if not settings.text("advertised.listeners"):
         if not bound.host:
             return Address(socket.getfqdn(), bound.port)
         if bound.is_unspecified:
             raise SettingInvalid(
                 f"{name} {bound} is every interface of this machine, which clients cannot connect to:"
-                " say --set advertised.listeners=HOST:PORT as they reach it, or leave the host out"
+                " add --set advertised.listeners=HOST:PORT as they reach it, or leave the host out"
                 f" ({name} :{bound.port}) to advertise this machine's name, {socket.getfqdn()}"
             )
     return _advertised(settings, "advertised.listeners", bound, bound)
 
 
 def _advertised(settings: Settings, name: str, bound: Address, beside: Address) -> Address:
-    """What is said; else where it listens; where that is every interface, the host by which clients
-    reach this broker."""
+    """The setting's address; else the bound one, with the host of `beside` in place of every interface."""
     if text := settings.text(name):
         address = _parsed(parse_address, text, name)
         if address.is_unspecified:
             raise SettingInvalid(
-                f"{name} {text!r} is every interface of a machine, which nobody can connect to:"
+                f"{name} {text!r} is every interface of a machine, which clients cannot connect to:"
                 " name the HOST:PORT under which this broker is reached"
             )
         return address

@@ -1,4 +1,4 @@
-"""Settings as clients see them: value, where it comes from, and what it would be otherwise."""
+"""Settings as DescribeConfigs shows them: value, source, and the synonyms behind it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
 
 
 class ConfigSource(IntEnum):
-    """Who said so, in DescribeConfigs' codes."""
+    """Where a value comes from, in DescribeConfigs' codes."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -23,7 +23,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place a value is, or would be, taken from."""
+    """One source of a setting, with its value there."""
 
     name: str
     value: str
@@ -32,7 +32,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting in force. The synonyms begin with the one that decides."""
+    """One setting. The first of its synonyms is in force."""
 
     name: str
     value: str
@@ -48,27 +48,27 @@ class ConfigEntry:
 
 
 class ConfigEntries:
-    """Describes topics and the broker from the settings the broker was started with."""
+    """Describes the settings of topics and of the broker."""
 
     def __init__(self, broker: Settings, bound: Mapping[str, str] | None = None) -> None:
         self._given = broker.given
-        # What became of settings that leave a choice to the broker: a free port.
+        # Values that the broker chose at start, such as a free port.
         self._bound = bound if bound is not None else {}
 
     def of_topic(self, topic: Topic, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """The topic's settings by name; with `names`, only those of them that exist."""
-        wanted = set(TOPIC_SETTINGS.by_name) if names is None else set(names)
+        requested = set(TOPIC_SETTINGS.by_name) if names is None else set(names)
         return [
             self._topic_entry(topic, setting)
             for name, setting in TOPIC_SETTINGS.by_name.items()
-            if name in wanted
+            if name in requested
         ]
 
     def of_broker(
         self, image: ClusterImage, broker_id: BrokerId, names: Iterable[str] | None = None
     ) -> list[ConfigEntry]:
-        wanted = set(BROKER_SETTINGS.by_name) if names is None else set(names)
-        told = {
+        requested = set(BROKER_SETTINGS.by_name) if names is None else set(names)
+        dynamic = {
             ConfigSource.DYNAMIC_BROKER: image.broker_settings.get(str(broker_id), {}),
             ConfigSource.DYNAMIC_ALL_BROKERS: image.broker_settings.get(ALL_BROKERS, {}),
         }
@@ -78,7 +78,7 @@ class ConfigEntries:
                 (
                     *(
                         ConfigSynonym(name, texts[name], source)
-                        for source, texts in told.items()
+                        for source, texts in dynamic.items()
                         if name in texts
                     ),
                     *self._broker_synonyms(name),
@@ -86,13 +86,13 @@ class ConfigEntries:
                 read_only=not setting.changes_while_running,
             )
             for name, setting in BROKER_SETTINGS.by_name.items()
-            if name in wanted
+            if name in requested
         ]
 
     def of_all_brokers(
         self, image: ClusterImage, names: Iterable[str] | None = None
     ) -> list[ConfigEntry]:
-        """What was said to all brokers while running, and nothing else."""
+        """The dynamic settings for all brokers, and no others."""
         texts = image.broker_settings.get(ALL_BROKERS, {})
         source = ConfigSource.DYNAMIC_ALL_BROKERS
         return [

@@ -1,4 +1,4 @@
-"""Delivery put together: its topic, the shards of its state, dead letters, the service of the doors."""
+"""Wiring of delivery: state topic and shards, dead letters, delivery service, Kafka handlers."""
 
 import weakref
 from collections.abc import Iterable
@@ -16,26 +16,18 @@ from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.share_sessions import ShareSessions
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.dead_letters import (
-    DeadLetterRouter,
-    DeadLetterWriter,
-    LocalDeadLetterRouter,
-)
-from zhumq.coordinators.delivery_peers import (
-    ClusterDeadLetterRouter,
-    ClusterStateRouter,
-    DeliveryPeerService,
-)
+from zhumq.coordinators.dead_letters import DeadLetterWriter
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.delivery_settings import DeliverySettings
-from zhumq.coordinators.delivery_state import DeliveryStateClient, LocalStateRouter, StateRouter
+from zhumq.coordinators.delivery_state import DeliveryStateClient
 from zhumq.coordinators.group_positions import GroupPositions
 from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
 from zhumq.metadata.topics import NewTopic
-from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC, BrokerId
+from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC
 from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.delivery_state import (
@@ -43,7 +35,6 @@ from zhumq.protocol.messages.delivery_state import (
     ListGroupSettingsResponse,
 )
 from zhumq.replication.replica_manager import ReplicaManager
-from zhumq.replication.replication import Replication
 from zhumq.share.requests import DeliveryRequest, DeliveryResponse, refusal
 from zhumq.share.shard import DeliveryShard
 
@@ -51,7 +42,7 @@ _BATCH_BYTES_MAX = 8 << 20
 
 
 class DeliveryCoordinator:
-    """Follows the cluster's picture: loads shards, closes windows of partitions led elsewhere."""
+    """Follows the metadata image: loads shards, closes share partitions that other brokers lead."""
 
     def __init__(
         self,
@@ -60,14 +51,12 @@ class DeliveryCoordinator:
         metadata_client: MetadataClient,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
+        router: LeaderRouter,
         clock: Clock,
-        *,
-        broker_id: BrokerId,
-        replication: Replication | None = None,
     ) -> None:
         self._store = store
         self._replicas = replicas
-        # Those that serve, for whoever counts what they keep.
+        # The loaded shards, for metrics.
         self._shards: weakref.WeakSet[DeliveryShard] = weakref.WeakSet()
         runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse] = CoordinatorRuntime(
             name="delivery",
@@ -84,22 +73,7 @@ class DeliveryCoordinator:
             replicas=replicas,
             runtime=runtime,
         )
-        peers = None if replication is None else replication.peers
-        positions = GroupPositions(
-            groups.service, groups.topic, store, broker_id=broker_id, peers=peers
-        )
-        local_router = LocalStateRouter(runtime, self.topic)
-        local_dead_letters = LocalDeadLetterRouter(replicas, clock)
-        router: StateRouter = local_router
-        dead_letter_router: DeadLetterRouter = local_dead_letters
-        if replication is not None:
-            router = ClusterStateRouter(local_router, store, replication.peers, broker_id)
-            dead_letter_router = ClusterDeadLetterRouter(
-                local_dead_letters, store, replication.peers, broker_id
-            )
-            DeliveryPeerService(local_router, local_dead_letters).register(replication.service)
-            positions.register(replication.service)
-        self._states = DeliveryStateClient(router, new_topic.partitions)
+        self._states = DeliveryStateClient(router, runtime, self.topic, new_topic.partitions)
         retention_ms = settings.integer("delivery.dead.letter.retention.ms")
         self.service = DeliveryService(
             _delivery_settings(settings),
@@ -108,9 +82,9 @@ class DeliveryCoordinator:
             replicas=replicas,
             states=self._states,
             dead_letters=DeadLetterWriter(
-                store, metadata_client, dead_letter_router, clock, retention_ms=retention_ms
+                store, metadata_client, replicas, router, clock, retention_ms=retention_ms
             ),
-            positions=positions,
+            positions=GroupPositions(groups.routed),
             clock=clock,
         )
         self._group_settings = ShareGroupSettings(
@@ -146,8 +120,8 @@ class DeliveryCoordinator:
         self._share.connection_lost(connection_id)
 
     def handlers(self, configs: ConfigsHandler) -> dict[ApiKey, Handler]:
-        """The Kafka door. Has requests about any group as well, which touch more than the coordinator of
-        groups knows of (ListGroups, DeleteGroups), and the settings of groups."""
+        """Handlers of share requests, of group settings, and of requests about groups of any type that
+        concern delivery state too (ListGroups, DeleteGroups)."""
         return (
             self._share.handlers()
             | self._share_groups.handlers()
@@ -156,10 +130,10 @@ class DeliveryCoordinator:
         )
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new picture."""
+        """Called with every new metadata image."""
         topic = image.topics.get(SHARE_GROUP_STATE_TOPIC)
         if topic is not None:
-            # Another broker may have created it, set otherwise than this one.
+            # A broker with other settings may have created it.
             self._states.partition_count = len(topic.partitions)
         self.service.apply(image)
 
@@ -171,7 +145,7 @@ class DeliveryCoordinator:
 
 def _state_topic(settings: Settings, store: MetadataStore) -> NewTopic:
     existing = store.image.topics.get(SHARE_GROUP_STATE_TOPIC)
-    # Groups are found by the number of partitions, so it never changes once the topic exists.
+    # A group hashes to a partition, so the number of partitions never changes.
     partition_count = (
         len(existing.partitions)
         if existing is not None
@@ -179,7 +153,7 @@ def _state_topic(settings: Settings, store: MetadataStore) -> NewTopic:
     )
     return NewTopic(
         name=SHARE_GROUP_STATE_TOPIC,
-        is_coordinators=True,
+        is_internal=True,
         partitions=partition_count,
         replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
         settings={

@@ -1,4 +1,4 @@
-"""What a broker tells about its subscriptions at a scrape: lag, in flight, delivered, redelivered, dead."""
+"""Metrics of subscriptions: lag, in flight, delivered, redelivered, dead letters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ def delivery_metrics(
     store: MetadataStore,
     replicas: ReplicaManager,
 ) -> Iterable[Metric]:
-    """The figures of this moment, of the windows and shards that are here."""
+    """Current values for the share partitions and shards of this broker."""
     opened = list(service.opened())
     lags = _summed(opened, lambda share_partition: share_partition.lag)
     lags.update(_idle_lags(opened, shards, store, replicas))
@@ -94,7 +94,7 @@ def _idle_lags(
     store: MetadataStore,
     replicas: ReplicaManager,
 ) -> Counter[_Name]:
-    """Of windows that nobody reads from: that is when their lag grows."""
+    """Lags of share partitions without consumers, which are not open but still fall behind."""
     is_open = {share_partition.key for share_partition in opened}
     lags: Counter[_Name] = Counter()
     for shard in shards:

@@ -1,4 +1,4 @@
-"""The settings of delivery: share groups under Kafka's names, what only we have under `delivery.`."""
+"""Settings of delivery: Kafka's names for share groups, `delivery.` for what Kafka does not have."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ DELIVERY_SETTINGS: Final = (
     _integer(
         "share.coordinator.state.topic.replication.factor",
         3,
-        "Replicas of __share_group_state; as many as brokers are alive if those are fewer.",
+        "Replicas of __share_group_state; fewer while fewer brokers are alive.",
     ),
     _integer(
         "share.coordinator.state.topic.segment.bytes",
@@ -40,12 +40,12 @@ DELIVERY_SETTINGS: Final = (
     _integer(
         "group.share.session.timeout.ms",
         45_000,
-        "After how long a silent member of a share group is given up.",
+        "A member of a share group without a heartbeat for this long leaves the group.",
     ),
     _integer(
         "group.share.heartbeat.interval.ms",
         5_000,
-        "How often members of a share group are told to be heard.",
+        "The heartbeat interval of members of a share group.",
     ),
     _integer("group.share.max.size", 200, "The most members of a share group."),
     _integer(
@@ -54,14 +54,14 @@ DELIVERY_SETTINGS: Final = (
     _integer(
         "group.share.record.lock.duration.ms",
         30_000,
-        "How long a member of a share group may hold a record without a word.",
+        "The acquisition lock timeout of a record in a share group.",
         minimum=1_000,
         maximum=3_600_000,
     ),
     _integer(
         "group.share.delivery.count.limit",
         5,
-        "How often a share group is given a record before it goes to the dead letters.",
+        "How often a record is delivered to a share group before it goes to the dead letters.",
         maximum=1_000,
     ),
     _integer(
@@ -75,19 +75,19 @@ DELIVERY_SETTINGS: Final = (
         name="group.share.auto.offset.reset",
         type=SettingType.STRING,
         default="latest",
-        documentation="Where a share group begins on a partition it has no position on.",
+        documentation="Where a share group starts on a partition that it has no offset for.",
         allowed=("earliest", "latest"),
     ),
     _integer(
         "delivery.max.deliveries",
         16,
-        "How often a subscription is given a message before it goes to the dead letters.",
+        "How often a message is delivered to a subscription before it goes to the dead letters.",
         maximum=1_000,
     ),
     _integer(
         "delivery.lock.ms",
         30_000,
-        "How long a push consumer may hold a message without a word.",
+        "The acquisition lock timeout of a message that a push consumer holds.",
         minimum=100,
     ),
     _integer(
@@ -103,11 +103,11 @@ DELIVERY_SETTINGS: Final = (
         minimum=0,
     ),
     # With 16 deliveries a message that always fails is a dead letter after about two minutes.
-    _integer("delivery.backoff.max.ms", 10_000, "The longest such wait.", minimum=0),
+    _integer("delivery.backoff.max.ms", 10_000, "The longest backoff after a failure.", minimum=0),
     _integer(
         "delivery.dead.letter.retention.ms",
         30 * _DAY_MS,
-        "How long dead letters are kept; -1: for ever. Of topics created from now on.",
+        "How long dead letters are kept; -1: for ever. Applies to dead letter topics created later.",
         minimum=-1,
     ),
 )

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # A handler answers at once where it can, and by a future or a coroutine where it has to wait.
 # None: the request has no answer (acks=0).
 Handler = Callable[["RequestContext", Any], Any]
-# Answers the first frame, maybe together with some behind it: how many, and their answers in one.
+# Answers the first frame, or a run of frames: returns how many, and their joined answers.
 AnswerRun = Callable[[Sequence[bytes]], tuple[int, Answer] | None]
 
 _VERSION_ZERO: Final = 0
@@ -34,7 +34,7 @@ _PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 
 @dataclass(slots=True)
 class RequestContext:
-    """Who asks, and in which version."""
+    """The header of a request and its connection."""
 
     header: RequestHeader
     connection: ConnectionInfo
@@ -46,7 +46,7 @@ class RequestContext:
 
 @dataclass(slots=True)
 class EncodedAnswer:
-    """A promise of parts that the handler encodes itself, which saves the hot path a second one."""
+    """A future of parts that the handler encodes itself, which saves the hot path a second future."""
 
     future: asyncio.Future[list[Part] | None]
 
@@ -56,7 +56,7 @@ class Dispatcher:
 
     def __init__(self, handlers: Mapping[ApiKey, Handler], answer_produces: AnswerRun) -> None:
         self._handlers = handlers
-        # The short road of the hot path: answers from the bare frames, or None for the long one.
+        # The fast path: answers from the raw frames, or None to take the slow path.
         self._answer_produces = answer_produces
         self._long_requests = LongRequests()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -101,13 +101,12 @@ class Dispatcher:
         return run
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """Its parked requests were cancelled with their answers. Whoever keeps more per connection
-        is told."""
+        """Notifies watchers that a connection ended. Its parked requests are cancelled already."""
         for watcher in self._lost_watchers:
             watcher(connection.id)
 
     def watch_lost_connections(self, watcher: Callable[[int], None]) -> None:
-        """Be told the id of each connection that ends."""
+        """Call `watcher` with the id of each connection that ends."""
         self._lost_watchers.append(watcher)
 
     async def _answer_long(self, frame: bytes, connection: ConnectionInfo) -> list[Part] | None:
@@ -149,7 +148,7 @@ class Dispatcher:
         def finish(done: asyncio.Future[Any]) -> None:
             if answer.done():
                 if not done.cancelled():
-                    done.exception()  # Seen: nobody is left to be told.
+                    done.exception()  # Retrieved: the client is gone.
                 return
             if done.cancelled():
                 answer.cancel()
@@ -179,7 +178,7 @@ class Dispatcher:
     def _answer_unsupported(self, header: RequestHeader, connection: ConnectionInfo) -> Answer:
         if header.api_key is not ApiKey.API_VERSIONS:
             raise MalformedFrame(
-                f"{header.api_key.name} v{header.api_version} is not a version this broker speaks"
+                f"{header.api_key.name} v{header.api_version} is not supported by this broker"
             )
         # KIP-511: the client learns the range from a version 0 body and asks again.
         oldest = RequestHeader(
@@ -207,7 +206,7 @@ def _encode_failure(header: RequestHeader, failure: BaseException) -> list[Part]
 
 
 def _error_response(header: RequestHeader, code: ErrorCode) -> Any:
-    """The API's response with a top-level error. Handlers answer per item where there is none."""
+    """The API's response with a top-level error; where it has none, handlers answer per item."""
     response = APIS[header.api_key].response()
     if not hasattr(response, "error_code"):
         raise MalformedFrame(f"{header.api_key.name} cannot be answered: {code.name}")

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asked for last time, remembered."""
+"""Incremental fetch sessions (KIP-227): the partitions of each consumer, kept between its fetches."""
 
 import uuid
 from collections import OrderedDict
@@ -14,7 +14,7 @@ FINAL_EPOCH: Final = -1
 # A request with this epoch asks for everything it names and opens a session if there is room.
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 2**31 - 1
-# KIP-227: a session that was used this lately is not evicted for a new one.
+# KIP-227: a session used within this time is not evicted for a new one.
 EVICTION_GRACE_MS: Final = 120_000
 
 
@@ -28,7 +28,7 @@ class FetchKey(NamedTuple):
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What is asked of one partition, and what its reader was told last."""
+    """One partition of a fetch, and what the last response sent for it."""
 
     key: FetchKey
     fetch_offset: int
@@ -39,7 +39,7 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """The partitions of one consumer at this broker, in the order in which they are due."""
+    """The partitions of one consumer at this broker; the next to be served comes first."""
 
     __slots__ = ("epoch", "last_used_ms", "partitions", "session_id")
 
@@ -62,13 +62,13 @@ class FetchSession:
                 known.current_leader_epoch = partition.current_leader_epoch
 
     def served(self, key: FetchKey) -> None:
-        """Its bytes were sent: others are due first next time, so that none starves."""
+        """Moves a partition whose bytes were sent to the end, so that no other starves."""
         if key in self.partitions:
             self.partitions.move_to_end(key)
 
 
 class FetchSessions:
-    """All sessions of a broker, never more than there are slots."""
+    """All fetch sessions of a broker, at most `slots` of them."""
 
     def __init__(self, slots: int, draw_id: Callable[[], int]) -> None:
         self._slots = slots
@@ -80,7 +80,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, asked: Iterable[FetchedPartition], now_ms: int) -> FetchSession | None:
-        """A new session, or None when there is no slot for it: the consumer then sends it all."""
+        """A new session, or None without a free slot: the consumer then sends full fetches."""
         if len(self._sessions) >= self._slots and not self._evict_one(now_ms):
             return None
         session_id = self._draw_id()
@@ -92,7 +92,7 @@ class FetchSessions:
         return session
 
     def resume(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
-        """The session, if the request is the next one in it. Raises where the client must begin anew."""
+        """The session, if `epoch` is its next one. Raises if the client has to open a new session."""
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"fetch session {session_id} is not known")

@@ -1,4 +1,4 @@
-"""The group coordinator put together: its topic, its runtime, its service."""
+"""Wiring of the group coordinator: offsets topic, runtime, service, lag metrics."""
 
 import asyncio
 import uuid
@@ -8,8 +8,10 @@ from zhumq.broker.group_lag import GroupLags
 from zhumq.broker.handlers.groups import StoreTopics
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
@@ -23,13 +25,13 @@ from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
 
 _MINUTE_MS = 60_000
-# The topic's own max.message.bytes: a low message.max.bytes for users must not keep groups small.
+# The topic's own max.message.bytes: a low message.max.bytes must not limit the size of groups.
 _BATCH_BYTES_MAX = 8 << 20
 _RECORD_BYTES_MAX = _BATCH_BYTES_MAX - 1_024  # what is left in a batch for one key and value
 
 
 class GroupCoordinator:
-    """Follows the cluster's picture: loads shards, and drops the offsets of deleted topics."""
+    """Follows the metadata image: loads shards, and drops the offsets of deleted topics."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class GroupCoordinator:
         store: MetadataStore,
         metadata_client: MetadataClient,
         replicas: ReplicaManager,
+        router: LeaderRouter,
         clock: Clock,
     ) -> None:
         group_settings = _group_settings(settings)
@@ -51,7 +54,7 @@ class GroupCoordinator:
             batch_bytes_max=_BATCH_BYTES_MAX,
         )
         existing = store.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        # Groups are found by the number of partitions, so it never changes once the topic exists.
+        # A group hashes to a partition, so the number of partitions never changes.
         partition_count = (
             len(existing.partitions)
             if existing is not None
@@ -61,7 +64,7 @@ class GroupCoordinator:
         self.topic = InternalTopic(
             NewTopic(
                 name=CONSUMER_OFFSETS_TOPIC,
-                is_coordinators=True,
+                is_internal=True,
                 partitions=partition_count,
                 replication_factor=settings.integer("offsets.topic.replication.factor"),
                 settings={
@@ -76,15 +79,16 @@ class GroupCoordinator:
             replicas=replicas,
             runtime=self._runtime,
         )
+        self.routed = RoutedGroups(router, self.service, self.topic)
         self.lags = GroupLags(self._committed, replicas, store, clock)
         self._topics = frozenset(store.image.topics)
         self._forgetting: set[asyncio.Task[int]] = set()
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new picture."""
+        """Called with every new metadata image."""
         offsets_topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
         if offsets_topic is not None:
-            # Another broker may have created it, set otherwise than this one.
+            # A broker with other settings may have created it.
             self.service.partition_count = len(offsets_topic.partitions)
         gone = self._topics.difference(image.topics)
         self._topics = frozenset(image.topics)

@@ -1,4 +1,4 @@
-"""How far groups are behind, at a scrape: the offsets committed here against the ends of their partitions."""
+"""Metrics of group lag: committed offsets against the high watermarks of their partitions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -14,14 +14,14 @@ from zhumq.model.ids import TopicPartition
 from zhumq.replication.replica_manager import ReplicaManager
 
 SAMPLES_MAX: Final = 10_000  # of a broker; a scrape is made while clients wait
-ENDS_KEPT_MS: Final = 5_000  # what other brokers said of their logs
+ENDS_KEPT_MS: Final = 5_000  # how long log ends of other brokers are kept
 
 
 class GroupLags:
-    """The lag of every group that this broker coordinates, per partition it has committed.
+    """The lag of every group that this broker coordinates, per partition with a committed offset.
 
-    A partition without a replica here is asked of its leader in the background: the lag is then that of
-    the last scrape. Where nobody scrapes, nothing is asked, and commits and fetches cost nothing more.
+    For a partition without a replica here, the leader is asked in the background: its lag uses the log end
+    known at the last scrape. Without scrapes nothing is asked; commits and fetches cost nothing extra.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class GroupLags:
             return
         self._asked_at_ms = now_ms
         ask: Awaitable[LogEnds] = self._replicas.ask_log_ends(sorted(partitions))
-        self._asking = asyncio.get_running_loop().create_task(self._hear(ask))
+        self._asking = asyncio.get_running_loop().create_task(self._update_remote_ends(ask))
 
-    async def _hear(self, asked: Awaitable[LogEnds]) -> None:
+    async def _update_remote_ends(self, asked: Awaitable[LogEnds]) -> None:
         ends = await asked
         image = self._store.image
         found: dict[TopicPartition, int] = {}

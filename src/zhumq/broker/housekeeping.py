@@ -1,4 +1,4 @@
-"""What a broker does on its own: retention, compaction, checkpoints. Each on its interval."""
+"""Periodic work of a broker: retention, compaction, checkpoints, scrubbing, each at its interval."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ SPARE_MEMORY_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """Something to do again and again, this long after it was last done."""
+    """Work that is repeated, each time `interval_ms` after it last ended."""
 
     name: str
     interval_ms: int
@@ -30,7 +30,7 @@ class Chore:
 
 
 async def do_chores(chores: list[Chore]) -> None:
-    """Until cancelled. A chore that fails is logged and tried again at its next turn."""
+    """Runs until cancelled. A chore that fails is logged, and runs again after its interval."""
     async with asyncio.TaskGroup() as group:
         for chore in chores:
             group.create_task(_repeat(chore), name=chore.name)
@@ -54,7 +54,7 @@ def broker_chores(
     disk_room: DiskRoom,
     scrubber: Scrubber,
 ) -> list[Chore]:
-    """What the logs of a broker need from time to time."""
+    """The periodic work on the logs of a broker."""
 
     async def checkpoint() -> None:
         for log in logs.logs_to_checkpoint():
@@ -78,7 +78,7 @@ def broker_chores(
 
     async def compaction() -> None:
         # One log at a time: the heavy part runs in a thread, and disks are shared.
-        failed: list[PartitionLog] = []  # not before the next turn again, or others never get one
+        failed: list[PartitionLog] = []  # skipped until the next run, so that others get compacted
         while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of, failed):
             await asyncio.to_thread(work.run)
             if not logs.finish_compaction(work):

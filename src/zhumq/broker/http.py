@@ -1,4 +1,4 @@
-"""The HTTP side of a broker: /healthz for whoever restarts it, /metrics for Prometheus."""
+"""The HTTP listener of a broker: /healthz for supervisors, /metrics for Prometheus."""
 
 import asyncio
 import logging
@@ -10,13 +10,13 @@ logger = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
 END_OF_HEAD: Final = b"\r\n\r\n"
-# From connecting to having read the answer.
+# From the connect until the client has read the answer.
 REQUEST_SECONDS_MAX: Final = 5.0
-# One more, and the oldest is cut off.
+# A connection above this closes the oldest one.
 CONNECTIONS_MAX: Final = 100
 ACCEPT_BACKLOG: Final = 1_024
-# Making the page of metrics takes a tenth of the time at most. A large one is made once a second at
-# most, so that clients which do not read hold as many of them as REQUEST_SECONDS_MAX has seconds.
+# Rendering metrics takes at most a tenth of the time. A large page is rendered at most once a second,
+# so that clients which do not read hold at most one page for each second of REQUEST_SECONDS_MAX.
 PAGE_REST: Final = 10
 PAGE_PACE_SECONDS: Final = 1.0
 SMALL_PAGE_BYTES: Final = 256 * 1024
@@ -24,7 +24,7 @@ SMALL_PAGE_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One figure at this moment, as Prometheus wants it."""
+    """One metric with its current samples, in the Prometheus text format."""
 
     name: str
     kind: str  # counter or gauge
@@ -38,17 +38,17 @@ class Metric:
 
 
 def _number(value: float) -> str:
-    """In full: an offset of eight digits is not 1.23457e+07."""
+    """All digits: an offset of eight digits is not 1.23457e+07."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def escape_label(value: str) -> str:
-    """A label's value as the text format wants it: names of groups are anything that clients send."""
+    """A label value escaped for the text format: clients choose group names freely."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class HttpServer:
-    """Answers GET, one request a connection. Anything larger belongs to the console."""
+    """Answers GET, one request per connection."""
 
     def __init__(self, server: asyncio.Server, pages: "_Pages") -> None:
         bound = server.sockets[0].getsockname()
@@ -64,7 +64,7 @@ class HttpServer:
         metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Sequence[str]] = list,
     ) -> Self:
-        """Serve the metrics of each moment, and what is not well that a restart would not heal."""
+        """Serve current metrics, and the problems that a restart would not solve."""
         loop = asyncio.get_running_loop()
         pages = _Pages(loop, metrics, problems)
         server = await loop.create_server(
@@ -84,7 +84,7 @@ class HttpServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One client: the head of its request in, one answer out, all of it within a time."""
+    """One client: reads the head of a request, sends one answer, and closes at a deadline."""
 
     def __init__(self, pages: "_Pages") -> None:
         self._pages = pages
@@ -110,7 +110,7 @@ class _Connection(asyncio.Protocol):
                 self._transport.write(self._pages.answer(bytes(self._received[:end])))
             except Exception:
                 logger.exception("an HTTP request failed")
-            # Closes once the client has read its answer, or its time is over.
+            # Closes once the client has read its answer, or at the deadline.
             self._transport.close()
         elif len(self._received) > REQUEST_BYTES_MAX:
             self.abort()
@@ -127,7 +127,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Pages:
-    """What is served, and to whom."""
+    """The pages and the open connections."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Pages:
         self._page_until = float("-inf")
 
     def enter(self, connection: _Connection) -> None:
-        """A new client is always let in: who asks at once, as /healthz does, is answered at once."""
+        """Admits every client; over the limit the oldest goes. So a probe of /healthz is answered."""
         if len(self.connections) >= CONNECTIONS_MAX:
             next(iter(self.connections)).abort()
         self.connections[connection] = None
@@ -154,7 +154,7 @@ class _Pages:
         if method != b"GET":
             return _response("405 Method Not Allowed", "only GET is served here\n")
         if path == b"/healthz":
-            # 200 all the same: whoever restarts what is not well would not help here.
+            # 200 even when degraded: a restart does not solve these problems.
             problems = self._problems()
             return _response(
                 "200 OK", "\n".join(["degraded", *problems, ""] if problems else ["ok", ""])
@@ -164,9 +164,9 @@ class _Pages:
         return _response("404 Not Found", "try /healthz or /metrics\n")
 
     def _metrics_now(self) -> bytes:
-        """The page of this moment. Where that takes long to make, clients share it for a while.
+        """The current page. A page that is slow or large is cached and shared for a while.
 
-        Clients that do not read hold it in memory, so there are never many of different moments.
+        Clients that do not read hold their page in memory, so there are never many different ones.
         """
         begun = self.loop.time()
         if begun >= self._page_until:

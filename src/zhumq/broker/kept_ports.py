@@ -1,4 +1,4 @@
-"""Ports that the system chose for a broker, kept in its data folder: it comes back where it was."""
+"""Ports that the system chose for a broker, kept in its data folder and used again after a restart."""
 
 import logging
 import socket
@@ -19,10 +19,9 @@ PORTS_FILE: Final = "chosen-ports"
 
 
 def with_kept_ports(config: BrokerConfig, disk: Disk) -> BrokerConfig:
-    """The config with the ports of the last run where it says 0 and they are still free.
+    """The config with the ports of the last run in place of 0, where they are still free.
 
-    Clients remember addresses: a broker that comes back on another port is lost to those that do not
-    look it up again.
+    Clients remember addresses: those that do not look up a broker again cannot find it on another port.
     """
     kept = _read(disk, _path(config.data_dir))
 
@@ -42,7 +41,7 @@ def with_kept_ports(config: BrokerConfig, disk: Disk) -> BrokerConfig:
 
 
 def keep_ports(config: BrokerConfig, disk: Disk, ports: Mapping[str, int]) -> None:
-    """Write down the ports that this run listens on. A disk that is full costs only the memory of them."""
+    """Write the bound ports to the data folder. A failure, such as a full disk, is only logged."""
     path = _path(config.data_dir)
     if _read(disk, path) == ports:
         return
@@ -50,7 +49,7 @@ def keep_ports(config: BrokerConfig, disk: Disk, ports: Mapping[str, int]) -> No
     try:
         disk.write_file(path, lines.encode(), sync=False)
     except ZhumqError as reason:
-        logger.warning("the chosen ports are not kept: %s", reason)
+        logger.warning("the bound ports are not saved: %s", reason)
 
 
 def _path(data_dir: Path) -> str:
@@ -58,7 +57,7 @@ def _path(data_dir: Path) -> str:
 
 
 def _read(disk: Disk, path: str) -> dict[str, int]:
-    """What is written there; a file that makes no sense is as good as none."""
+    """The ports in the file; none if it is missing or malformed."""
     try:
         text = (disk.read_file(path) or b"").decode()
         pairs = [line.partition("=") for line in text.splitlines()]
@@ -74,7 +73,7 @@ def _is_free(host: str, port: int) -> bool:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As listeners do: connections that have just ended do not hold the port.
+            # As listeners do: connections in TIME_WAIT do not hold the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError:

@@ -1,6 +1,6 @@
-"""Requests with long lists, which only read: decoded and encoded in a thread, handled piece by piece.
+"""Read-only requests with long lists: decoded and encoded in a thread, handled piece by piece.
 
-The event loop serves everybody, so that no client may have it for as long as a list of 100,000 names takes.
+All clients share the event loop: a list of 100,000 names handled at once would block it for too long.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from zhumq.protocol.api import (
 from zhumq.protocol.messages.metadata import MetadataRequest
 from zhumq.protocol.schema import Message
 
-# A smaller request costs less than handing it to a thread and back.
+# A smaller request costs less than passing it to a thread and back.
 LONG_FRAME_BYTES_MIN: Final = 32 * 1024
 PIECE_ELEMENTS: Final = 200  # handled at a time: some milliseconds
 # The list of the request, and the list of the response that answers it element by element.
@@ -34,7 +34,7 @@ _LISTS: Final = {
 }
 _KEYS: Final = frozenset(int(key).to_bytes(2, "big") for key in _LISTS)
 
-# Gives the response to a request, or something to wait for that does.
+# Returns the response to a request, or an awaitable of it.
 Handle = Callable[[RequestHeader, Any], Any]
 
 
@@ -43,7 +43,7 @@ def is_long(frame: bytes) -> bool:
 
 
 class LongRequests:
-    """The thread beside the loop. One: more of them would only take the interpreter from the loop."""
+    """A thread beside the event loop; more threads would only compete with the loop for the GIL."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="long-requests")
@@ -62,7 +62,7 @@ class LongRequests:
             else:
                 name = _LISTS[request.header.api_key][1]
                 getattr(response, name).extend(getattr(answered, name))
-            await asyncio.sleep(0)  # the others have their turn
+            await asyncio.sleep(0)  # other connections are served
         assert response is not None
         return await loop.run_in_executor(self._thread, encode_response, request.header, response)
 

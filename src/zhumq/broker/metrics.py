@@ -1,4 +1,4 @@
-"""What a broker tells about itself at a scrape: counted where it happens, read here."""
+"""Metrics and health problems of a broker, collected at a scrape from the parts that count them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -26,19 +26,21 @@ def broker_metrics(
     disk_room: DiskRoom,
     scrubber: Scrubber,
 ) -> Iterable[Metric]:
-    """The figures of this moment. Costs are paid by the scrape, not by the hot path."""
+    """Current values. The scrape pays for collecting them, not the hot path."""
     counters = listener.counters
     yield _counter("zhumq_requests_total", "Requests handled.", dispatcher.requests_handled)
     yield _gauge(
-        "zhumq_requests_in_flight", "Requests being worked on.", counters.requests_in_flight
+        "zhumq_requests_in_flight", "Requests not answered yet.", counters.requests_in_flight
     )
     yield _gauge("zhumq_connections", "Open connections.", counters.connections_open)
     yield _counter(
-        "zhumq_connections_refused_total", "Connections over a limit.", counters.connections_refused
+        "zhumq_connections_refused_total",
+        "Connections refused because of a limit.",
+        counters.connections_refused,
     )
     yield _counter(
         "zhumq_connections_malformed_total",
-        "Connections closed because of bytes that were not the protocol.",
+        "Connections closed because of a malformed request.",
         counters.connections_malformed,
     )
     yield _counter(
@@ -53,7 +55,7 @@ def broker_metrics(
     )
     yield _gauge(
         "zhumq_request_memory_bytes",
-        "Bytes of requests being received or worked on.",
+        "Bytes of requests being received or not answered yet.",
         listener.memory.bytes_used,
     )
     yield _counter("zhumq_received_bytes_total", "Bytes of requests.", counters.bytes_received)
@@ -61,21 +63,24 @@ def broker_metrics(
     yield _gauge("zhumq_partitions", "Partitions that this broker has a replica of.", len(replicas))
     led = sum(partition.leads for partition in replicas)
     yield _gauge("zhumq_partitions_led", "Partitions that this broker leads and serves.", led)
+    recovering = sum(not partition.is_intact for partition in replicas)
     yield _gauge(
-        "zhumq_partitions_healing",
-        "Partitions of which something was lost here: it is fetched, and this replica does not count.",
-        sum(not partition.is_intact for partition in replicas),
+        "zhumq_partitions_recovering",
+        "Recovering replicas: they fetch what was lost here, and do not count until they have it.",
+        recovering,
     )
+    # An alias for one release.
+    yield _gauge("zhumq_partitions_healing", "Use zhumq_partitions_recovering instead.", recovering)
     yield _gauge(
         "zhumq_partitions_offline",
         "Partitions of this broker whose log cannot be opened or written.",
         len(offline_partitions(replicas)),
     )
     yield _gauge(
-        "zhumq_disk_free_bytes", "Room on the disk of the data folder.", disk_room.free_bytes
+        "zhumq_disk_free_bytes", "Free bytes on the disk of the data folder.", disk_room.free_bytes
     )
     yield _gauge(
-        "zhumq_disk_full", "Whether messages are refused for lack of room.", disk_room.is_full
+        "zhumq_disk_full", "Whether writes are refused because the disk is full.", disk_room.is_full
     )
     yield _counter("zhumq_scrub_bytes_total", "Bytes read to find damage.", scrubber.bytes_read)
     yield _counter(
@@ -98,9 +103,7 @@ def broker_metrics(
     yield Metric(
         name="zhumq_log_bytes", kind="gauge", help="Size of a partition on disk.", samples=sizes
     )
-    yield Metric(
-        name="zhumq_log_end_offset", kind="gauge", help="Where a partition ends.", samples=ends
-    )
+    yield Metric(name="zhumq_log_end_offset", kind="gauge", help="Log end offset.", samples=ends)
     yield Metric(
         name="zhumq_log_corrupt_ranges",
         kind="gauge",
@@ -110,7 +113,7 @@ def broker_metrics(
 
 
 def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
-    """What an operator has to see to, one line each, with a bound."""
+    """Problems that an operator has to solve, one line each, limited in number."""
     problems = []
     if disk_room.is_full:
         problems.append(f"no room on the disk: {disk_room.free_bytes} bytes free")
@@ -129,7 +132,7 @@ def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
 
 
 def offline_partitions(replicas: ReplicaManager) -> dict[TopicPartition, BrokerError]:
-    """The partitions whose log could not be opened, or failed since, and why."""
+    """The partitions whose log could not be opened or has failed since, with the reason."""
     failed = {
         partition.topic_partition: partition.log.failure
         for partition in replicas
@@ -141,7 +144,7 @@ def offline_partitions(replicas: ReplicaManager) -> dict[TopicPartition, BrokerE
 def unserved_partitions(
     broker_id: BrokerId, image: ClusterImage, replicas: ReplicaManager
 ) -> list[TopicPartition]:
-    """The partitions that clients are sent to this broker for, and that it does not serve."""
+    """The partitions whose leader is this broker in the metadata, and that it does not serve."""
     return [
         TopicPartition(topic.name, index)
         for topic in image.topics.values()
@@ -152,7 +155,7 @@ def unserved_partitions(
 
 
 def membership_problems(session: SessionState, unserved: Sequence[TopicPartition]) -> Iterable[str]:
-    """What an operator has to know about this broker's place in its cluster."""
+    """Problems of this broker's membership in its cluster, one line each."""
     if session is not SessionState.CONNECTED:
         yield f"the session with ZooKeeper is {session}"
     if unserved:
@@ -166,7 +169,7 @@ def cluster_metrics(
     session: SessionState,
     unserved: Sequence[TopicPartition],
 ) -> Iterable[Metric]:
-    """How this broker stands in its cluster, and what of the cluster is not well."""
+    """This broker's membership, and counts of partitions of the cluster by problem."""
     leaderless = under_replicated = moving = 0
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -176,12 +179,12 @@ def cluster_metrics(
             moving += bool(state.adding or state.removing or state.planned_replicas)
     yield _gauge(
         "zhumq_session_connected",
-        "Whether the others take this broker for alive.",
+        "Whether the session with ZooKeeper is connected.",
         session is SessionState.CONNECTED,
     )
     yield _gauge(
         "zhumq_controller",
-        "Whether this broker decides for the cluster.",
+        "Whether this broker is the controller.",
         image.controller_id == broker_id,
     )
     yield _gauge("zhumq_cluster_brokers", "Live brokers of the cluster.", len(image.brokers))
@@ -193,7 +196,7 @@ def cluster_metrics(
     )
     yield _gauge(
         "zhumq_cluster_partitions_leaderless",
-        "Partitions without a leader that serves, as far as this broker knows.",
+        "Partitions without a leader, and those this broker leads and does not serve.",
         leaderless + len(unserved),
     )
     yield _gauge(
@@ -201,8 +204,10 @@ def cluster_metrics(
         "Partitions with replicas that are dead or not in sync.",
         under_replicated,
     )
-    yield _gauge("zhumq_cluster_partitions_moving", "Partitions on the move.", moving)
-    yield _counter("zhumq_cluster_changes_total", "Changes of the cluster.", image.version)
+    yield _gauge("zhumq_cluster_partitions_moving", "Partitions being reassigned.", moving)
+    yield _counter(
+        "zhumq_cluster_changes_total", "Changes of the cluster's metadata.", image.version
+    )
 
 
 def _counter(name: str, help_text: str, value: float) -> Metric:

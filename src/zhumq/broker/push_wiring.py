@@ -1,29 +1,27 @@
-"""The push door put together, where grpcio is installed; else a hint, and the broker serves without it."""
+"""Wiring of the push listener. Without grpcio the broker logs a hint and serves without push."""
 
 import logging
 from typing import Protocol, Self
 
 from zhumq.broker.config import PUSH_OFF, BrokerConfig
-from zhumq.broker.group_coordinator import GroupCoordinator
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
+from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.host.clock import Clock
 from zhumq.model.address import Address
 from zhumq.model.settings import Settings
-from zhumq.push.group_client import GroupClient
 from zhumq.push.settings import PushSettings
-from zhumq.replication.replication import Replication
 from zhumq.share.push_session import SessionPolicy
 
 logger = logging.getLogger(__name__)
 
-# What is imported, and the name by which it is installed.
+# Imported name and the package to install.
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf"}
 HINT = "push is off because %s is not installed: pip install 'zhumq[push]'"
 
 
 class RunningPush(Protocol):
-    """A push door that serves."""
+    """A push server that listens."""
 
     @property
     def address(self) -> tuple[str, int]: ...
@@ -32,7 +30,7 @@ class RunningPush(Protocol):
 
 
 class PushPart:
-    """The push door as a part of the broker; `name` is `off` where there is none."""
+    """The push listener of the broker; `name` is `off` without one."""
 
     def __init__(self, server: RunningPush | None, advertised: Address | None) -> None:
         self._server = server
@@ -44,7 +42,7 @@ class PushPart:
             self.name = str(bound)
             self.port = bound.port
             self.advertised = str(advertised.or_port(bound.port))
-        # What clients find in this broker's settings.
+        # What DescribeConfigs shows for this broker.
         self.bound = {"advertised.push.listener": self.advertised or PUSH_OFF}
 
     @classmethod
@@ -53,15 +51,14 @@ class PushPart:
         config: BrokerConfig,
         store: MetadataStore,
         deliveries: Deliveries,
-        groups: GroupCoordinator,
+        groups: RoutedGroups,
         clock: Clock,
-        replication: Replication | None,
     ) -> Self:
-        """Listen for push consumers, if the config says so and grpcio is there. Raises OSError."""
+        """Listen for push consumers, if configured and grpcio is installed. Raises OSError."""
         if config.push is None:
             return cls(None, None)
         try:
-            # Imported here: grpcio is an extra, and a broker without it is a broker all the same.
+            # Imported here: grpcio is an extra, and a broker works without it.
             from zhumq.push.server import PushServer  # noqa: PLC0415
             from zhumq.push.services import PushServices  # noqa: PLC0415
         except ModuleNotFoundError as missing:
@@ -70,15 +67,6 @@ class PushPart:
                 raise
             logger.info(HINT, package)
             return cls(None, None)
-        coordinator = GroupClient(
-            groups.service,
-            groups.topic,
-            store,
-            broker_id=config.broker_id,
-            peers=None if replication is None else replication.peers,
-        )
-        if replication is not None:
-            coordinator.register(replication.service)
         own: dict[int, str] = {}
 
         def addresses() -> dict[int, str]:
@@ -89,7 +77,7 @@ class PushPart:
             broker_id=config.broker_id,
             store=store,
             deliveries=deliveries,
-            groups=coordinator,
+            groups=groups,
             clock=clock,
             settings=push_settings(config.settings),
             push_addresses=addresses,

@@ -1,4 +1,4 @@
-"""The settings of a broker: Kafka's names where Kafka has them, with what each does."""
+"""The settings of a broker with their documentation, under Kafka's names where Kafka has them."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
 from zhumq.replication.move_throttle import UNLIMITED
 
 _HOUR_MS = 3_600_000
-# Kafka's name; which replicas it is about need not be said here.
+# Kafka's name; here it throttles all replicas that move, so no list of them is needed.
 MOVE_RATE_SETTING: Final = "leader.replication.throttled.rate"
 
 
@@ -64,33 +64,33 @@ BROKER_SETTINGS: Final = SettingsTable(
         name="listeners",
         type=SettingType.STRING,
         default="",
-        documentation="PLAINTEXT://HOST:PORT or HOST:PORT where Kafka clients connect; --listen wins"
-        " over it. One listener, and no protocol other than PLAINTEXT.",
+        documentation="PLAINTEXT://HOST:PORT or HOST:PORT where Kafka clients connect; --listen"
+        " overrides it. One listener, and no protocol other than PLAINTEXT.",
     ),
     Setting(
         name="advertised.listeners",
         type=SettingType.STRING,
         default="",
-        documentation="PLAINTEXT://HOST:PORT or HOST:PORT that clients are told to connect to; empty:"
-        " where it listens, or this machine's name where --listen has no host.",
+        documentation="PLAINTEXT://HOST:PORT or HOST:PORT that is advertised to clients; empty: where"
+        " the broker listens, or this machine's name where --listen has no host.",
     ),
     # Topics
     _boolean(
         "auto.create.topics.enable", True, "Whether an unknown topic is created on first use."
     ),
     _boolean("delete.topic.enable", True, "Whether topics can be deleted."),
-    _integer("num.partitions", 1, "Partitions of a topic that does not say.", minimum=1),
-    _integer("default.replication.factor", 1, "Replicas of a topic that does not say.", minimum=1),
+    _integer("num.partitions", 1, "Default number of partitions of a topic.", minimum=1),
+    _integer("default.replication.factor", 1, "Default number of replicas of a topic.", minimum=1),
     _integer(
         "topic.partitions.max",
         10_000,
-        "The most partitions a topic of clients may have.",
+        "The most partitions of one topic; internal topics are exempt.",
         minimum=1,
     ),
     _integer(
         "cluster.partitions.max",
         100_000,
-        "The most partitions of all topics of clients together.",
+        "The most partitions of all topics together; internal topics are exempt.",
         minimum=1,
     ),
     # The cluster
@@ -105,14 +105,14 @@ BROKER_SETTINGS: Final = SettingsTable(
         name="inter.broker.advertised",
         type=SettingType.STRING,
         default="",
-        documentation="HOST:PORT that the other brokers are told to connect to; empty: where it"
-        " listens for them; if that is every interface, the host of advertised.listeners.",
+        documentation="HOST:PORT that is advertised to the other brokers; empty: inter.broker.listener;"
+        " if that is every interface, the host of advertised.listeners.",
     ),
     _integer(
         "zookeeper.session.timeout.ms",
         2_000,
-        "After how long a silent broker is taken for dead. ZooKeeper takes no less than two of its"
-        " ticks (tickTime), and needs up to one more to notice.",
+        "The session timeout: a broker without contact for this long counts as dead. ZooKeeper accepts"
+        " no less than two of its ticks (tickTime), and needs up to one more tick to expire a session.",
         minimum=100,
     ),
     _integer(
@@ -124,33 +124,34 @@ BROKER_SETTINGS: Final = SettingsTable(
     _boolean(
         "zookeeper.chroot.create",
         False,
-        "Whether a path at the end of --zookeeper that is not there is made, not refused.",
+        "Whether a missing chroot path at the end of --zookeeper is created rather than refused.",
     ),
     _integer(
         "placement.virtual.nodes",
         VIRTUAL_NODES,
-        "At how many places of the hash ring each broker stands. The same on every broker.",
+        "Virtual nodes of each broker on the hash ring. Has to be the same on every broker.",
         minimum=1,
         maximum=10_000,
     ),
     _integer(
         "replica.lag.time.max.ms",
         3_000,
-        "In fetch mode: after how long a follower that has not caught up counts as out of sync.",
+        "In fetch mode: a follower that has not caught up for this long leaves the in-sync replicas.",
         minimum=100,
     ),
     _integer(
         "replica.election.timeout.ms",
         1_500,
-        "In raft mode: a follower that hears nothing for this long, up to twice as long, campaigns.",
+        "In raft mode: a follower without contact to its leader for this long, up to twice as long,"
+        " starts an election.",
         minimum=1_000,
     ),
     Setting(
         name=MOVE_RATE_SETTING,
         type=SettingType.LONG,
         default=str(UNLIMITED),
-        documentation="How many bytes a second each broker sends to replicas that move to another"
-        " broker. Can be changed while running.",
+        documentation="Bytes a second that each broker sends to replicas that are being reassigned to"
+        " another broker. Can be changed while running.",
         minimum=1,
         changes_while_running=True,
     ),
@@ -159,73 +160,76 @@ BROKER_SETTINGS: Final = SettingsTable(
         type=SettingType.LONG,
         default=str(UNLIMITED),
         documentation="Accepted for kafka-reassign-partitions --throttle, which sets it together with"
-        " the leaders' rate. Leaders hold back what they send; followers need not.",
+        " the leaders' rate. Only leaders throttle.",
         minimum=1,
         changes_while_running=True,
     ),
-    # The push door
+    # Push
     Setting(
         name="advertised.push.listener",
         type=SettingType.STRING,
         default="",
-        documentation="HOST:PORT that push consumers are told to connect to; empty: where it listens"
+        documentation="HOST:PORT that is advertised to push consumers; empty: where the broker listens"
         " (--push); if that is every interface, the host of advertised.listeners.",
     ),
     _integer("push.ping.interval.ms", 5_000, "How often push consumers are pinged.", minimum=10),
     _integer(
         "push.ping.timeout.ms",
         15_000,
-        "After how long a push consumer that says nothing, not even to pings, is lost.",
+        "A push consumer that sends nothing for this long, not even pongs, counts as lost.",
         minimum=20,
     ),
     _integer(
         "push.ack.timeout.ms",
         30_000,
-        "How long a push consumer that does not say may take to answer a delivery.",
+        "The ack deadline of a delivery, for push consumers that do not set their own.",
         minimum=10,
     ),
     _integer(
         "push.retries.max",
         5,
-        "How often a consumer that does not answer is tried again before its session is parked.",
+        "How often deliveries to a consumer that does not answer are retried before its session is"
+        " parked.",
         minimum=1,
     ),
     _integer(
         "push.retry.backoff.ms",
         1_000,
-        "How long the first of these tries waits; each one after it twice as long.",
+        "The backoff before the first retry; doubled for each further one.",
         minimum=1,
     ),
-    _integer("push.retry.backoff.max.ms", 60_000, "The longest wait between two tries.", minimum=1),
+    _integer(
+        "push.retry.backoff.max.ms", 60_000, "The longest backoff between two retries.", minimum=1
+    ),
     _integer("push.max.streams", 10_000, "The most push consumers connected at once.", minimum=1),
     _boolean(
         "auto.leader.rebalance.enable",
         True,
-        "Whether leadership goes back by itself to the first replica of each partition.",
+        "Whether preferred leaders are elected automatically.",
     ),
     _integer(
         "leader.imbalance.check.interval.seconds",
         300,
-        "How often that is looked at.",
+        "How often the controller checks for preferred leaders that do not lead.",
         minimum=1,
     ),
     _integer(
         "leader.imbalance.per.broker.percentage",
         10,
-        "How many of the partitions that a broker is first for may be led by others.",
+        "Percentage of a broker's preferred partitions that other brokers may lead.",
         maximum=100,
     ),
     # The log
     _long(
         "log.retention.check.interval.ms",
         10_000,
-        "How often expired segments are looked for.",
+        "How often retention checks for expired segments.",
         minimum=1,
     ),
     _long(
         "log.flush.offset.checkpoint.interval.ms",
         1_000,
-        "How often recovery points are written: what a crash leaves to be scanned.",
+        "How often recovery points are written; after a crash, recovery scans what lies behind them.",
         minimum=1,
     ),
     _boolean("log.cleaner.enable", True, "Whether compacted topics are compacted."),
@@ -239,13 +243,13 @@ BROKER_SETTINGS: Final = SettingsTable(
     _long(
         "log.scrub.interval.ms",
         24 * _HOUR_MS,
-        "How long after the beginning of one such pass the next one begins.",
+        "From the start of one scrub pass to the start of the next.",
         minimum=1,
     ),
     _integer(
         "producer.id.expiration.ms",
         24 * _HOUR_MS,
-        "How long an idempotent producer that is silent is remembered.",
+        "How long the state of an idle idempotent producer is kept.",
         minimum=1,
     ),
     # Groups
@@ -258,7 +262,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     _integer(
         "offsets.topic.replication.factor",
         3,
-        "Replicas of __consumer_offsets; as many as brokers are alive if those are fewer.",
+        "Replicas of __consumer_offsets; fewer while fewer brokers are alive.",
         minimum=1,
     ),
     _integer(
@@ -276,7 +280,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     _long(
         "offsets.retention.check.interval.ms",
         600_000,
-        "How often expired offsets are looked for.",
+        "How often the coordinator checks for expired offsets.",
         minimum=1,
     ),
     _integer("offset.metadata.max.bytes", 4096, "The longest metadata of a committed offset."),
@@ -285,10 +289,8 @@ BROKER_SETTINGS: Final = SettingsTable(
         0,
         "How long a new group waits for more members before its first assignment.",
     ),
-    _integer("group.min.session.timeout.ms", 6_000, "The shortest session a member may ask for."),
-    _integer(
-        "group.max.session.timeout.ms", 1_800_000, "The longest session a member may ask for."
-    ),
+    _integer("group.min.session.timeout.ms", 6_000, "The shortest session timeout of a member."),
+    _integer("group.max.session.timeout.ms", 1_800_000, "The longest session timeout of a member."),
     _integer("group.max.size", 10_000, "The most members of a group.", minimum=1),
     Setting(
         name="group.coordinator.rebalance.protocols",
@@ -300,13 +302,13 @@ BROKER_SETTINGS: Final = SettingsTable(
     _integer(
         "group.consumer.session.timeout.ms",
         45_000,
-        "After how long a silent member of a consumer group is given up.",
+        "A member of a consumer group without a heartbeat for this long leaves the group.",
         minimum=1,
     ),
     _integer(
         "group.consumer.heartbeat.interval.ms",
         5_000,
-        "How often members of a consumer group are told to be heard.",
+        "The heartbeat interval of members of a consumer group.",
         minimum=1,
     ),
     _integer("group.consumer.max.size", 10_000, "The most members of a consumer group.", minimum=1),
@@ -314,15 +316,15 @@ BROKER_SETTINGS: Final = SettingsTable(
         name="group.consumer.assignors",
         type=SettingType.LIST,
         default="uniform,range",
-        documentation="The server-side assignors; the first one is for groups that do not choose.",
+        documentation="The server-side assignors; the first one is the default of a group.",
         allowed=("uniform", "range"),
     ),
     Setting(
         name="group.consumer.migration.policy",
         type=SettingType.STRING,
         default="bidirectional",
-        documentation="Which way a group with members may change between the classic and the "
-        "consumer protocol.",
+        documentation="Direction in which a group with members may change between the classic and the"
+        " consumer protocol.",
         allowed=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     *DELIVERY_SETTINGS,
@@ -333,23 +335,26 @@ BROKER_SETTINGS: Final = SettingsTable(
     _long(
         "queued.max.request.bytes",
         160 << 20,
-        "The most bytes of requests being received or worked on, of all connections together.",
+        "The most bytes of requests being received or not answered yet, of all connections together.",
         minimum=1 << 20,
     ),
     _integer("max.connections", 20_000, "The most connections in all.", minimum=1),
-    _integer("max.connections.per.ip", 20_000, "The most connections of one address.", minimum=1),
+    _integer("max.connections.per.ip", 20_000, "The most connections from one address.", minimum=1),
     _long(
-        "connections.max.idle.ms", 600_000, "After how long a silent connection ends.", minimum=1
+        "connections.max.idle.ms",
+        600_000,
+        "An idle connection is closed after this time.",
+        minimum=1,
     ),
     _integer(
         "max.incremental.fetch.session.cache.slots",
         1_000,
-        "How many incremental fetch sessions are remembered.",
+        "The most incremental fetch sessions.",
     ),
     _integer(
         "fetch.max.bytes",
         55 << 20,
-        "The largest answer to a fetch, whatever it asks.",
+        "The largest response to a fetch, whatever the request allows.",
         minimum=1024,
     ),
     _integer("transaction.max.timeout.ms", 900_000, "The longest transaction timeout.", minimum=1),

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest
 
-# A request with this epoch opens a session, in the place of any it had.
+# A request with this epoch opens a session and replaces the member's earlier one.
 INITIAL_EPOCH: Final = 0
 # A request with this epoch ends its session; what the member holds is released.
 FINAL_EPOCH: Final = -1
@@ -28,7 +28,7 @@ class InvalidShareSessionEpoch(BrokerError):
 
 
 class ShareSessionLimitReached(BrokerError):
-    """There is no room for another session right now."""
+    """All share sessions of this broker are in use."""
 
     code: ClassVar[ErrorCode] = ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
@@ -41,14 +41,14 @@ class SharePartition(NamedTuple):
 
 
 class MemberKey(NamedTuple):
-    """Whose session it is."""
+    """The member that a session belongs to."""
 
     group_id: str
     member_id: str
 
 
 class ShareSession:
-    """The partitions of one member at this broker, in the order in which they are due."""
+    """The partitions of one member at this broker; the next to be served comes first."""
 
     __slots__ = ("connection_id", "epoch", "key", "partitions", "touched")
 
@@ -57,7 +57,7 @@ class ShareSession:
         self.connection_id = connection_id
         self.epoch = INITIAL_EPOCH + 1
         self.partitions: OrderedDict[SharePartition, None] = OrderedDict()
-        # All it ever had: it may hold records of those it does not fetch from any more.
+        # All partitions it ever had: it may hold records of those it has forgotten.
         self.touched: set[SharePartition] = set()
 
     def update(self, asked: Iterable[SharePartition], forgotten: Iterable[SharePartition]) -> None:
@@ -72,13 +72,13 @@ class ShareSession:
             )
 
     def served(self, partition: SharePartition) -> None:
-        """Its records were sent: others are due first next time, so that none starves."""
+        """Moves a partition whose records were sent to the end, so that no other starves."""
         if partition in self.partitions:
             self.partitions.move_to_end(partition)
 
 
 class ShareSessions:
-    """All share sessions of a broker, never more than there are slots."""
+    """All share sessions of a broker, at most `slots` of them."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
@@ -89,7 +89,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, key: MemberKey, connection_id: int) -> ShareSession:
-        """A new session. One that the member had is over."""
+        """A new session. Ends the session that the member had."""
         self.end(key)
         if len(self._sessions) >= self._slots:
             raise ShareSessionLimitReached(f"there are {self._slots} share sessions already")
@@ -99,7 +99,7 @@ class ShareSessions:
         return session
 
     def resume(self, key: MemberKey, epoch: int) -> ShareSession:
-        """The session, if the request is the next one in it. Raises where the member begins anew."""
+        """The session, if `epoch` is its next one. Raises if the member has to open a new session."""
         session = self.find(key)
         if epoch != session.epoch:
             raise InvalidShareSessionEpoch(
@@ -124,5 +124,5 @@ class ShareSessions:
         return session
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:
-        """The sessions that came on a connection: they end with it."""
+        """The sessions that were opened on a connection, which end with it."""
         return [self._sessions[key] for key in self._by_connection.get(connection_id, ())]

@@ -1,8 +1,7 @@
-"""The road from a command to a broker: quiet Kafka clients, and errors that say what to do."""
+"""Kafka clients of the commands: settings, a reachability check, and errors that name what to do."""
 
 import contextlib
 import queue
-import socket
 import struct
 import threading
 import time
@@ -14,13 +13,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ClusterMetadata, NewTopic, TopicDescription
 
 from zhumq.cli.options import CommandFailed
-from zhumq.client.retrying_admin import Question, RetryingAdmin
+from zhumq.client.dial import dial
+from zhumq.client.retrying_admin import AdminRequest, RetryingAdmin
 from zhumq.client.routes import quiet_settings
-from zhumq.model.address import parse_addresses
+from zhumq.model.address import Address, parse_addresses
 
 DEFAULT_PORT = 9092
-REACH_TIMEOUT_SECONDS = 3.0  # how long one address may take to accept a connection
-ANSWER_SECONDS_MAX = 4.0  # how long a broker may take to say that it is one
+REACH_TIMEOUT_SECONDS = 3.0  # for one address to accept a connection
+ANSWER_SECONDS_MAX = 4.0  # for a broker to answer the check
 GRACE_SECONDS = 0.2
 ANSWER_BYTES_MAX = 1 << 20
 # ApiVersions in version 0, which every Kafka broker answers:
@@ -33,24 +33,24 @@ T = TypeVar("T")
 
 
 def client_settings(bootstrap: str) -> dict[str, Any]:
-    """librdkafka's settings for a client that leaves all talking to the command."""
+    """librdkafka's settings for a client that prints nothing itself."""
     return quiet_settings(bootstrap, **{"client.id": "zhumq-cli"})
 
 
 def check_reachable(bootstrap: str, *, seconds: float = ANSWER_SECONDS_MAX) -> None:
-    """Fail soon, and in words, where librdkafka would go on trying in silence.
+    """Raise CommandFailed soon if no broker answers, where librdkafka would retry silently.
 
-    All addresses are asked at once, and one broker that answers is enough.
+    All addresses are asked at once. One broker that answers is enough.
     """
     deadline = time.monotonic() + seconds
     asked = addresses(bootstrap)
     answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
-    def ask(address: tuple[str, int]) -> None:
+    def ask(address: Address) -> None:
         answers.put(_fault_of(address, deadline))
 
     for address in asked:
-        # A name server that does not answer must not hold up the end of the command either.
+        # Daemon threads: a name server that does not answer must not delay the end of the command.
         threading.Thread(target=ask, args=(address,), daemon=True).start()
     fault: str | None = "no answer in time"
     with contextlib.suppress(queue.Empty):
@@ -64,17 +64,18 @@ def check_reachable(bootstrap: str, *, seconds: float = ANSWER_SECONDS_MAX) -> N
     )
 
 
-def _fault_of(address: tuple[str, int], deadline: float) -> str | None:
+def _fault_of(address: Address, deadline: float) -> str | None:
     """Why there is no Kafka broker at an address; None: there is one."""
     try:
-        with _connect(address, deadline) as connection:
+        seconds = min(deadline - time.monotonic(), REACH_TIMEOUT_SECONDS)
+        with dial([address], seconds=max(seconds, GRACE_SECONDS)) as connection:
             connection.sendall(_API_VERSIONS_REQUEST)
             answer = b""
             while len(answer) < _ANSWER_HEAD.size:
                 connection.settimeout(max(deadline - time.monotonic(), GRACE_SECONDS))
                 chunk = connection.recv(_ANSWER_HEAD.size - len(answer))
                 if not chunk:
-                    return "what listens there closed the connection: it is no Kafka broker"
+                    return "the server closed the connection: it is no Kafka broker"
                 answer += chunk
     except TimeoutError:
         return "no answer in time"
@@ -82,47 +83,41 @@ def _fault_of(address: tuple[str, int], deadline: float) -> str | None:
         return error.strerror or str(error)
     size, correlation_id = _ANSWER_HEAD.unpack(answer)
     if correlation_id != _CORRELATION_ID or not 0 < size <= ANSWER_BYTES_MAX:
-        return "what listens there does not speak Kafka's protocol"
+        return "the server does not speak Kafka's protocol"
     return None
 
 
-def _connect(address: tuple[str, int], deadline: float) -> socket.socket:
-    retry_seconds = min(deadline - time.monotonic(), REACH_TIMEOUT_SECONDS)
-    return socket.create_connection(address, timeout=max(retry_seconds, GRACE_SECONDS))
-
-
-def addresses(bootstrap: str) -> list[tuple[str, int]]:
+def addresses(bootstrap: str) -> list[Address]:
     """The addresses of a `HOST:PORT,HOST:PORT` list. Raises CommandFailed."""
     try:
-        found = parse_addresses(bootstrap, default_port=DEFAULT_PORT)
+        return parse_addresses(bootstrap, default_port=DEFAULT_PORT)
     except ValueError as reason:
         raise CommandFailed(f"--bootstrap {reason}") from None
-    return [(address.host, address.port) for address in found]
 
 
 class TopicExists(CommandFailed):
-    """A topic of that name is there."""
+    """A topic of that name exists."""
 
 
 class Cluster:
-    """The brokers at an address, asked with patience; what they refuse becomes the command's one line."""
+    """The brokers at an address. Repeats requests while leaders change; errors become CommandFailed."""
 
     def __init__(self, bootstrap: str) -> None:
         check_reachable(bootstrap)
         self._admin = RetryingAdmin(client_settings(bootstrap))
 
-    def ask(self, doing: str, question: Question[T]) -> T:
-        """The answer to a question that may be put more than once."""
+    def ask(self, doing: str, request: AdminRequest[T]) -> T:
+        """The answer to a request that may be repeated."""
         with kafka_errors(doing):
-            return self._admin.ask(question)
+            return self._admin.ask(request)
 
-    def change(self, doing: str, wish: Question[T]) -> T:
-        """The outcome of what must not be done twice."""
+    def change(self, doing: str, request: AdminRequest[T]) -> T:
+        """The result of a request that must not be carried out twice."""
         with kafka_errors(doing):
-            return self._admin.change(wish)
+            return self._admin.change(request)
 
     def metadata(self) -> ClusterMetadata:
-        """The topics and brokers that there are."""
+        """The topics and brokers of the cluster."""
         with kafka_errors("list topics"):
             return self._admin.metadata()
 
@@ -151,7 +146,7 @@ class Cluster:
         )
 
     def describe_topic(self, topic: str) -> TopicDescription:
-        """What is known of a topic. Asking never creates it."""
+        """The description of a topic. Asking never creates it."""
         names = TopicCollection([topic])
         with kafka_errors(f"describe {topic!r}"):
             try:
@@ -165,30 +160,30 @@ class Cluster:
                     raise
                 raise CommandFailed(
                     f"there is no topic {topic!r}: see `zhumq topic list`, "
-                    f"or make it with `zhumq topic create {topic}`"
+                    f"or create it with `zhumq topic create {topic}`"
                 ) from error
         return found
 
 
 @contextmanager
 def kafka_errors(doing: str) -> Iterator[None]:
-    """Whatever the client library refuses becomes the one line that a command says."""
+    """Turn errors of the client library into CommandFailed."""
     try:
         yield
     except KafkaException as error:
         raise CommandFailed(f"cannot {doing}: {explain(error.args[0])}") from error
-    except ValueError as error:  # an argument that the library does not take
+    except ValueError as error:  # an argument that the library refuses
         raise CommandFailed(f"cannot {doing}: {error}") from error
 
 
 def explain(error: KafkaError) -> str:
-    """What went wrong and what to do, in one line."""
+    """The error and what to do, in one line."""
     advice = {
         "_TIMED_OUT": "the broker did not answer in time: look at its log",
         "_TRANSPORT": "the connection was lost: is the broker still running?",
         "_ALL_BROKERS_DOWN": "the connection was lost: is the broker still running?",
         "_MSG_TIMED_OUT": "the broker did not take the message in time: look at its log",
-        "_UNKNOWN_TOPIC": "there is no such topic: make it with `zhumq topic create`",
+        "_UNKNOWN_TOPIC": "there is no such topic: create it with `zhumq topic create`",
         "UNKNOWN_TOPIC_OR_PART": "there is no such topic or partition: see `zhumq topic list`",
         "_UNKNOWN_PARTITION": "there is no such partition: see `zhumq topic describe`",
         "GROUP_ID_NOT_FOUND": "there is no such group: see `zhumq group list`",

@@ -1,4 +1,4 @@
-"""`zhumq cluster`: run a cluster on this machine, and see how one is doing."""
+"""`zhumq cluster`: run a cluster on this machine, show the state of one, and rebalance it."""
 
 import signal
 import sys
@@ -12,18 +12,20 @@ from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, pa
 from zhumq.cli.output import print_facts, print_json, print_table
 from zhumq.cli.rebalance import rebalance
 
-app = typer.Typer(no_args_is_help=True, help="Run a cluster on this machine, and look at one.")
+app = typer.Typer(
+    no_args_is_help=True, help="Run a cluster on this machine, show its state, rebalance it."
+)
 
 app.command()(rebalance)
 
-REPLICAS = 3  # as far as there are brokers
+REPLICAS = 3  # or the number of brokers, if smaller
 UNWELL_SHOWN_MAX = 20
 
 
 @app.command()
 def up(
     nodes: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="How many brokers.")] = 3,
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is kept.")] = (
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="The data directory.")] = (
         Path("zhumq-cluster")
     ),
     port: Annotated[
@@ -41,10 +43,10 @@ def up(
 ) -> None:
     """Run ZooKeeper and brokers until Ctrl-C, for trying a cluster.
 
-    One line for each when it serves. Topics get three replicas, of which two have to have a message
-    before it is acknowledged. Kill a broker to see what happens: the others go on.
+    Prints one line for each when it serves. Topics get three replicas; a message is acknowledged when
+    two of them have it. Kill a broker to see a failover: the others continue.
     """
-    # Imported here so that `zhumq --help`, which looks at every command, stays quick.
+    # Imported here so that `zhumq --help`, which loads every command, stays quick.
     from zhumq.cli import local_cluster  # noqa: PLC0415
     from zhumq.cluster.dev_zookeeper import DevZookeeper  # noqa: PLC0415
 
@@ -65,7 +67,7 @@ def up(
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         ensemble = DevZookeeper.start(data_dir / "zookeeper")
-        _say(f"zookeeper ready {ensemble.connect}")
+        _print_line(f"zookeeper ready {ensemble.connect}")
         for index in range(nodes):
             children.append(  # noqa: PERF401 (those that run are stopped if one does not start)
                 local_cluster.start_broker(
@@ -78,11 +80,11 @@ def up(
                 )
             )
         for child in children:
-            _say(local_cluster.ready_line(child))
+            _print_line(local_cluster.ready_line(child))
         for child in local_cluster.ended(children):
             sys.stderr.write(
                 f"broker {child.broker_id} ended with code {child.process.returncode};"
-                f" to start it again: {child.by_hand}\n"
+                f" to start it again: {child.restart_command}\n"
             )
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
@@ -98,7 +100,7 @@ def up(
 
 @app.command()
 def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
-    """Show the brokers, what each of them leads, and partitions that are not well."""
+    """Show the brokers, how many partitions each leads, and leaderless or underreplicated partitions."""
     cluster = Cluster(bootstrap)
     metadata = cluster.metadata()
     described = cluster.ask(
@@ -167,13 +169,13 @@ def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOO
             "replicas": "REPLICAS",
             "in_sync": "IN SYNC",
         }
-        # The worst first; a dead broker of a large cluster makes thousands of lines.
+        # The worst first; a dead broker of a large cluster affects thousands of partitions.
         unwell.sort(key=lambda each: (each["leader"] is not None, len(each["in_sync"])))
         print_table(unwell[:UNWELL_SHOWN_MAX], headings, empty="")
         if len(unwell) > UNWELL_SHOWN_MAX:
-            _say(f"... and {len(unwell) - UNWELL_SHOWN_MAX} more (--json shows all)")
+            _print_line(f"... and {len(unwell) - UNWELL_SHOWN_MAX} more (--json shows all)")
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

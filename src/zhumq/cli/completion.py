@@ -1,4 +1,4 @@
-"""Names of topics and groups for a shell that completes a command; none where no broker answers at once."""
+"""Shell completion of topic and group names; empty if no broker answers at once."""
 
 import os
 from typing import Any, Final
@@ -7,12 +7,12 @@ import typer
 
 from zhumq.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, CommandFailed
 
-SECONDS_MAX: Final = 1.0  # a person has pressed a key and waits
+SECONDS_MAX: Final = 1.0  # a person waits for the completion
 NAMES_MAX: Final = 1_000
 
 
 def topics(context: typer.Context, incomplete: str) -> list[str]:
-    """The topics whose names begin so; internal ones only once an underscore was typed."""
+    """The topics that begin with the given text; internal ones only after the first character."""
     admin = _admin(context)
     if admin is None:
         return []
@@ -21,7 +21,7 @@ def topics(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def groups(context: typer.Context, incomplete: str) -> list[str]:
-    """The groups whose names begin so."""
+    """The groups that begin with the given text."""
     admin = _admin(context)
     if admin is None:
         return []
@@ -34,8 +34,8 @@ def groups(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _admin(context: typer.Context) -> Any:
-    """A client of the broker that the command line names; None: there is none."""
-    # Imported here: a command that is carried out has no use for this module but its names.
+    """A client of the broker that the command line names; None: no broker answers."""
+    # Imported here: a command that only runs does not need the client for completion.
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
     from zhumq.cli.client import check_reachable, client_settings  # noqa: PLC0415

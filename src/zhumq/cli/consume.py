@@ -1,4 +1,4 @@
-"""`zhumq consume`: print messages as they come, alone or as a member of a group."""
+"""`zhumq consume`: print messages as they arrive, alone or as a member of a group."""
 
 import sys
 import time
@@ -20,23 +20,23 @@ from zhumq.cli.messages import format_json_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
 from zhumq.cli.positions import EARLIEST, LATEST, Position, parse_position, resolve_offsets
-from zhumq.cli.subscription import Mode, Wanted, read
+from zhumq.cli.subscription import Mode, ReadOptions, read
 
-POLL_SECONDS = 0.2  # how long a Ctrl-C or a deadline may go unnoticed
+POLL_SECONDS = 0.2  # the delay until a Ctrl-C or a deadline takes effect
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
-LOST_SECONDS_MAX = 10.0  # a broker that restarts is waited for, one that is gone is not
-SOLE_READER_GROUP = "zhumq-cli"  # librdkafka wants a name even where nothing is committed
+LOST_SECONDS_MAX = 10.0  # longer than a restart of a broker takes
+SOLE_READER_GROUP = "zhumq-cli"  # librdkafka needs a group id even if nothing is committed
 LOST_CODES = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRules:
-    """When to stop; without any rule the command follows the topic until Ctrl-C."""
+    """When to stop; without a rule the command follows the topic until Ctrl-C."""
 
     messages_max: int | None
     timeout_seconds: float | None
     idle_seconds: float | None
-    # Where each partition ended when the command began; None: follow.
+    # The end offset of each partition when the command started; None: follow.
     end_offsets: dict[int, int] | None
 
 
@@ -46,7 +46,10 @@ app = typer.Typer()
 @app.command()
 def consume(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=completion.topics)
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The topic to read.", autocompletion=completion.topics
+        ),
     ],
     group: Annotated[
         str | None,
@@ -69,14 +72,17 @@ def consume(
         int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N messages.")
     ] = None,
     timeout_seconds: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Stop after this.")
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Stop after this time."),
     ] = None,
     idle_seconds: Annotated[
         float | None,
-        typer.Option("--idle-exit", metavar="SECONDS", min=0, help="Stop when none came for this."),
+        typer.Option(
+            "--idle-exit", metavar="SECONDS", min=0, help="Stop after this time without a message."
+        ),
     ] = None,
     at_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the end of what is there.")
+        bool, typer.Option("--until-end", help="Stop at the current end of the topic.")
     ] = False,
     key_separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Print the key and this before the value.")
@@ -87,11 +93,11 @@ def consume(
         typer.Option(
             help="Read as a subscription: ptp (the topic's one group, in order), ptp-shared (its"
             " consumers compete), psb (this group gets everything). Without --group, ptp joins the"
-            " group that is there."
+            " group that reads the topic."
         ),
     ] = None,
     push: Annotated[
-        bool, typer.Option("--push", help="Let the broker push, instead of asking it.")
+        bool, typer.Option("--push", help="Let the broker push messages, instead of polling.")
     ] = False,
     credits_max: Annotated[
         int,
@@ -104,11 +110,11 @@ def consume(
         ),
     ] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="With --mode: take up a session that was parked.")
+        bool, typer.Option("--resume", help="With --mode: resume a parked session.")
     ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print messages as they come."""
+    """Print messages as they arrive."""
     position = parse_position(start, option="--from")
     if group == "":
         raise CommandFailed("--group cannot be empty")
@@ -120,7 +126,7 @@ def consume(
             f"`zhumq group reset {group} --topic {topic} --to PLACE` moves the group"
         )
     if group is not None and mode is None and partition is not None:
-        raise CommandFailed("--partition and --group want --mode: a Kafka group shares partitions")
+        raise CommandFailed("--partition and --group need --mode: a Kafka group shares partitions")
     cluster = Cluster(bootstrap)
     known = sorted(entry.id for entry in cluster.describe_topic(topic).partitions)
     rules = StopRules(
@@ -142,7 +148,7 @@ def consume(
         if ends is not None and partition is not None:
             ends = {partition: ends[partition]}
         printed = read(
-            Wanted(
+            ReadOptions(
                 topic=topic,
                 mode=mode,
                 push=push,
@@ -169,8 +175,8 @@ def consume(
         consumer = Consumer(settings | {"error_cb": watch.on_error})
         try:
             if group is None:
-                wanted = known if partition is None else [partition]
-                offsets = resolve_offsets(cluster, topic, wanted, position)
+                chosen = known if partition is None else [partition]
+                offsets = resolve_offsets(cluster, topic, chosen, position)
                 consumer.assign(
                     [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
                 )
@@ -192,7 +198,7 @@ def consume(
 
 def _report(printed: int, messages_max: int | None, topic: str) -> None:
     if messages_max is not None and printed < messages_max:
-        raise CommandFailed(f"only {printed} of {messages_max} messages came")
+        raise CommandFailed(f"only {printed} of {messages_max} messages arrived")
     print_note(f"read {printed:,} messages from {topic}")
 
 
@@ -200,11 +206,11 @@ def _settings(bootstrap: str, group: str | None, reset: str) -> dict[str, Any]:
     return client_settings(bootstrap) | {
         "group.id": group if group is not None else SOLE_READER_GROUP,
         "enable.auto.commit": group is not None,
-        # An offset is stored once its message is printed, so a crash repeats and never skips.
+        # An offset is stored after its message is printed, so a crash repeats messages and skips none.
         "enable.auto.offset.store": False,
         "auto.offset.reset": reset,
         "enable.partition.eof": True,
-        # librdkafka's own second of rest between two full queues is most of a long read.
+        # librdkafka's default of 1 s between two full queues would be most of a long read.
         "fetch.queue.backoff.ms": 5,
     }
 
@@ -218,7 +224,7 @@ def _follow(
     key_separator: bytes | None,
     commits: bool,
 ) -> int:
-    """Print until a rule says stop; the number of messages printed."""
+    """Print until a rule stops it. Returns the number of messages printed."""
     printed = 0
     next_offsets: dict[int, int] = {}
     began = last_message = time.monotonic()
@@ -249,7 +255,7 @@ def _follow(
 
 
 class BrokerWatch:
-    """Notices that the broker is gone, where librdkafka would go on trying in silence."""
+    """Detects a lost broker, where librdkafka would retry silently."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -260,7 +266,7 @@ class BrokerWatch:
             self._lost_at = time.monotonic()
 
     def check(self) -> None:
-        """Raise CommandFailed if the broker was lost a while ago and still is."""
+        """Raise CommandFailed if the broker has been lost for `LOST_SECONDS_MAX` and does not answer."""
         if self._lost_at is None or time.monotonic() - self._lost_at < LOST_SECONDS_MAX:
             return
         check_reachable(self._bootstrap)
@@ -268,7 +274,7 @@ class BrokerWatch:
 
 
 def _reached(consumer: Consumer, end_offsets: dict[int, int], next_offsets: dict[int, int]) -> bool:
-    """Whether every partition held by this consumer has been read to where it ended."""
+    """Whether every partition of this consumer has been read to its end offset."""
     held = [place.partition for place in consumer.assignment()]
     return bool(held) and all(
         next_offsets.get(number, -1) >= end_offsets.get(number, 0) for number in held
@@ -276,7 +282,7 @@ def _reached(consumer: Consumer, end_offsets: dict[int, int], next_offsets: dict
 
 
 def _next_batch(consumer: Consumer, room: int, next_offsets: dict[int, int]) -> list[Message]:
-    """What is there now, or the first message within a short wait; notes how far that is."""
+    """The messages that are there, or the first one within a short wait; updates `next_offsets`."""
 
     first = consumer.poll(POLL_SECONDS)
     if first is None:

@@ -1,4 +1,4 @@
-"""`zhumq demo`: a broker, a shop's logs through it, pipelines on Spark over them, what was found."""
+"""`zhumq demo`: run a broker, send a shop's logs through it, and process them with pipelines on Spark."""
 
 import importlib
 import os
@@ -26,13 +26,13 @@ BURST = 20  # errors of one service in one minute
 READY_TIMEOUT_SECONDS = 30.0
 STOP_TIMEOUT_SECONDS = 60.0
 PIPELINES = ("archive", "inspect", "audit")
-# So little data is done before Java's second compiler would have paid for itself.
+# With this little data Java's second compiler costs more time than it saves.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
-    """A broker in a process of its own that has said it is ready."""
+    """A broker in its own process that has printed its ready line."""
 
     process: "subprocess.Popen[str]"
     bootstrap: str
@@ -41,7 +41,7 @@ class RunningBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the pipelines of the demonstration keep what they make."""
+    """The output paths of the demo's pipelines."""
 
     folder: Path
 
@@ -77,16 +77,18 @@ def demo(
     ] = True,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="127.0.0.1:9092, or a free port if it is taken."),
+        typer.Option(
+            metavar="HOST:PORT", help="Default: 127.0.0.1:9092, or a free port if that is in use."
+        ),
     ] = None,
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where messages are kept.")] = Path(
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="The data directory.")] = Path(
         "zhumq-data"
     ),
 ) -> None:
-    """Start a broker and show what it can do with the logs of a small shop.
+    """Start a broker and process the logs of a small shop with it.
 
     Sends an hour of log lines, reads them back with a group of consumers, archives, inspects and audits
-    them on Spark, prints what was found and serves until Ctrl-C.
+    them on Spark, prints the results and serves until Ctrl-C.
     """
     places = Places(folder=data_dir.with_name(f"{data_dir.name}-pipelines"))
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -94,13 +96,13 @@ def demo(
         with _broker(listen or _free_address(DEFAULT_BOOTSTRAP), data_dir) as broker:
             lines = sample_lines()
             _fill(broker.bootstrap, lines, places)
-            shares = shop.read_together(broker.bootstrap, lines)
+            shares = shop.read_with_group(broker.bootstrap, lines)
             counted = " + ".join(f"{share:,}" for share in shares)
             _report("read", f"{counted} lines by {len(shares)} consumers, none missing or twice")
             if spark:
                 _run_pipelines(broker.bootstrap, places)
                 _check_pipelines(broker.bootstrap, lines, places)
-            _say_what_next(broker, places if spark else None, once=once)
+            _print_hints(broker, places if spark else None, once=once)
             if not once:
                 _serve_until_interrupt(broker)
     finally:
@@ -108,16 +110,16 @@ def demo(
 
 
 def _fill(bootstrap: str, lines: list[LogLine], places: Places) -> None:
-    """The sample in its topic, once: a second demonstration finds it there."""
+    """Send the sample to its topic, unless an earlier run has done so."""
     held = shop.count_of(bootstrap, shop.TOPIC)
     if held == len(lines):
         _report("sent", f"{shop.TOPIC} has its {held:,} log lines already")
         return
-    # What the pipelines know of another sample would only confuse them.
+    # The pipelines' state belongs to another sample.
     shutil.rmtree(places.folder, ignore_errors=True)
-    shop.make_topics_anew(bootstrap)
+    shop.recreate_topics(bootstrap)
     seconds = shop.send(bootstrap, lines)
-    anew = " (made anew)" if held else ""
+    anew = " (recreated)" if held else ""
     _report(
         "sent",
         f"{len(lines):,} log lines to {shop.TOPIC}{anew} in {seconds:.2f} s, each on disk (acks=all)",
@@ -139,7 +141,7 @@ def _run_pipelines(bootstrap: str, places: Places) -> None:
     command += ["--bootstrap", bootstrap, "--state-dir", str(places.state_dir)]
     for name, value in values.items():
         command += ["--set", f"{name}={value}"]
-    # Its own session, as for the broker: a Ctrl-C is passed on, and Spark's Java does not hear it.
+    # A new session, as for the broker: this command forwards a Ctrl-C, and Spark's Java does not get it.
     process = subprocess.Popen(  # noqa: S603  our own program
         [*command, "--set", f"tables={places.folder / 'tables'}"],
         env={"JDK_JAVA_OPTIONS": QUICK_JAVA, **os.environ},
@@ -155,14 +157,14 @@ def _run_pipelines(bootstrap: str, places: Places) -> None:
 
 
 def _check_pipelines(bootstrap: str, lines: list[LogLine], places: Places) -> None:
-    """Whether each pipeline produced what it should of a sample that is known line by line."""
+    """Check the output of each pipeline against the sample, whose every line is known."""
     for name in PIPELINES:
         status = StatusFile(places.state_dir, f"{name}-{shop.TOPIC}").read()
         if status is None or status.state is not State.DONE:
             raise CommandFailed(f"the pipeline {name} is not done: see {places.state_dir}")
     _report("archive", f"{len(lines):,} records in {places.archive}, each once (audit)")
     broken = sum(line.level is None for line in lines)
-    # Needs what only comes with Spark, and a demonstration without it should work as well.
+    # Imported here: it needs the Spark extra, and the demo works without that.
     inspection = importlib.import_module("zhumq.pipelines.inspection")
     found = inspection.read_inspection(str(places.inspected), burst=BURST)
     errors = {
@@ -182,7 +184,7 @@ def _check_pipelines(bootstrap: str, lines: list[LogLine], places: Places) -> No
         raise CommandFailed(
             f"{len(dead_letters)} of {broken} broken lines are in {shop.DEAD_LETTERS}"
         )
-    _report("letters", f"{broken} broken lines in {shop.DEAD_LETTERS}, each with the reason")
+    _report("dlq", f"{broken} broken lines in {shop.DEAD_LETTERS}, each with the reason")
     alerts = {each.key() for each in shop.read_all(bootstrap, shop.ALERTS)}
     hot = sum(count >= BURST for count in expected.values())
     if len(alerts) != hot:
@@ -196,7 +198,7 @@ def _broker(listen: str, data_dir: Path) -> Iterator[RunningBroker]:
     command += ["--http", _free_address(DEFAULT_HTTP), "--data-dir", str(data_dir)]
     command += ["--log-level", "warning"]
     began = time.monotonic()
-    # Its own session: a Ctrl-C is ours to pass on, once what is under way here has ended.
+    # A new session: a Ctrl-C goes to this command, which stops the broker after its own work.
     process = subprocess.Popen(  # noqa: S603  our own program
         command, stdout=subprocess.PIPE, stderr=None, text=True, start_new_session=True
     )
@@ -211,7 +213,7 @@ def _broker(listen: str, data_dir: Path) -> Iterator[RunningBroker]:
 
 
 def _await_ready(process: "subprocess.Popen[str]") -> dict[str, str]:
-    """The facts of the ready line; a broker that ends instead has said why on stderr."""
+    """The fields of the ready line. A broker that exits instead has printed the reason to stderr."""
     assert process.stdout is not None
     with _deadline(READY_TIMEOUT_SECONDS, process):
         line = process.stdout.readline()
@@ -222,12 +224,12 @@ def _await_ready(process: "subprocess.Popen[str]") -> dict[str, str]:
 
 @contextmanager
 def _deadline(seconds: float, process: "subprocess.Popen[str]") -> Iterator[None]:
-    """A broker that stays silent is ended, so that reading from it returns."""
+    """Kill the broker after this time, so that a read from it returns."""
 
-    def give_up(_number: int, _frame: Any) -> None:
+    def kill(_number: int, _frame: Any) -> None:
         process.kill()
 
-    previous = signal.signal(signal.SIGALRM, give_up)
+    previous = signal.signal(signal.SIGALRM, kill)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -246,7 +248,7 @@ def _stop(process: "subprocess.Popen[Any]", number: signal.Signals) -> None:
             process.wait()
 
 
-def _say_what_next(broker: RunningBroker, places: Places | None, *, once: bool) -> None:
+def _print_hints(broker: RunningBroker, places: Places | None, *, once: bool) -> None:
     program = Path(sys.argv[0])
     command = os.path.relpath(program) if program.name == "zhumq" else "zhumq"
     option = "" if broker.bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap {broker.bootstrap}"
@@ -263,7 +265,7 @@ def _say_what_next(broker: RunningBroker, places: Places | None, *, once: bool) 
     ]
     if places is not None:
         sys.stdout.write(
-            f"\npicture    {places.chart}\n"
+            f"\nchart      {places.chart}\n"
             f"tables     {places.archive}\n           {places.inspected}\n"
             f"topics     {shop.TOPIC}, {shop.ALERTS}, {shop.DEAD_LETTERS}\n"
         )
@@ -289,20 +291,20 @@ def _serve_until_interrupt(broker: RunningBroker) -> None:
         sys.stdout.flush()
 
 
-def _free_address(wanted: str) -> str:
-    """The wanted address if nobody listens there, else any free port."""
-    address = parse_address(wanted)
+def _free_address(preferred: str) -> str:
+    """The preferred address if it is free, else the same host with any free port."""
+    address = parse_address(preferred)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.host, address.port))
         except OSError:
             return f"{address.host}:0"
-    return wanted
+    return preferred
 
 
 def _report(stage: str, words: str) -> None:
-    """One finished stage of the demonstration."""
+    """Print one finished stage of the demo."""
     mark = "\x1b[32m\u2713\x1b[0m" if sys.stdout.isatty() else "ok"
     sys.stdout.write(f"{mark} {stage:<10}{words}\n")
     sys.stdout.flush()

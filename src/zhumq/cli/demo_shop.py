@@ -1,4 +1,4 @@
-"""The shop of `zhumq demo`: fills its topic with the sample, and reads topics back."""
+"""The topics of `zhumq demo`: sends the sample, and reads topics back."""
 
 import time
 from collections import Counter
@@ -27,7 +27,7 @@ POLL_SECONDS = 0.1
 
 
 def offsets_of(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
-    """The first and the next offset of each partition; nothing if there is no such topic."""
+    """The first and the next offset of each partition; empty if there is no such topic."""
     cluster = Cluster(bootstrap)
     if topic not in cluster.metadata().topics:
         return {}
@@ -42,22 +42,22 @@ def count_of(bootstrap: str, topic: str) -> int:
     return sum(end - first for first, end in offsets_of(bootstrap, topic).values())
 
 
-def make_topics_anew(bootstrap: str) -> None:
-    """The topic of the sample, empty, and those that the pipelines write, gone."""
+def recreate_topics(bootstrap: str) -> None:
+    """Delete the demo's topics, and create the sample's topic again."""
     cluster = Cluster(bootstrap)
     existing = [name for name in (TOPIC, ALERTS, DEAD_LETTERS) if name in cluster.metadata().topics]
     for name in existing:
         cluster.delete_topic(name)
     deadline = time.monotonic() + DELETE_TIMEOUT_SECONDS
     while not _create(cluster, TOPIC):
-        # A deleted topic is gone a moment later.
+        # A deleted topic disappears with a delay.
         if time.monotonic() > deadline:
-            raise CommandFailed(f"the topic {TOPIC!r} does not go away")
+            raise CommandFailed(f"the topic {TOPIC!r} is still there after its deletion")
         time.sleep(POLL_SECONDS)
 
 
 def _create(cluster: Cluster, topic: str) -> bool:
-    """Whether it could be made, or is there still."""
+    """Create a topic. False: it still exists."""
     try:
         cluster.create_topic(NewTopic(topic, num_partitions=PARTITIONS))
     except TopicExists:
@@ -66,7 +66,7 @@ def _create(cluster: Cluster, topic: str) -> bool:
 
 
 def send(bootstrap: str, lines: list[LogLine]) -> float:
-    """Send the sample, each line with its service as the key; says how many seconds it took."""
+    """Send the sample, each line with its service as the key. Returns the seconds it took."""
     settings = client_settings(bootstrap) | {"acks": "all", "enable.idempotence": True}
     outbox = Outbox(TOPIC, settings)
     began = time.monotonic()
@@ -76,12 +76,12 @@ def send(bootstrap: str, lines: list[LogLine]) -> float:
     return time.monotonic() - began
 
 
-def read_together(bootstrap: str, lines: list[LogLine]) -> list[int]:
-    """Read the topic with a group of consumers; every line once, each service in its order.
+def read_with_group(bootstrap: str, lines: list[LogLine]) -> list[int]:
+    """Read the topic with a group of consumers, and check that every line arrives once and in order.
 
-    Says how many lines each of the consumers had.
+    Returns how many lines each consumer read.
     """
-    wanted = offsets_of(bootstrap, TOPIC)
+    offsets = offsets_of(bootstrap, TOPIC)
     settings = client_settings(bootstrap) | {
         "group.id": GROUP,
         "enable.auto.commit": False,
@@ -93,16 +93,16 @@ def read_together(bootstrap: str, lines: list[LogLine]) -> list[int]:
     try:
         for consumer in consumers:
             consumer.subscribe([TOPIC], on_assign=_from_the_beginning)
-        total = sum(end - first for first, end in wanted.values())
+        total = sum(end - first for first, end in offsets.values())
         while len(arrived) < total:
             if time.monotonic() > deadline:
-                raise CommandFailed(f"only {len(arrived)} of {total} messages came back")
+                raise CommandFailed(f"only {len(arrived)} of {total} messages were read")
             for number, consumer in enumerate(consumers):
                 for message in consumer.consume(2_000, timeout=POLL_SECONDS):
                     if message.error() is None:
                         place = (message.partition() or 0, message.offset() or 0)
                         arrived.setdefault(place, (number, message))
-        ends = [Place(TOPIC, number, end) for number, (_, end) in wanted.items()]
+        ends = [Place(TOPIC, number, end) for number, (_, end) in offsets.items()]
         _commit(consumers, ends)
     finally:
         for consumer in consumers:
@@ -119,7 +119,7 @@ def _from_the_beginning(consumer: Consumer, places: list[Place]) -> None:
 
 
 def _commit(consumers: list[Consumer], ends: list[Place]) -> None:
-    """Each consumer says how far it is with the partitions that are its own."""
+    """Let each consumer commit the end offsets of its own partitions."""
     for consumer in consumers:
         own = {place.partition for place in consumer.assignment()}
         mine = [place for place in ends if place.partition in own]
@@ -139,23 +139,23 @@ def _compare(lines: list[LogLine], messages: list[Message]) -> None:
     for line in lines:
         sent.setdefault(line.service, []).append(line.text)
     if arrived != sent:
-        raise CommandFailed("what was read is not what was sent")
+        raise CommandFailed("the messages that were read differ from those that were sent")
 
 
 def read_all(bootstrap: str, topic: str) -> list[Message]:
-    """Everything in a small topic."""
-    wanted = offsets_of(bootstrap, topic)
-    total = sum(end - first for first, end in wanted.values())
+    """All messages of a small topic."""
+    offsets = offsets_of(bootstrap, topic)
+    total = sum(end - first for first, end in offsets.values())
     consumer = Consumer(
         client_settings(bootstrap) | {"group.id": GROUP, "enable.auto.commit": False}
     )
     found: list[Message] = []
     deadline = time.monotonic() + READ_TIMEOUT_SECONDS
     try:
-        consumer.assign([Place(topic, number, first) for number, (first, _) in wanted.items()])
+        consumer.assign([Place(topic, number, first) for number, (first, _) in offsets.items()])
         while len(found) < total:
             if time.monotonic() > deadline:
-                raise CommandFailed(f"only {len(found)} of {total} messages of {topic} came back")
+                raise CommandFailed(f"only {len(found)} of {total} messages of {topic} were read")
             batch = consumer.consume(1_000, timeout=POLL_SECONDS)
             found += [message for message in batch if message.error() is None]
     finally:

@@ -1,4 +1,4 @@
-"""`zhumq dlq`: dead letters: which there are, what they say, and back to where they came from."""
+"""`zhumq dlq`: list, show and replay dead letters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from zhumq.cli.output import print_json, print_table
 from zhumq.cli.subscription import client_errors
 from zhumq.client.admin import Admin, DeadLetter
 
-PROGRESS_DEAD_LETTERS_MIN = 100  # fewer are back before a bar could be read
+PROGRESS_DEAD_LETTERS_MIN = 100  # fewer are replayed before a bar would be seen
 
 app = typer.Typer(no_args_is_help=True, help="Messages that could not be delivered.")
 
@@ -31,7 +31,7 @@ TopicArgument = Annotated[
     ),
 ]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", metavar="NAME", help="Only what this group failed on.")
+    str | None, typer.Option("--group", metavar="NAME", help="Only the dead letters of this group.")
 ]
 
 
@@ -48,7 +48,7 @@ def list_dead_letters(
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Dead-letter topics with what is left to replay; with a topic, its letters by group and reason."""
+    """List dead-letter topics with counts; with a topic, its dead letters by group and reason."""
     check_reachable(bootstrap)
     rows: list[dict[str, Any]]
     with client_errors(), Admin(bootstrap) as admin:
@@ -57,7 +57,7 @@ def list_dead_letters(
                 {"topic": name, "letters": count.left, "replayed": count.replayed}
                 for name, count in admin.dead_letter_counts().items()
             ]
-            headings = {"topic": "TOPIC", "letters": "LETTERS", "replayed": "REPLAYED"}
+            headings = {"topic": "TOPIC", "letters": "DEAD LETTERS", "replayed": "REPLAYED"}
         else:
             left: Counter[tuple[str, str]] = Counter()
             replayed: Counter[tuple[str, str]] = Counter()
@@ -70,7 +70,7 @@ def list_dead_letters(
             ]
             headings = {
                 "group": "GROUP",
-                "letters": "LETTERS",
+                "letters": "DEAD LETTERS",
                 "replayed": "REPLAYED",
                 "reason": "REASON",
             }
@@ -85,12 +85,12 @@ def show(
     topic: TopicArgument,
     group: GroupOption = None,
     limit: Annotated[
-        int, typer.Option("--max", metavar="N", min=1, help="At most so many, oldest first.")
+        int, typer.Option("--max", metavar="N", min=1, help="At most N, oldest first.")
     ] = 20,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """The letters themselves, each with its story."""
+    """Show dead letters with their origin, reason and content."""
     check_reachable(bootstrap)
     with client_errors(), Admin(bootstrap) as admin:
         rows = [
@@ -100,7 +100,7 @@ def show(
         print_json(rows)
         return
     headings = {
-        "letter": "LETTER",
+        "letter": "DEAD LETTER",
         "from": "FROM",
         "group": "GROUP",
         "deliveries": "DELIVERIES",
@@ -127,7 +127,7 @@ def replay(
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Send letters back to the topics they came from; what was replayed before is left out."""
+    """Send dead letters back to the topics they came from, except those replayed before."""
     chosen = _chosen(dead_letters) if dead_letters else None
     check_reachable(bootstrap)
     with client_errors(), Admin(bootstrap) as admin, _progress() as report:
@@ -143,7 +143,7 @@ def _chosen(dead_letters: list[str]) -> dict[int, set[int]]:
     for text in dead_letters:
         partition, at, offset = text.partition("@")
         if not at or not partition.isdecimal() or not offset.isdecimal():
-            raise CommandFailed(f"--letter wants PARTITION@OFFSET, not {text!r}")
+            raise CommandFailed(f"--letter takes PARTITION@OFFSET, not {text!r}")
         chosen.setdefault(int(partition), set()).add(int(offset))
     return chosen
 

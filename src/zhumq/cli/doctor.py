@@ -1,4 +1,4 @@
-"""`zhumq doctor`: what this machine has of what zhumq can use, and what to do about the rest."""
+"""`zhumq doctor`: check what zhumq needs on this machine, with advice for what is missing."""
 
 import importlib.metadata
 import importlib.util
@@ -24,7 +24,7 @@ app = typer.Typer()
 PYTHON_MIN: Final = (3, 11)
 OPEN_FILES_MIN: Final = 4096  # three files a segment, and a socket a client
 PORT_SECONDS_MAX: Final = 0.5
-# What each extra brings: who needs it, and its packages.
+# Of each extra: what needs it, and its packages.
 EXTRAS: Final = {
     "push": ("push consumers and the broker's push listener need it", ("grpcio", "protobuf")),
     "cluster": ("`zhumq start --zookeeper` needs it", ("kazoo",)),
@@ -37,7 +37,7 @@ PANDAS_MAJOR_MAX: Final = 2  # PySpark 4.3 does not work with 3
 
 
 class State(StrEnum):
-    """How a thing is found."""
+    """The result of a check."""
 
     OK = "ok"
     OPTIONAL = "optional"  # missing, and only some feature needs it
@@ -46,7 +46,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked for."""
+    """One check with its result."""
 
     what: str
     state: State
@@ -58,9 +58,9 @@ class Finding:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Say what was found on this machine and what is missing.
+    """Show what is installed on this machine and what is missing.
 
-    The exit code is 0 unless something that zhumq cannot do without is wrong.
+    The exit code is 0 unless a requirement of zhumq is not met.
     """
     findings = list(examine())
     rows = [
@@ -80,7 +80,7 @@ def doctor(
 
 
 def examine() -> Iterator[Finding]:
-    """Everything that is looked for, in the order of its weight."""
+    """All checks, the most important first."""
     yield _python()
     yield _open_files()
     yield _port("kafka port", DEFAULT_BOOTSTRAP)
@@ -97,16 +97,16 @@ def _python() -> Finding:
     words = f"{sys.version.split()[0]} at {sys.executable}"
     if sys.version_info >= PYTHON_MIN:
         return Finding(what="python", state=State.OK, found=words)
-    wanted = ".".join(map(str, PYTHON_MIN))
+    oldest = ".".join(map(str, PYTHON_MIN))
     return Finding(
-        what="python", state=State.PROBLEM, found=words, advice=f"use Python {wanted} or newer"
+        what="python", state=State.PROBLEM, found=words, advice=f"use Python {oldest} or newer"
     )
 
 
 def _open_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     words = f"{_limit(soft)} (at most {_limit(hard)})"
-    # The broker raises the soft limit itself, so only the hard one can be in its way.
+    # The broker raises the soft limit itself, so only the hard limit matters.
     if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_MIN:
         return Finding(what="open files", state=State.OK, found=words)
     return Finding(
@@ -184,7 +184,7 @@ def _source() -> Finding:
         what="spark source",
         state=State.OPTIONAL,
         found="the package pyspark_zhumq cannot be imported",
-        advice="install zhumq anew in this environment",
+        advice="install zhumq again in this environment",
     )
 
 

@@ -1,4 +1,4 @@
-"""`zhumq dump-log`: what a segment, index or snapshot file holds, in the words of Kafka's tool."""
+"""`zhumq dump-log`: print the contents of a segment, index or snapshot file in the format of Kafka's tool."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from zhumq.cli.messages import text_or_base64
 from zhumq.cli.options import CommandFailed
 from zhumq.host.disk import SystemDisk
 from zhumq.storage.dump import (
-    TIMESTAMP_WORDS,
+    TIMESTAMP_NAMES,
     Dumped,
     DumpedBatch,
     DumpedOffsetEntry,
@@ -40,7 +40,7 @@ def dump_log(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Show what a file of a partition holds.
+    """Show the contents of a file of a partition.
 
     Prints the same facts as Kafka's DumpLogSegments. The exit code is 0 only if nothing is damaged.
     """
@@ -65,7 +65,7 @@ def dump_log(
 
 
 def _print_heading(file: Path) -> None:
-    """Kafka's tool begins like this."""
+    """Print the heading of Kafka's tool."""
     sys.stdout.write(f"Dumping {file}\n")
     if file.suffix == ".log" and file.stem.isdigit():
         sys.stdout.write(f"Log starting offset: {int(file.stem)}\n")
@@ -86,7 +86,7 @@ def _facts(dumped: Dumped) -> Mapping[str, Any]:
                 "is_transactional": header.is_transactional,
                 "is_control": header.is_control,
                 "position": dumped.position,
-                "timestamp_type": TIMESTAMP_WORDS[header.timestamp_type],
+                "timestamp_type": TIMESTAMP_NAMES[header.timestamp_type],
                 "max_timestamp": header.max_timestamp,
                 "size": header.size,
                 "magic": header.magic,

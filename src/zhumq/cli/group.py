@@ -1,4 +1,4 @@
-"""`zhumq group`: list, describe, reset and delete groups: of Kafka clients, and of subscriptions."""
+"""`zhumq group`: list, describe, reset and delete groups of Kafka clients and of subscriptions."""
 
 import sys
 from typing import Annotated, Any
@@ -47,8 +47,8 @@ def list_groups(
     rows: dict[str, dict[str, Any]] = {
         entry.group_id: {
             "group": entry.group_id,
-            "state": _word(entry.state),
-            "type": _word(entry.type),
+            "state": _state_name(entry.state),
+            "type": _state_name(entry.type),
             "mode": None,
             "claims": [],
         }
@@ -104,7 +104,7 @@ def describe(
     offsets = _offsets_with_lag(cluster, group, holders)
     facts: dict[str, Any] = {
         "group": group,
-        "state": _word(description.state),
+        "state": _state_name(description.state),
         "protocol": description.partition_assignor or None,
     }
     offset_headings = {
@@ -146,7 +146,7 @@ def describe(
 @app.command()
 def reset(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="The topic to move in.")],
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="The topic whose offsets move.")],
     place: Annotated[
         str,
         typer.Option(
@@ -158,7 +158,7 @@ def reset(
     partition: Annotated[
         int | None, typer.Option(metavar="N", min=0, max=INT32_MAX, help="Only this partition.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show, change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -176,11 +176,11 @@ def reset(
     target = resolve_offsets(cluster, topic, numbers, position)
     if not dry_run:
         places = [TopicPartition(topic, number, target[number]) for number in numbers]
-        wanted = [ConsumerGroupTopicPartitions(group, places)]
+        targets = [ConsumerGroupTopicPartitions(group, places)]
         changed = cluster.ask(
             f"reset {group!r}",
             lambda admin, seconds: admin.alter_consumer_group_offsets(
-                wanted, request_timeout=seconds
+                targets, request_timeout=seconds
             )[group].result(),
         )
         for entry in changed.topic_partitions:
@@ -217,19 +217,19 @@ def delete(
     """Delete groups with their offsets. Their consumers must be stopped."""
     cluster = Cluster(bootstrap)
     for group in groups:
-        _describe(cluster, group, must_exist=False)  # waits until its coordinator answers
+        _describe(cluster, group, must_exist=False)  # waits until the coordinator answers
         _delete(cluster, group)
         print_note(f"deleted group {group}")
 
 
 def _listing(cluster: Cluster) -> list[ConsumerGroupListing]:
-    def question(admin: AdminClient, seconds: float) -> list[ConsumerGroupListing]:
+    def request(admin: AdminClient, seconds: float) -> list[ConsumerGroupListing]:
         found = admin.list_consumer_groups(request_timeout=seconds).result()
-        if found.errors:  # of some of the brokers
+        if found.errors:  # from some brokers
             raise KafkaException(found.errors[0])
         return list(found.valid)
 
-    return cluster.ask("list groups", question)
+    return cluster.ask("list groups", request)
 
 
 def _describe(cluster: Cluster, group: str, *, must_exist: bool = True) -> ConsumerGroupDescription:
@@ -239,7 +239,7 @@ def _describe(cluster: Cluster, group: str, *, must_exist: bool = True) -> Consu
             group
         ].result(),
     )
-    # Kafka answers for a group that never was with the state Dead, not with an error.
+    # For an unknown group Kafka returns the state Dead, not an error.
     if must_exist and description.state == ConsumerGroupState.DEAD:
         raise CommandFailed(f"there is no group {group!r}: see `zhumq group list`")
     return description
@@ -257,7 +257,7 @@ def _delete(cluster: Cluster, group: str) -> None:
 def _offsets_with_lag(
     cluster: Cluster, group: str, holders: dict[tuple[str, int], str]
 ) -> list[dict[str, Any]]:
-    """One row for each partition that has a committed offset or a member that holds it."""
+    """One row for each partition with a committed offset or a member."""
     committed = _committed(cluster, group)
     places = sorted(set(committed) | set(holders))
     latest: dict[tuple[str, int], int] = {}
@@ -266,7 +266,7 @@ def _offsets_with_lag(
         try:
             found = resolve_offsets(cluster, topic, numbers, Position(edge=LATEST))
         except CommandFailed:
-            continue  # the topic is gone, its offsets are not: show them without a lag
+            continue  # the topic was deleted, its offsets were not: show them without a lag
         latest |= {(topic, number): offset for number, offset in found.items()}
     rows: list[dict[str, Any]] = []
     for place in places:
@@ -285,10 +285,10 @@ def _offsets_with_lag(
 
 
 def _committed(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
-    wanted = [ConsumerGroupTopicPartitions(group)]
+    groups = [ConsumerGroupTopicPartitions(group)]
     listing = cluster.ask(
         f"read the offsets of {group!r}",
-        lambda admin, seconds: admin.list_consumer_group_offsets(wanted, request_timeout=seconds)[
+        lambda admin, seconds: admin.list_consumer_group_offsets(groups, request_timeout=seconds)[
             group
         ].result(),
     )
@@ -299,6 +299,6 @@ def _committed(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
     }
 
 
-def _word(state: Any) -> str:
-    """`STABLE` and `PREPARING_REBALANCING` in the words of Kafka's own tools."""
+def _state_name(state: Any) -> str:
+    """`STABLE` and `PREPARING_REBALANCING` as Kafka's tools write them."""
     return "".join(part.capitalize() for part in state.name.split("_")) if state else "-"

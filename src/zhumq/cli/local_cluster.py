@@ -1,4 +1,4 @@
-"""ZooKeeper and brokers as children of one command, for trying a cluster on one machine."""
+"""Runs brokers as child processes, for trying a cluster on one machine."""
 
 import contextlib
 import selectors
@@ -16,13 +16,13 @@ from zhumq.cli.options import CommandFailed
 HOST: Final = "127.0.0.1"
 READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 20.0
-WATCH_SECONDS: Final = 0.5  # how long a look at one child may take
+WATCH_SECONDS: Final = 0.5  # the wait for the end of one child
 _READY: Final = "zhumq ready "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChild:
-    """A broker that runs as a child, and how to run it again by hand."""
+    """A broker that runs as a child process."""
 
     broker_id: int
     command: Sequence[str]
@@ -30,7 +30,7 @@ class BrokerChild:
     process: "subprocess.Popen[str]"
 
     @property
-    def by_hand(self) -> str:
+    def restart_command(self) -> str:
         return shlex.join(["zhumq", *self.command[3:]])
 
 
@@ -43,18 +43,18 @@ def start_broker(
     http_port: int,
     settings: Mapping[str, str],
 ) -> BrokerChild:
-    """Run a broker and do not wait for it."""
+    """Start a broker without waiting until it serves."""
     data_dir = folder / f"broker-{broker_id}"
     command = [sys.executable, "-m", "zhumq", "start", "--broker-id", str(broker_id)]
     command += ["--zookeeper", zookeeper, "--data-dir", str(data_dir)]
     command += ["--listen", f"{HOST}:{port}", "--http", f"{HOST}:{http_port}"]
-    # Its well-known port is another broker's port for Kafka clients here.
+    # The default push port is another broker's port for Kafka clients here.
     command += ["--push", f"{HOST}:0"]
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     log = folder / f"broker-{broker_id}.log"
     with open(log, "a") as output:
-        # A Ctrl-C in the terminal is for the command, which then stops its children in order.
+        # A new session: a Ctrl-C goes only to this command, which then stops its children in order.
         process = subprocess.Popen(  # noqa: S603 (our own program)
             command, stdout=subprocess.PIPE, stderr=output, text=True, start_new_session=True
         )
@@ -62,19 +62,19 @@ def start_broker(
 
 
 def ready_line(child: BrokerChild) -> str:
-    """What the broker says when it serves. Raises CommandFailed with its last words if it ends."""
+    """The broker's ready line. Raises CommandFailed with the last line of its log if it does not serve."""
     output = child.process.stdout
     assert output is not None
     line = _line_within(output, READY_SECONDS_MAX)
     if not line.startswith(_READY):
         raise CommandFailed(
-            f"broker {child.broker_id} does not serve: {_last_line(child.log) or 'no word of why'}"
+            f"broker {child.broker_id} does not serve: {_last_line(child.log) or 'its log is empty'}"
         )
     return line.rstrip("\n")
 
 
 def stop_brokers(children: Sequence[BrokerChild]) -> None:
-    """SIGTERM to all, then wait for each; what does not end is killed."""
+    """Send SIGTERM to all, then wait for each; kill those that do not end."""
     for child in children:
         if child.process.poll() is None:
             child.process.send_signal(signal.SIGTERM)
@@ -89,7 +89,7 @@ def stop_brokers(children: Sequence[BrokerChild]) -> None:
 
 
 def ended(children: Sequence[BrokerChild]) -> Iterator[BrokerChild]:
-    """Each child as it ends by itself, until the last one has."""
+    """Yield each child when it ends, until the last one has ended."""
     running = list(children)
     while running:
         for child in list(running):

@@ -1,4 +1,4 @@
-"""The `zhumq` command: one program, one small file per noun, one line per error."""
+"""The `zhumq` command: loads a subcommand on first use and prints each error as one line."""
 
 import sys
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from zhumq.model.errors import ZhumqError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+EXIT_INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 
-# A command's module is imported when it is called: `zhumq start` must not wait for a client
-# library, nor `zhumq topic` for a broker.
+# A command's module is imported when the command is called: `zhumq start` does not load a client
+# library, and `zhumq topic` does not load a broker.
 COMMANDS = {
     "start": "zhumq.cli.start",
     "topic": "zhumq.cli.topic",
@@ -59,8 +59,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"zhumq {import_module('zhumq').__version__}\n")
         raise typer.Exit
 
@@ -83,22 +83,22 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; the exit code is 0 only for success."""
+    """Run one command line. The exit code is 0 only for success."""
     try:
         code = app(args=list(arguments), prog_name="zhumq", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "zhumq"
         message = error.format_message().strip().rstrip(".")
-        _complain(f"{message[:1].lower()}{message[1:]} (see `{command} --help`)")
+        _print_error(f"{message[:1].lower()}{message[1:]} (see `{command} --help`)")
         return EXIT_USAGE
     except typer.Abort:
         return EXIT_INTERRUPTED
     except ZhumqError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return EXIT_FAILED
     except OSError as error:
-        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
 
@@ -108,6 +108,6 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _complain(message: str) -> None:
-    """One line, whatever the message holds: a program that reads stderr counts on it."""
+def _print_error(message: str) -> None:
+    """Print an error as one line, as programs that read stderr expect."""
     sys.stderr.write(f"zhumq: {' '.join(message.split())}\n")

@@ -1,4 +1,4 @@
-"""A message as a line of JSON, both ways: what consume prints, produce takes."""
+"""Converts messages to and from JSON lines: `produce` reads what `consume` prints."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from typing import Any
 
 from zhumq.cli.options import INT32_MAX, INT64_MAX, CommandFailed
 
-# Fields that consume writes and that have no meaning in what is sent.
+# Fields that `consume` writes and `produce` ignores.
 IGNORED_FIELDS = frozenset({"topic", "offset"})
 FIELDS = frozenset({"key", "value", "headers", "partition", "timestamp"})
 
@@ -26,7 +26,7 @@ class OutgoingMessage:
 
 
 def parse_line(line: bytes, key_separator: bytes | None, number: int) -> OutgoingMessage:
-    """A line of text: the value, or the key and the value with a separator between them."""
+    """Parse a line of text: the value, or key and value with a separator between them."""
     if key_separator is None:
         return OutgoingMessage(value=line)
     key, separator, value = line.partition(key_separator)
@@ -38,7 +38,7 @@ def parse_line(line: bytes, key_separator: bytes | None, number: int) -> Outgoin
 
 
 def parse_json_line(line: bytes, number: int) -> OutgoingMessage:
-    """A line such as {"key": "a", "value": "b", "headers": {"h": "1"}, "partition": 0}."""
+    """Parse a line such as {"key": "a", "value": "b", "headers": {"h": "1"}, "partition": 0}."""
     try:
         document = json.loads(line)
     except ValueError as error:
@@ -84,7 +84,7 @@ def format_json_line(
 
 
 def text_or_base64(content: bytes | None) -> str | dict[str, str] | None:
-    """Bytes for JSON: text where they are text."""
+    """Bytes for JSON: text if they are UTF-8, else {"base64": "..."}."""
     if content is None:
         return None
     try:

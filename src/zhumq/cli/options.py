@@ -1,4 +1,4 @@
-"""The words that commands share: options, `key=value` pairs, and the way to fail in one line."""
+"""Options that commands share, `key=value` pairs, and the error of a failed command."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -12,7 +12,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:9080"
 DEFAULT_DATA_DIR = "zhumq-data"
 
-# What the protocol has room for.
+# The limits of the protocol's integers.
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -23,22 +23,22 @@ BootstrapOption = Annotated[
         metavar="HOST:PORT",
         envvar=BOOTSTRAP_VARIABLE,
         show_envvar=False,
-        help="Where a broker listens.",
+        help="The address of a broker.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 class CommandFailed(ZhumqError):
-    """The command could not do what it was asked; the message says why and what to do."""
+    """The command failed; the message names the reason and what to do."""
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """The `key=value` words of repeated --set options."""
+    """Parse the `key=value` pairs of repeated --set options."""
     settings: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise CommandFailed(f"--set wants key=value, not {pair!r}")
+            raise CommandFailed(f"--set takes key=value, not {pair!r}")
         settings[key.strip()] = value.strip()
     return settings

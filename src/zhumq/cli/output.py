@@ -1,4 +1,4 @@
-"""What people and programs read: tables for the one, JSON for the other."""
+"""Output of the commands: tables for people, JSON for programs."""
 
 import json
 import sys
@@ -14,12 +14,12 @@ PIPE_COLUMNS = 10_000
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document to stdout."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """Facts one a line, their names in a column, and an empty line below."""
+    """Print facts one per line, their names in a column, and an empty line below."""
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         sys.stdout.write(f"{name:<{width}}  {_cell(value)}\n")
@@ -29,7 +29,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 def print_table(
     rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str], *, empty: str
 ) -> None:
-    """A table for people: headings maps a row's field to the words above its column."""
+    """Print a table for people. `headings` maps a row's field to its column heading."""
     if not rows:
         print_note(empty)
         return
@@ -56,7 +56,7 @@ def print_table(
 
 
 def print_note(text: str) -> None:
-    """A word to a person at a terminal; a program that reads stderr never sees it."""
+    """Print a note to stderr if that is a terminal, so that programs never get it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"{text}\n")
 

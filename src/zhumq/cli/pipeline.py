@@ -1,4 +1,4 @@
-"""`zhumq pipeline`: run pipeline files on Spark, and see which there are and how they do."""
+"""`zhumq pipeline`: run pipeline files on Spark, list them, and show the state of runs."""
 
 import importlib.util
 import sys
@@ -18,7 +18,7 @@ StateDirOption = Annotated[
     Path,
     typer.Option(
         metavar="DIR", envvar="ZHUMQ_PIPELINES", show_envvar=False,
-        help="Where checkpoints, status and Spark's log are kept.",
+        help="The directory of checkpoints, status and Spark's log.",
     ),
 ]  # fmt: skip
 
@@ -36,7 +36,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the file. Repeatable."),
     ] = None,
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Where Spark runs, e.g. spark://host:7077.")
+        str, typer.Option(metavar="URL", help="Spark's master, e.g. spark://host:7077.")
     ] = "local[*]",
     bootstrap: Annotated[
         str | None,
@@ -44,21 +44,21 @@ def run(
             metavar="HOST:PORT",
             envvar="ZHUMQ_BOOTSTRAP",
             show_envvar=False,
-            help="Where a broker listens; goes before what the file says.",
+            help="The address of a broker; overrides the file.",
         ),
     ] = None,
     state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
     checkpoints: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Checkpoints elsewhere, e.g. where a cluster shares files."
+            metavar="URL", help="Another place for checkpoints, e.g. shared storage of a cluster."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run pipelines, one after the other, in one Spark session.
 
-    Ctrl-C or SIGTERM finishes the batch that is under way and ends with exit code 0; a second Ctrl-C does
+    Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0; a second Ctrl-C does
     not wait. Exit codes: 1 the run failed, 2 the file is wrong, 3 the data is wrong (audit).
     """
     for name in NEEDED_PACKAGES:
@@ -66,7 +66,7 @@ def run(
             raise CommandFailed(
                 f"pipelines need Spark, and {name} is not installed: pip install 'zhumq[spark]'"
             )
-    # The rest needs what may not be installed, and takes its time to import.
+    # Imported here: it needs the Spark extra, and the import is slow.
     program = importlib.import_module("zhumq.cli.pipeline_run")
     code = program.run_files(
         files,
@@ -84,7 +84,7 @@ def run(
 def list_pipelines(
     state_dir: StateDirOption = Path(STATE_DIR_DEFAULT), as_json: JsonOption = False
 ) -> None:
-    """The pipelines that come with zhumq, and those that have run here."""
+    """List the pipelines that come with zhumq, and those that have run here."""
     rows: list[dict[str, Any]] = [
         {
             "name": name,
@@ -110,7 +110,7 @@ def status(
     state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
     as_json: JsonOption = False,
 ) -> None:
-    """How the last run of each pipeline went, or goes."""
+    """Show the state of the last run of each pipeline."""
     if name is None:
         found = known_runs(state_dir)
     else:

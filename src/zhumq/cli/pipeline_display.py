@@ -1,4 +1,4 @@
-"""How a run of a pipeline looks while it goes: a live table for people, lines for a log."""
+"""Shows the progress of a pipeline run: a live table at a terminal, lines in a log."""
 
 import sys
 from collections.abc import Iterator
@@ -26,29 +26,29 @@ class LineDisplay:
     def begin(self, name: str, description: str) -> None:
         self._state = None
         self._batches = {}
-        _say(f"{name}: {description}" if description else name)
+        _print_line(f"{name}: {description}" if description else name)
 
     def update(self, status: RunStatus) -> None:
         for sink in status.sinks.values():
             if sink.batches > self._batches.get(sink.name, 0):
                 self._batches[sink.name] = sink.batches
-                _say(f"{status.name}: {sink.name}: {_words(sink)}")
+                _print_line(f"{status.name}: {sink.name}: {_words(sink)}")
         if status.state is not self._state:
             self._state = status.state
             if status.state is not State.STARTING:
-                _say(f"{status.name}: {status.state}")
+                _print_line(f"{status.name}: {status.state}")
 
     def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
-        _say(f"{title}:")
+        _print_line(f"{title}:")
         for row in rows:
-            _say("  " + "  ".join(f"{name}={_cell(row[name])}" for name in columns))
+            _print_line("  " + "  ".join(f"{name}={_cell(row[name])}" for name in columns))
 
     def say(self, line: str) -> None:
-        _say(line)
+        _print_line(line)
 
 
 class LiveDisplay:
-    """A table that is drawn again as the batches come in, on a terminal."""
+    """A table at a terminal, redrawn after each batch."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -63,7 +63,7 @@ class LiveDisplay:
                 Group(_status_table(status), Spinner("dots", Text(str(status.state))))
             )
         else:
-            # What is finished stays on the screen above what comes next.
+            # The table of a finished run stays on the screen above the next one.
             self._live.update(Text(""))
             self._live.console.print(_status_table(status))
 
@@ -80,7 +80,7 @@ class LiveDisplay:
 
 
 class NoDisplay:
-    """For programs, which want one document at the end."""
+    """Shows nothing: programs read one JSON document at the end."""
 
     def begin(self, name: str, description: str) -> None:
         del name, description
@@ -97,7 +97,7 @@ class NoDisplay:
 
 @contextmanager
 def open_display(*, as_json: bool) -> Iterator[LineDisplay | LiveDisplay | NoDisplay]:
-    """What suits whoever reads stdout."""
+    """The display that fits stdout: none for JSON, lines for a file, live for a terminal."""
     if as_json:
         yield NoDisplay()
     elif not sys.stdout.isatty():
@@ -109,7 +109,7 @@ def open_display(*, as_json: bool) -> Iterator[LineDisplay | LiveDisplay | NoDis
 
 def _status_table(status: RunStatus) -> Group:
     color = COLORS.get(status.state, "yellow")
-    # Not the title of the table, which would be folded to its width.
+    # Not the title of the table: a title is folded to the table's width.
     return Group(
         Text.assemble((status.name, "bold"), "  ", (str(status.state), color)), _table(status)
     )
@@ -128,7 +128,7 @@ def _table(status: RunStatus) -> Table:
         "rows/s": [sink.rate for sink in sinks],
         "batch ms": [sink.batch_ms for sink in sinks],
     }.items():
-        # What nobody knows, as the lag of a batch, is not worth a column.
+        # A column without values, such as the lag of a batch run, is left out.
         if any(value is not None for value in values):
             table.add_column(heading, justify="right")
             for row, value in zip(cells, values, strict=True):
@@ -160,6 +160,6 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Carries out `zhumq pipeline run`: one session, the pipelines in turn, signals, exit codes."""
+"""Runs `zhumq pipeline run`: one Spark session, the pipelines in turn, signals, exit codes."""
 
 import signal
 import sys
@@ -40,7 +40,7 @@ def run_files(
     checkpoint_root: str | None,
     as_json: bool,
 ) -> int:
-    """Run the pipelines of these files; gives the exit code. Raises ZhumqError for 1."""
+    """Run the pipelines of these files. Returns the exit code; raises ZhumqError for exit code 1."""
     done: list[RunStatus] = []
     stop = StopRequest()
     try:
@@ -61,19 +61,19 @@ def run_files(
                 settings=settings,
                 log=state_dir / pipelines[0].name / LOG_FILE,
             ) as spark,
-            _signals_ask(stop),
+            _stop_on_signals(stop),
         ):
             for pipeline in pipelines:
                 if not stop.asked.is_set():
                     display.begin(pipeline.name, pipeline.description)
                     done.append(run_pipeline(spark, pipeline, options, display, stop))
     except SpecInvalid as error:
-        return _complain(error, EXIT_SPEC_INVALID)
+        return _print_error(error, EXIT_SPEC_INVALID)
     except RowsFound as error:
-        return _complain(error, EXIT_ROWS_FOUND)
+        return _print_error(error, EXIT_ROWS_FOUND)
     if as_json:
         print_json([status.document() for status in done])
-    # Whoever waits for the last of several must not take the stop of the first for its success.
+    # A stop before the last pipeline is not a success of all of them.
     return 0 if len(done) == len(pipelines) else EXIT_INTERRUPTED
 
 
@@ -84,7 +84,7 @@ def _load(words: list[str], values: Mapping[str, str]) -> list[Pipeline]:
         path = find_pipeline(word)
         declared = read_document(path).fields().get("parameters")
         names = {name for name, _ in declared.fields()} if declared is not None else set()
-        # With several files a value is for those that have such a parameter.
+        # With several files a value applies to those that have such a parameter.
         own = {name: text for name, text in values.items() if len(words) == 1 or name in names}
         used |= set(own)
         loaded.append(load_pipeline(path, own))
@@ -95,8 +95,8 @@ def _load(words: list[str], values: Mapping[str, str]) -> list[Pipeline]:
 
 
 @contextmanager
-def _signals_ask(stop: StopRequest) -> Iterator[None]:
-    """Signals ask the run to stop; PySpark's own answer to Ctrl-C would tear the batch."""
+def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
+    """Let signals request a stop; PySpark's own Ctrl-C handler would abort the batch."""
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.ask()
@@ -109,6 +109,6 @@ def _signals_ask(stop: StopRequest) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _complain(error: ZhumqError, code: int) -> int:
+def _print_error(error: ZhumqError, code: int) -> int:
     sys.stderr.write(f"zhumq: {' '.join(str(error).split())}\n")
     return code

@@ -25,13 +25,13 @@ from zhumq.cli.messages import OutgoingMessage, parse_json_line, parse_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
 
-DELIVERY_TIMEOUT_MS = 30_000  # a message that the broker has not taken by then has failed
-POLL_EVERY_MESSAGES = 1_000  # failures are looked for, and the bar is moved, this often
+DELIVERY_TIMEOUT_MS = 30_000  # a message that is not acknowledged by then has failed
+POLL_EVERY_MESSAGES = 1_000  # how often failures are checked and the bar is updated
 QUEUE_WAIT_SECONDS = 0.02  # one wait for room in the full queue of librdkafka
-FLUSH_STEP_SECONDS = 0.5  # so that Ctrl-C is heard while the last messages go out
-MESSAGE_BYTES_MAX = 80 * 1024 * 1024  # the longest line with everything around it
+FLUSH_STEP_SECONDS = 0.5  # so that Ctrl-C takes effect while the last messages are sent
+MESSAGE_BYTES_MAX = 80 * 1024 * 1024  # the longest line with its overhead
 LINE_BYTES_MAX = 64 * 1024 * 1024  # a stream without line ends must not fill the memory
-PROGRESS_BYTES_MIN = 1024 * 1024  # a smaller file is sent before a bar could be read
+PROGRESS_BYTES_MIN = 1024 * 1024  # a smaller file is sent before a bar would be seen
 
 
 class Compression(StrEnum):
@@ -49,7 +49,7 @@ class Acks(StrEnum):
 
 
 class ReportProgress(Protocol):
-    """Told now and then how many bytes of the input have been read."""
+    """Called now and then with the number of input bytes read."""
 
     def __call__(self, bytes_read: int) -> None: ...
 
@@ -61,7 +61,9 @@ app = typer.Typer()
 def produce(
     topic: Annotated[
         str,
-        typer.Argument(metavar="TOPIC", help="Where to send.", autocompletion=completion.topics),
+        typer.Argument(
+            metavar="TOPIC", help="The topic to send to.", autocompletion=completion.topics
+        ),
     ],
     as_json: Annotated[
         bool,
@@ -69,16 +71,19 @@ def produce(
     ] = False,
     key_separator: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="What stands between key and value in a line."),
+        typer.Option(metavar="TEXT", help="The separator between key and value in a line."),
     ] = None,
     partition: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, max=INT32_MAX, help="Send everything to one partition."),
     ] = None,
     acks: Annotated[
-        Acks, typer.Option(help="all: on disk before it counts. 1: in the log. 0: sent.")
+        Acks,
+        typer.Option(
+            help="When a message counts as sent. all: on disk. 1: in the log. 0: at once."
+        ),
     ] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option(help="How batches travel and are kept.")] = (
+    compression: Annotated[Compression, typer.Option(help="How batches are compressed.")] = (
         Compression.NONE
     ),
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -100,7 +105,7 @@ def produce(
             "enable.idempotence": acks is Acks.ALL,
             "compression.type": compression.value,
             "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-            # What is too large is the topic's to say.
+            # The limit is the topic's, not the client's.
             "message.max.bytes": MESSAGE_BYTES_MAX,
         },
         partition=partition,
@@ -120,7 +125,7 @@ def produce(
                 if number % POLL_EVERY_MESSAGES == 0:
                     report_progress(bytes_read)
         finally:
-            # What was read before a bad line or Ctrl-C is sent, not dropped.
+            # Lines before a bad line or a Ctrl-C are sent, not dropped.
             outbox.flush()
     print_note(f"sent {outbox.sent:,} messages to {topic}")
 
@@ -135,9 +140,9 @@ class Outbox:
         self._topic = topic
         self._partition = partition
         self._failed: KafkaError | None = None
-        # A callback for each message that went well would cost more than sending it.
+        # A callback for each successful message would cost more than sending it.
         self._producer = Producer(settings | {"delivery.report.only.error": True})
-        # A person at a terminal sends each line at once and hears of a failure at the next.
+        # At a terminal each line is sent at once, and a failure is reported at the next line.
         self._poll_every = 1 if sys.stdin.isatty() else POLL_EVERY_MESSAGES
 
     def send(self, message: OutgoingMessage) -> None:
@@ -169,7 +174,7 @@ class Outbox:
             self._raise_failure()
 
     def flush(self) -> None:
-        """Wait until every message has its answer."""
+        """Wait until every message is acknowledged or one has failed."""
         while self._producer.flush(FLUSH_STEP_SECONDS) and self._failed is None:
             pass
         self._raise_failure()
@@ -193,10 +198,10 @@ def _lines() -> Iterator[bytes]:
 
 @contextmanager
 def _progress() -> Iterator[ReportProgress]:
-    """A bar for a large file when a person is watching, nothing otherwise."""
+    """A progress bar for a large file at a terminal, nothing otherwise."""
     status = os.fstat(sys.stdin.fileno())
-    watched = stat.S_ISREG(status.st_mode) and status.st_size >= PROGRESS_BYTES_MIN
-    if not (watched and sys.stderr.isatty()):
+    is_large = stat.S_ISREG(status.st_mode) and status.st_size >= PROGRESS_BYTES_MIN
+    if not (is_large and sys.stderr.isatty()):
         yield _no_progress
         return
 

@@ -1,4 +1,4 @@
-"""`zhumq cluster rebalance`: a preview of where partitions would be better placed, and the move."""
+"""`zhumq cluster rebalance`: previews and carries out moves of partitions to their place on the hash ring."""
 
 import sys
 import time
@@ -32,16 +32,16 @@ from zhumq.protocol.messages.reassignments import (
     ReassignableTopic,
 )
 
-LOOK_AGAIN_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 AT_ONCE: Final = 20
-ELECTIONS_MS_MAX: Final = 10_000  # whoever is not elected by then is by the next balancing
+ELECTIONS_MS_MAX: Final = 10_000  # later elections are left to the controller
 FAILURES_IN_A_ROW_MAX: Final = 20
 _VIRTUAL_NODES_SETTING: Final = "placement.virtual.nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Who has what: the part of the cluster's picture that a broker tells its clients."""
+    """The metadata image as a broker reports it to clients, and the partitions that move."""
 
     image: ClusterImage
     moving: frozenset[TopicPartition]
@@ -50,7 +50,7 @@ class Placement:
 def rebalance(
     without: Annotated[
         list[int] | None,
-        typer.Option("--without", metavar="ID", help="A broker that is to be left empty."),
+        typer.Option("--without", metavar="ID", help="A broker to empty."),
     ] = None,
     at_once: Annotated[
         int,
@@ -60,21 +60,19 @@ def rebalance(
         str | None,
         typer.Option(
             metavar="RATE",
-            help="How many bytes a second each broker sends to new replicas, such as 50M, for as long"
-            f" as this takes. `{OFF}` lifts what an interrupted command has left behind.",
+            help="Bytes a second that each broker sends to new replicas, such as 50M, while this command"
+            f" runs. `{OFF}` removes the throttle that an interrupted command has left.",
         ),
     ] = None,
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Only show what would be done.")
-    ] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show the moves.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move partitions to where the hash ring of the live brokers wants them.
+    """Move partitions to their place on the hash ring of the live brokers.
 
-    After a broker has joined it takes its share; with --without a broker is emptied before it leaves.
-    First a preview is shown. A partition is taken from nobody before its new replicas have all of it.
+    A broker that has joined gets its share; --without empties a broker before it leaves. The command
+    shows a preview first. A broker keeps its replica until the new replicas have caught up.
     """
     rate = None if throttle is None else parse_rate(throttle)
     virtual_nodes = _virtual_nodes(bootstrap)
@@ -83,7 +81,7 @@ def rebalance(
         moves = [
             move
             for move in _plan(placement.image, without or [], virtual_nodes)
-            # One that is on its way already is left to whoever has sent it.
+            # A partition that moves already is left alone.
             if move.topic_partition not in placement.moving
         ]
         if as_json:
@@ -99,7 +97,7 @@ def rebalance(
         if not yes and sys.stdin.isatty():
             typer.confirm(f"Move {len(moves)} partitions?", abort=True, err=True)
         with throttled(broker, rate):
-            carry_out(broker, moves, at_once, _progress(len(moves)))
+            run_moves(broker, moves, at_once, _progress(len(moves)))
         broker.ask(
             ApiKey.ELECT_LEADERS,
             ElectLeadersRequest(topic_partitions=None, timeout_ms=ELECTIONS_MS_MAX),
@@ -107,10 +105,10 @@ def rebalance(
     print_note(f"partitions moved: {len(moves)}")
 
 
-def carry_out(
+def run_moves(
     broker: BrokerConnection, moves: Sequence[Move], at_once: int, done: Callable[[int], None]
 ) -> None:
-    """Begin so many moves that so many are under way, until all are over."""
+    """Keep up to `at_once` moves running until all finish."""
     waiting = list(moves)
     begun: set[TopicPartition] = set()
     failures = 0
@@ -122,11 +120,11 @@ def carry_out(
             if batch:
                 _begin(broker, batch)
         except CommandFailed:
-            # Brokers come and go while replicas move; what was begun goes on without us.
+            # Brokers may restart while replicas move; the moves continue without this command.
             failures += 1
             if failures == FAILURES_IN_A_ROW_MAX:
                 raise
-            time.sleep(LOOK_AGAIN_SECONDS)
+            time.sleep(POLL_SECONDS)
             continue
         failures = 0
         waiting = waiting[len(batch) :]
@@ -134,7 +132,7 @@ def carry_out(
         done(len(begun - moving) - len(batch))
         if not waiting and not batch and not begun & moving:
             return
-        time.sleep(LOOK_AGAIN_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _moving(broker: BrokerConnection) -> frozenset[TopicPartition]:
@@ -246,7 +244,7 @@ def _show(image: ClusterImage, moves: Sequence[Move]) -> None:
     if moves:
         sys.stdout.write(f"\npartitions to move: {len(moves)}, replicas to copy: {copies}\n")
     else:
-        sys.stdout.write("\nevery partition is where it ought to be\n")
+        sys.stdout.write("\nno partition needs to move\n")
 
 
 def _as_row(move: Move) -> Mapping[str, object]:
@@ -259,7 +257,7 @@ def _as_row(move: Move) -> Mapping[str, object]:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """A bar for a person at a terminal, nothing for a program."""
+    """A progress bar at a terminal, nothing otherwise."""
     if not sys.stderr.isatty():
         return lambda _: None
     bar = Progress(
@@ -281,14 +279,14 @@ def _progress(total: int) -> Callable[[int], None]:
 
 
 def _virtual_nodes(bootstrap: str) -> int:
-    """As the brokers are set: the ring has to be theirs."""
+    """The brokers' setting: this command has to compute the same ring."""
     cluster = Cluster(bootstrap)
 
-    def question(admin: AdminClient, seconds: float) -> int:
-        # Whoever is alive by now: one that has just died may still be named.
+    def request(admin: AdminClient, seconds: float) -> int:
+        # A live broker of fresh metadata: earlier metadata may name a dead one.
         alive = admin.list_topics(timeout=seconds).brokers
         resource = ConfigResource(ResourceType.BROKER, str(next(iter(alive))))
         futures = admin.describe_configs([resource], request_timeout=seconds)
         return int(futures[resource].result()[_VIRTUAL_NODES_SETTING].value)
 
-    return cluster.ask("read the settings of a broker", question)
+    return cluster.ask("read the settings of a broker", request)

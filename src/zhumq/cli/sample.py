@@ -1,4 +1,4 @@
-"""An hour of a small shop's application logs, the same every time: the sample of `zhumq demo`."""
+"""The sample of `zhumq demo`: an hour of a small shop's application logs, the same in every run."""
 
 import json
 import random
@@ -11,11 +11,11 @@ SEED = 20260101
 FIRST_MOMENT = datetime(2026, 1, 1, 8, 0, 0, tzinfo=UTC)
 MINUTES = 60
 LINES = 20_000
-BROKEN_EVERY = 250  # one line in so many is broken
+BROKEN_EVERY = 250  # every 250th line is broken
 
 LEVELS = ("INFO", "WARN", "ERROR")
 LEVEL_WEIGHTS = (93, 6, 1)
-# Each service writes in a format of its own, as they do.
+# Each service has its own log format.
 SERVICES = ("deliveries", "orders", "payments", "web")
 SERVICE_WEIGHTS = (2, 4, 3, 6)
 TEXTS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -77,7 +77,7 @@ class LogLine:
 
 
 def sample_lines(count: int = LINES) -> list[LogLine]:
-    """The sample: so many lines over an hour, in the order of time."""
+    """The sample: `count` lines over an hour, ordered by time."""
     draw = random.Random(SEED)  # noqa: S311  a repeatable sample, not a secret
     moments: list[tuple[timedelta, str, str]] = []
     for outage in OUTAGES:

@@ -1,4 +1,4 @@
-"""`zhumq session`: push consumers as the broker sees them, and waking those it has parked."""
+"""`zhumq session`: list the sessions of push consumers, and resume parked ones."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ def list_sessions(
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Who is connected, who is waited for, who is parked and why."""
+    """List the sessions: active, retrying, or parked with the reason."""
     check_reachable(bootstrap)
     with client_errors(), Admin(bootstrap) as admin:
         found = [each for each in admin.sessions(group) if state in (None, each.state)]
@@ -52,11 +52,11 @@ def list_sessions(
 
 @app.command()
 def resume(
-    name: Annotated[str, typer.Argument(metavar="SESSION", help="As `zhumq session list` has it.")],
+    name: Annotated[str, typer.Argument(metavar="SESSION", help="A name of `zhumq session list`.")],
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Let a parked session go on exactly where it was."""
+    """Resume a parked session at its position."""
     check_reachable(bootstrap)
     with client_errors(), Admin(bootstrap) as admin:
         admin.resume_session(name)
-    print_note(f"session {name} goes on")
+    print_note(f"resumed session {name}")

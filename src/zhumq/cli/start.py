@@ -29,7 +29,7 @@ def start(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where Kafka clients connect; port 0: any; no host: every interface.",
+            help="The listener for Kafka clients; port 0: any; no host: every interface.",
             show_default=DEFAULT_BOOTSTRAP,
         ),
     ] = None,
@@ -37,29 +37,32 @@ def start(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where push consumers connect, or `off`; unsaid: port 9094, or any free one if"
+            help="The listener for push consumers, or `off`; default: port 9094, or any free one if"
             " --listen is not on its default port.",
         ),
     ] = None,
     http: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where /healthz and /metrics are; port 0: any.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="The listener for /healthz and /metrics; port 0: any."
+        ),
     ] = DEFAULT_HTTP,
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where messages are kept.")] = Path(
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="The data directory.")] = Path(
         "zhumq-data"
     ),
-    broker_id: Annotated[int, typer.Option(metavar="N", help="This broker's number.")] = 0,
+    broker_id: Annotated[int, typer.Option(metavar="N", help="The id of this broker.")] = 0,
     rack: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where this broker stands.")
+        str | None, typer.Option(metavar="NAME", help="Rack or availability zone.")
     ] = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT,.../PATH",
-            help="The ensemble that makes brokers a cluster; none: a single node.",
+            help="The ZooKeeper ensemble of the cluster; without it: a single node.",
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings in a file.")
+        Path | None, typer.Option(metavar="FILE.toml", help="A file with settings.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -68,7 +71,7 @@ def start(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines connect, without encryption.")
     ] = False,
-    log_level: Annotated[LogLevel, typer.Option(help="What the log on stderr tells.")] = (
+    log_level: Annotated[LogLevel, typer.Option(help="The level of the log on stderr.")] = (
         LogLevel.INFO
     ),
 ) -> None:
@@ -76,9 +79,9 @@ def start(
 
     It prints one line, `zhumq ready ...`, when it serves. Its log goes to stderr.
     """
-    # To load a program makes no garbage, and to look for some takes a fifth of the time.
+    # Imports make no garbage, and garbage collection takes a fifth of the start time.
     gc.disable()
-    # Imported here so that `zhumq --help`, which looks at every command, does not load a broker.
+    # Imported here so that `zhumq --help`, which loads every command, does not load a broker.
     from zhumq.broker.app import serve  # noqa: PLC0415
     from zhumq.broker.config import BrokerConfig  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`zhumq consume --mode ...`: read as a subscription, point-to-point or publish-subscribe, pulled or pushed."""
+"""`zhumq consume --mode ...`: reads a point-to-point or publish-subscribe subscription, pulled or pushed."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from zhumq.client.consumer import Consumer
 from zhumq.client.errors import ClientError
 from zhumq.client.message import Message
 
-WAIT_SECONDS = 0.2  # how long a rule to stop may go unnoticed
+WAIT_SECONDS = 0.2  # the delay until a rule to stop takes effect
 
 
 class Mode(StrEnum):
@@ -26,8 +26,8 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be read, and until when."""
+class ReadOptions:
+    """What to read, and when to stop."""
 
     topic: str
     mode: Mode
@@ -41,7 +41,7 @@ class Wanted:
     messages_max: int | None
     timeout_seconds: float | None
     idle_seconds: float | None
-    # Where each partition that is read ends now, if that is where to stop.
+    # The current end offsets of the partitions, if the command stops there.
     end_offsets: dict[int, int] | None
     as_json: bool
     key_separator: bytes | None
@@ -49,30 +49,30 @@ class Wanted:
 
 
 class Printer:
-    """Prints messages, and knows when it is enough."""
+    """Prints messages, and checks the rules to stop."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
         self._began = self._last = time.monotonic()
         self._missing = {
-            partition: end for partition, end in (wanted.end_offsets or {}).items() if end > 0
+            partition: end for partition, end in (options.end_offsets or {}).items() if end > 0
         }
         self.printed = 0
 
     def enough(self) -> bool:
-        wanted, now = self._wanted, time.monotonic()
-        if wanted.messages_max is not None and self.printed >= wanted.messages_max:
+        options, now = self._options, time.monotonic()
+        if options.messages_max is not None and self.printed >= options.messages_max:
             return True
-        if wanted.timeout_seconds is not None and now - self._began >= wanted.timeout_seconds:
+        if options.timeout_seconds is not None and now - self._began >= options.timeout_seconds:
             return True
-        if wanted.idle_seconds is not None and now - self._last >= wanted.idle_seconds:
+        if options.idle_seconds is not None and now - self._last >= options.idle_seconds:
             return True
-        return wanted.end_offsets is not None and not self._missing
+        return options.end_offsets is not None and not self._missing
 
     def print(self, message: Message) -> None:
-        """Print it, and only then count it as processed."""
+        """Print a message, and ack it after that."""
         output = sys.stdout.buffer
-        output.write(_format(message, self._wanted))
+        output.write(_format(message, self._options))
         output.flush()
         message.ack()
         self.printed += 1
@@ -82,28 +82,28 @@ class Printer:
             del self._missing[message.partition]
 
 
-def read(wanted: Wanted) -> int:
-    """Print what the subscription gives until a rule says stop; the number of messages."""
-    printer = Printer(wanted)
+def read(options: ReadOptions) -> int:
+    """Print messages until a rule stops it. Returns their number."""
+    printer = Printer(options)
     with client_errors():
-        if wanted.push:
-            asyncio.run(_read_pushed(wanted, printer))
+        if options.push:
+            asyncio.run(_read_pushed(options, printer))
         else:
-            _read_pulled(wanted, printer)
+            _read_pulled(options, printer)
     return printer.printed
 
 
 @contextlib.contextmanager
 def client_errors() -> Iterator[None]:
-    """What the client library raises becomes the one line that a command says."""
+    """Turn errors of the client library into CommandFailed."""
     try:
         yield
     except (ClientError, ValueError) as error:
         raise CommandFailed(str(error)) from error
 
 
-def _read_pulled(wanted: Wanted, printer: Printer) -> None:
-    with Consumer(_topics(wanted), **_subscription(wanted)) as consumer:
+def _read_pulled(options: ReadOptions, printer: Printer) -> None:
+    with Consumer(_topics(options), **_subscription(options)) as consumer:
         while not printer.enough():
             for message in consumer.poll(WAIT_SECONDS):
                 if printer.enough():
@@ -112,11 +112,11 @@ def _read_pulled(wanted: Wanted, printer: Printer) -> None:
                     printer.print(message)
 
 
-async def _read_pushed(wanted: Wanted, printer: Printer) -> None:
+async def _read_pushed(options: ReadOptions, printer: Printer) -> None:
     # Imported here: a command without a mode needs no grpcio.
     from zhumq.client.push_consumer import PushConsumer  # noqa: PLC0415
 
-    async with PushConsumer(_topics(wanted), **_subscription(wanted)) as consumer:
+    async with PushConsumer(_topics(options), **_subscription(options)) as consumer:
         while not printer.enough():
             for message in await consumer.poll(WAIT_SECONDS):
                 if printer.enough():
@@ -125,22 +125,22 @@ async def _read_pushed(wanted: Wanted, printer: Printer) -> None:
                     printer.print(message)
 
 
-def _subscription(wanted: Wanted) -> dict[str, Any]:
-    """What a consumer is told, whether it pulls or is pushed to."""
+def _subscription(options: ReadOptions) -> dict[str, Any]:
+    """The consumer's arguments, the same for pull and push."""
     return {
-        "group": wanted.group,
-        "mode": wanted.mode.value,
-        "bootstrap": wanted.bootstrap,
-        "credits": wanted.credits,
-        "consumer": wanted.consumer,
-        "resume": wanted.resume,
+        "group": options.group,
+        "mode": options.mode.value,
+        "bootstrap": options.bootstrap,
+        "credits": options.credits,
+        "consumer": options.consumer,
+        "resume": options.resume,
         "auto_ack": False,
-        **_start(wanted.position),
+        **_start(options.position),
     }
 
 
-def _topics(wanted: Wanted) -> Any:
-    return wanted.topic if wanted.partition is None else {wanted.topic: [wanted.partition]}
+def _topics(options: ReadOptions) -> Any:
+    return options.topic if options.partition is None else {options.topic: [options.partition]}
 
 
 def _start(position: Position) -> dict[str, Any]:
@@ -149,10 +149,10 @@ def _start(position: Position) -> dict[str, Any]:
     return {"start": position.offset if position.offset is not None else position.edge}
 
 
-def _format(message: Message, wanted: Wanted) -> bytes:
-    if not wanted.as_json:
+def _format(message: Message, options: ReadOptions) -> bytes:
+    if not options.as_json:
         line = (message.value or b"") + b"\n"
-        separator = wanted.key_separator
+        separator = options.key_separator
         return line if separator is None else (message.key or b"") + separator + line
     return format_json_line(
         topic=message.topic,

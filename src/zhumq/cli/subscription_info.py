@@ -1,4 +1,4 @@
-"""Groups of subscriptions as rows of tables: their modes, claims, positions and consumers."""
+"""Subscription groups as table rows: modes, claims, positions and consumers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 def subscription_groups(bootstrap: str, group: str = "") -> "dict[str, SubscriptionGroup]":
-    """What the brokers tell; nothing where they do not push, as only the push listener tells it."""
+    """The subscription groups; empty if the brokers have no push listener, which reports them."""
     with Admin(bootstrap) as admin:
         try:
             return admin.subscription_groups(group)
         except PushUnavailable:
             return {}
         except ClientError as error:
-            # What Kafka's own requests tell is worth showing all the same.
-            print_note(f"groups of subscriptions are not shown: {error}")
+            # The groups that Kafka's requests list are shown all the same.
+            print_note(f"subscription groups are not shown: {error}")
             return {}
 
 
 def claim_of(bootstrap: str, topic: str) -> "tuple[str, str] | None":
-    """The group that reads a topic point-to-point, and how."""
+    """The group that reads a topic point-to-point, and its mode."""
     for name, group in subscription_groups(bootstrap).items():
         if topic in group.claims:
             return name, group.mode or ""
@@ -32,20 +32,20 @@ def claim_of(bootstrap: str, topic: str) -> "tuple[str, str] | None":
 
 
 def state_of(group: "SubscriptionGroup") -> str:
-    """In the words of Kafka's tools."""
+    """The state as Kafka's tools name it."""
     is_read = group.consumers or any(each.consumers for each in group.partitions)
     return "Stable" if is_read else "Empty"
 
 
 def mode_of(group: "SubscriptionGroup", kind: str) -> str:
-    """`share`: a group that only Kafka's share consumers read. An ordered group without a claim is psb."""
+    """The mode; `share` if only Kafka's share consumers read. An ordered group without a claim is psb."""
     if group.mode is not None:
         return group.mode
     return "share" if kind == "Share" else "psb"
 
 
 def subscription_members(group: "SubscriptionGroup") -> list[dict[str, Any]]:
-    """The connected consumers, or whoever holds partitions."""
+    """The connected consumers, or else the consumers that hold partitions."""
     clients: dict[str, str | None] = {each.consumer: each.client_id for each in group.consumers}
     names = clients or {name: None for each in group.partitions for name in each.consumers}
     return [
@@ -66,7 +66,7 @@ def subscription_members(group: "SubscriptionGroup") -> list[dict[str, Any]]:
 def subscription_offsets(
     group: "SubscriptionGroup", committed: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Rows by partition: where the group stands, which is ahead of the offsets committed behind it."""
+    """Rows by partition with the group's position, which may be ahead of its committed offsets."""
     rows = {
         (row["topic"], row["partition"]): row | {"in_flight": 0, "consumers": []}
         for row in committed

@@ -1,4 +1,4 @@
-"""`--throttle`: how fast partitions may be copied while they move."""
+"""`--throttle`: limits the rate at which moving partitions are copied."""
 
 import contextlib
 import re
@@ -33,13 +33,13 @@ def parse_rate(text: str) -> int | None:
         return None
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        raise CommandFailed(f"--throttle wants bytes a second, such as 50M, or {OFF}; not {text!r}")
+        raise CommandFailed(f"--throttle takes bytes a second, such as 50M, or {OFF}; not {text!r}")
     return int(found[1]) * _FACTORS[found[2].upper()]
 
 
 @contextlib.contextmanager
 def throttled(broker: BrokerConnection, bytes_per_second: int | None) -> Iterator[None]:
-    """Copies are no faster than that for the length of the block; None: as they are."""
+    """Limit the copy rate for the length of the block; None: no change."""
     if bytes_per_second is None:
         yield
         return
@@ -47,14 +47,14 @@ def throttled(broker: BrokerConnection, bytes_per_second: int | None) -> Iterato
     try:
         yield
     except BaseException:
-        # The moves that were begun go on, and ought not to become faster because nobody watches.
+        # The moves that were begun continue, and stay throttled after an interrupted command.
         print_note(f"copies stay throttled until `zhumq cluster rebalance --throttle {OFF}`")
         raise
     set_rate(broker, None)
 
 
 def set_rate(broker: BrokerConnection, bytes_per_second: int | None) -> None:
-    """For all brokers, at once, until it is set again. Raises CommandFailed."""
+    """Set the rate of all brokers; None removes it. Raises CommandFailed."""
     config = IncrementalAlterConfigsAlterableConfig(
         name=_RATE_SETTING,
         config_operation=_DELETE if bytes_per_second is None else _SET,

@@ -34,7 +34,7 @@ from zhumq.model.replication_mode import MODES_SETTING, Mode, read_modes
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.")
 
-BROKER_DEFAULT = -1  # the protocol's word for "as the broker is set"
+BROKER_DEFAULT = -1  # the protocol's value for the broker's default
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=completion.topics)
@@ -50,34 +50,34 @@ def create(
     name: NameArgument,
     partitions: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=INT32_MAX, help="As the broker is set if not given."),
+        typer.Option(metavar="N", min=1, max=INT32_MAX, help="Default: the broker's setting."),
     ] = None,
     replicas: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=INT32_MAX, help="As the broker is set if not given."),
+        typer.Option(metavar="N", min=1, max=INT32_MAX, help="Default: the broker's setting."),
     ] = None,
     mode: Annotated[
-        Mode | None, typer.Option(help="How replicas agree. As the broker is set if not given.")
+        Mode | None, typer.Option(help="The replication mode. Default: the broker's setting.")
     ] = None,
     settings: SetOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Create a topic."""
     cluster = Cluster(bootstrap)
 
-    wanted = parse_settings(settings or [])
+    chosen = parse_settings(settings or [])
     if mode is not None:
-        wanted["replication.mode"] = mode
+        chosen["replication.mode"] = mode
     try:
         with kafka_errors(f"create {name!r}"):
             topic = NewTopic(
                 name,
                 num_partitions=partitions or BROKER_DEFAULT,
                 replication_factor=replicas or BROKER_DEFAULT,
-                config=wanted,
+                config=chosen,
             )
         cluster.create_topic(topic)
     except TopicExists:
@@ -91,7 +91,7 @@ def create(
 @app.command("list")
 def list_command(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics that the broker keeps for itself.")
+        bool, typer.Option("--internal", help="Also the internal topics of the brokers.")
     ] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -108,7 +108,9 @@ def list_command(
         print_json(rows)
     else:
         headings = {"topic": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS"}
-        print_table(rows, headings, empty="no topics yet: `zhumq topic create NAME` makes one")
+        print_table(
+            rows, headings, empty="no topics yet: create one with `zhumq topic create NAME`"
+        )
 
 
 @app.command()
@@ -139,7 +141,7 @@ def describe(
         for entry in sorted(topic.partitions, key=lambda entry: entry.id)
     ]
     settings = _changed(entries)
-    # Kafka's tools write an id in the alphabet that is safe in addresses and file names.
+    # Kafka's tools write an id in the URL-safe base64 alphabet.
     topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")
     claim = claim_of(bootstrap, name)
     if as_json:
@@ -175,7 +177,7 @@ def release(
     name: NameArgument,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Let another group read a topic point-to-point. The one that did must have no consumers."""
+    """Remove a group's point-to-point claim on a topic. The group must have no consumers."""
     Cluster(bootstrap).describe_topic(name)
     with client_errors(), Admin(bootstrap) as admin:
         group = admin.release_topic(name)
@@ -193,7 +195,8 @@ def alter(
     ] = None,
     settings: SetOption = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default.")
+        list[str] | None,
+        typer.Option("--unset", metavar="KEY", help="Reset a setting to its default."),
     ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -212,7 +215,7 @@ def alter(
             )
         known = _settings(cluster, name) if unset else {}
         for key in unset or []:
-            # Brokers delete what they do not know without a word, as Kafka does.
+            # Brokers ignore the deletion of an unknown setting, as Kafka does.
             if key not in known:
                 raise CommandFailed(f"cannot unset {key!r}: topics have no such setting")
             resource.add_incremental_config(
@@ -244,7 +247,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete topics with all their messages. Asks first when a person is at the terminal."""
+    """Delete topics with all their messages. Asks first at a terminal."""
     cluster = Cluster(bootstrap)
     for name in names:
         cluster.describe_topic(name)
@@ -256,27 +259,27 @@ def delete(
 
 
 def _changed(entries: Mapping[str, Any]) -> dict[str, str | None]:
-    """The settings that were given for this topic, without the defaults."""
+    """The settings of this topic without the defaults."""
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == own}
 
 
 def _modes(entries: Mapping[str, Any], partitions: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """The mode that each partition is in, and the one it is to be in; None where there are none."""
+    """The current and the target mode of each partition; None if the broker reports none."""
     described = entries.get(MODES_SETTING)
     if described is None:
         return {each: {"mode": None, "wanted_mode": None} for each in partitions}
     modes = read_modes(described.value)
-    wanted = entries["replication.mode"].value
+    target = entries["replication.mode"].value
     return {
-        # One that was added a moment ago is not described yet.
-        each: {"mode": modes[each] if each < len(modes) else wanted, "wanted_mode": wanted}
+        # A partition that was just added is not described yet.
+        each: {"mode": modes[each] if each < len(modes) else target, "wanted_mode": target}
         for each in partitions
     }
 
 
 def _settings(cluster: Cluster, name: str) -> dict[str, Any]:
-    """All settings of a topic, by name: ConfigEntry, whose types are wrong about `source`."""
+    """All settings of a topic by name, as ConfigEntry, whose type of `source` is wrong."""
     resource = _topic_resource(name)
     found: dict[str, Any] = cluster.ask(
         f"read the settings of {name!r}",

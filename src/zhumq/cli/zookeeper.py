@@ -28,19 +28,19 @@ def start(
             metavar="BASE", min=0, max=65_535, help="The first server's port; 0: any free ones."
         ),
     ] = DEFAULT_PORT,
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where the servers keep data.")] = (
-        Path("zookeeper-data")
-    ),
+    data_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="The data directory of the servers.")
+    ] = (Path("zookeeper-data")),
 ) -> None:
     """Run a ZooKeeper ensemble until SIGTERM or Ctrl-C.
 
     It prints one line, `zookeeper ready HOST:PORT,...`, when every server serves. The servers come
     with PySpark; they need Java.
     """
-    # Imported here so that `zhumq --help`, which looks at every command, stays quick.
+    # Imported here so that `zhumq --help`, which loads every command, stays quick.
     from zhumq.cluster.dev_zookeeper import DevZookeeper  # noqa: PLC0415
 
-    # Set before the first server starts, so that a stop in the middle of it leaves none behind.
+    # Set before the first server starts, so that a stop during the start leaves no server running.
     stops = (signal.SIGTERM, signal.SIGINT)
 
     def interrupted(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Looking after topics, groups, push sessions and dead letters from a program."""
+"""Admin client: topics, groups, push sessions and dead letters."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,15 +21,15 @@ from zhumq.client.waiting import Waiting
 if TYPE_CHECKING:
     from zhumq.client.subscription_groups import SubscriptionGroup
 
-READ_SECONDS_MAX: Final = 30.0  # without a single message of those that are there
+READ_SECONDS_MAX: Final = 30.0  # without a message, though the end is not reached
 REPLAY_GROUP: Final = "zhumq.dlq.replay"
-REPLAYED_FROM: Final = "zhumq.replayed"  # header: which dead letter this message was
-REPLAY_BATCH: Final = 1_000  # sent, made durable, then noted as replayed
+REPLAYED_FROM: Final = "zhumq.replayed"  # header: the dead letter that this message was
+REPLAY_BATCH: Final = 1_000  # sent, made durable, then committed as replayed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A push consumer's session as the broker sees it."""
+    """A push consumer's session as the brokers report it."""
 
     name: str
     group: str
@@ -49,28 +49,28 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message that could not be delivered, where it lies, and its story."""
+    """A message that could not be delivered, its position in the dead-letter topic, and why."""
 
     topic: str  # the dead-letter topic
     partition: int
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]  # those it had when it was sent
+    headers: tuple[tuple[str, bytes | None], ...]  # the original headers
     story: dead_letters.Story
-    replayed: bool  # It was sent back to its topic.
+    replayed: bool  # sent back to its topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterCount:
-    """How full a dead-letter topic is."""
+    """How many dead letters a topic has."""
 
     left: int  # to replay
     replayed: int
 
 
 class Admin:
-    """What operators do, as methods.
+    """Operations of an administrator.
 
     >>> import zhumq
     >>> with zhumq.Admin(bootstrap) as admin:
@@ -94,7 +94,7 @@ class Admin:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is kept open."""
+        """Nothing to close: no connection stays open."""
 
     # Topics
 
@@ -106,11 +106,11 @@ class Admin:
         replicas: int = -1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic. -1: as the broker is set. Raises RequestFailed if there is one."""
-        wish = NewTopic(name, partitions, replicas, config=dict(settings or {}))
+        """Create a topic. -1: the broker's default. Raises RequestFailed if the topic exists."""
+        new_topic = NewTopic(name, partitions, replicas, config=dict(settings or {}))
         with _failing(f"create {name!r}", self._waiting):
             self._admin.change(
-                lambda admin, seconds: admin.create_topics([wish], request_timeout=seconds)[
+                lambda admin, seconds: admin.create_topics([new_topic], request_timeout=seconds)[
                     name
                 ].result()
             )
@@ -124,7 +124,7 @@ class Admin:
             )
 
     def topics(self) -> dict[str, int]:
-        """Topics with how many partitions each has."""
+        """Topics with their partition counts."""
         with _failing("list topics", self._waiting):
             found = self._admin.metadata().topics
         return {name: len(topic.partitions) for name, topic in found.items()}
@@ -159,11 +159,11 @@ class Admin:
                     broker_id=each.broker_id,
                 )
                 known = found.get(session.name)
-                found[session.name] = session if known is None else _together(known, session)
+                found[session.name] = session if known is None else _merge(known, session)
         return sorted(found.values(), key=lambda session: session.name)
 
     def resume_session(self, name: str) -> None:
-        """Let a parked session go on. Raises RequestFailed if there is none of that name."""
+        """Resume a parked session. Raises RequestFailed if there is none of that name."""
         from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
         from zhumq.protocol.push import push_pb2 as pb  # noqa: PLC0415
 
@@ -189,8 +189,8 @@ class Admin:
         return list_groups(calls.push_addresses(self._bootstrap, self._push), group)
 
     def release_topic(self, topic: str, *, group: str = "") -> str:
-        """Let another group read the topic point-to-point. Returns the name of the group that did. Raises
-        RequestFailed if there is none, or if it has consumers."""
+        """Remove a point-to-point group's claim on a topic, so that another group may read it. Returns the
+        name of that group. Raises RequestFailed if there is none, or if it has consumers."""
         from zhumq.client import calls  # noqa: PLC0415 (grpcio is an extra)
         from zhumq.client.subscription_groups import release  # noqa: PLC0415
 
@@ -199,23 +199,23 @@ class Admin:
     # Dead letters
 
     def dead_letter_topics(self) -> dict[str, int]:
-        """Dead-letter topics with how many letters of each are left to replay."""
+        """Dead-letter topics with how many dead letters of each are left to replay."""
         return {name: count.left for name, count in self.dead_letter_counts().items()}
 
     def dead_letter_counts(self) -> dict[str, DeadLetterCount]:
-        """Dead-letter topics with how many letters of each are left to replay, and were replayed."""
+        """Dead-letter topics with how many dead letters of each are left to replay, and were replayed."""
         names = [name for name in self.topics() if name.endswith(dead_letters.SUFFIX)]
-        with _DeadLetterTopic(self._bootstrap) as dead_letters:
-            return {name: dead_letters.count(name) for name in sorted(names)}
+        with _DeadLetterReader(self._bootstrap) as reader:
+            return {name: reader.count(name) for name in sorted(names)}
 
     def dead_letters(
         self, topic: str, *, group: str | None = None, limit: int | None = None
     ) -> Iterator[DeadLetter]:
         """The dead letters of a topic (its own name, or that of the dead-letter topic), oldest first."""
         name = _dead_letter_topic(topic)
-        with _DeadLetterTopic(self._bootstrap) as dead_letters:
+        with _DeadLetterReader(self._bootstrap) as reader:
             count = 0
-            for dead_letter in dead_letters.read(name, dead_letters.noted(name)):
+            for dead_letter in reader.read(name, reader.committed(name)):
                 if group is not None and dead_letter.story.group != group:
                     continue
                 if limit is not None and count >= limit:
@@ -232,31 +232,31 @@ class Admin:
         again: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Send dead letters back to the topics they came from. Returns how many were.
+        """Send dead letters back to the topics they came from. Returns how many were sent.
 
-        What was replayed is noted, so that a second replay, or one after a crash, leaves it out; `again`
-        and letters named by `offsets` are replayed all the same. A crash between sending and noting
-        repeats at most REPLAY_BATCH letters: each carries a header that says which letter it was.
+        Replayed dead letters are committed, so that a second replay, or one after a crash, skips them. `again`
+        and `offsets` replay them all the same. A crash between sending and committing repeats at most
+        REPLAY_BATCH dead letters: a header of each names the dead letter it was.
         """
         name = _dead_letter_topic(topic)
         chosen = group is not None or offsets is not None
         with (
-            _DeadLetterTopic(self._bootstrap) as dead_letters,
+            _DeadLetterReader(self._bootstrap) as reader,
             Producer(self._bootstrap) as producer,
         ):
-            noted = dead_letters.noted(name)
+            committed = reader.committed(name)
             leave_out = not again and offsets is None
-            begin = {each: known.position for each, known in noted.items()} if leave_out else {}
-            total = dead_letters.total(name, begin)
+            begin = {each: known.position for each, known in committed.items()} if leave_out else {}
+            total = reader.total(name, begin)
             replayed = 0
-            for seen, dead_letter in enumerate(dead_letters.read(name, noted, begin), start=1):
-                known = noted[dead_letter.partition]
-                wanted = group is None or dead_letter.story.group == group
+            for seen, dead_letter in enumerate(reader.read(name, committed, begin), start=1):
+                known = committed[dead_letter.partition]
+                selected = group is None or dead_letter.story.group == group
                 if offsets is not None and dead_letter.offset not in offsets.get(
                     dead_letter.partition, ()
                 ):
-                    wanted = False
-                if wanted and not (leave_out and dead_letter.replayed):
+                    selected = False
+                if selected and not (leave_out and dead_letter.replayed):
                     mark = f"{dead_letter.topic}-{dead_letter.partition}@{dead_letter.offset}"
                     producer.send(
                         dead_letter.story.topic,
@@ -271,17 +271,17 @@ class Admin:
                     known.advance(dead_letter.offset + 1)
                 if seen % REPLAY_BATCH == 0:
                     producer.flush()
-                    dead_letters.note(name, noted)
+                    reader.commit(name, committed)
                 if progress is not None:
                     progress(seen, total)
             producer.flush()
             if replayed:
-                dead_letters.note(name, noted)
+                reader.commit(name, committed)
         return replayed
 
 
-class _DeadLetterTopic:
-    """Reads dead-letter topics from one end to the other."""
+class _DeadLetterReader:
+    """Reads dead-letter topics from beginning to end, and commits which dead letters were replayed."""
 
     def __init__(self, bootstrap: str) -> None:
         self._waiting = Waiting(bootstrap)
@@ -302,25 +302,25 @@ class _DeadLetterTopic:
         self._consumer.close()
 
     def count(self, topic: str) -> DeadLetterCount:
-        noted = self.noted(topic)
+        committed = self.committed(topic)
         total = replayed = 0
         for partition, (low, high) in self._ends(topic).items():
             total += high - low
-            replayed += noted[partition].count(low, high)
+            replayed += committed[partition].count(low, high)
         return DeadLetterCount(left=total - replayed, replayed=replayed)
 
     def total(self, topic: str, begin: Mapping[int, int]) -> int:
-        """How many there are from these offsets on."""
+        """The number of messages from these offsets on."""
         ends = self._ends(topic).items()
         return sum(high - max(low, begin.get(partition, low)) for partition, (low, high) in ends)
 
     def read(
         self,
         topic: str,
-        noted: Mapping[int, Replayed],
+        committed: Mapping[int, Replayed],
         begin: Mapping[int, int] | None = None,
     ) -> Iterator[DeadLetter]:
-        """Everything that is there now; messages that are no dead letters of ours are left out."""
+        """The dead letters up to the current end; messages without the dead-letter headers are left out."""
         ends = self._ends(topic)
         places = []
         missing: dict[int, int] = {}
@@ -359,21 +359,21 @@ class _DeadLetterTopic:
                     value=message.value(),
                     headers=tuple(dead_letters.original_headers(headers)),
                     story=story,
-                    replayed=offset in noted[number],
+                    replayed=offset in committed[number],
                 )
 
-    def noted(self, topic: str) -> dict[int, Replayed]:
-        """Which letters of each partition were replayed before."""
+    def committed(self, topic: str) -> dict[int, Replayed]:
+        """Which dead letters of each partition were replayed before."""
         places = [TopicPartition(topic, partition) for partition in self._ends(topic)]
         found = self._consumer.committed(places, timeout=REQUEST_SECONDS_MAX)
         return {
             place.partition: Replayed.read(place.offset, place.metadata or "") for place in found
         }
 
-    def note(self, topic: str, noted: Mapping[int, Replayed]) -> None:
+    def commit(self, topic: str, replayed: Mapping[int, Replayed]) -> None:
         places = [
             TopicPartition(topic, partition, known.position, known.metadata)
-            for partition, known in noted.items()
+            for partition, known in replayed.items()
         ]
         self._consumer.commit(offsets=places, asynchronous=False)
 
@@ -399,8 +399,8 @@ def _failing(doing: str, waiting: Waiting) -> Iterator[None]:
         raise RequestFailed(message) from error
 
 
-def _together(one: Session, other: Session) -> Session:
-    """One consumer's session as two brokers see it: the worse of both states, and the sum of the work."""
+def _merge(one: Session, other: Session) -> Session:
+    """Merge one consumer's session from two brokers: the worse state, and the sum of the counts."""
     states = ("active", "retrying", "parked")
     worse = max(one, other, key=lambda each: (states.index(each.state), each.connected))
     return replace(

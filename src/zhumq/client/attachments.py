@@ -1,10 +1,10 @@
-"""A point-to-point member's streams to brokers other than its home, where partitions of its are led."""
+"""A point-to-point member's streams to the other brokers that lead partitions assigned to it."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from zhumq.client.link import Credentials, Link, LinkListener, say_goodbye
+from zhumq.client.link import Credentials, Link, LinkListener, close_link
 from zhumq.protocol.push import push_pb2 as pb
 
 RETRY_SECONDS: Final = 0.2
@@ -19,7 +19,7 @@ class _Attached(NamedTuple):
 
 
 class Attachments:
-    """The home stream assigns; these serve what other brokers lead, each under the member's epoch."""
+    """The streams beside the home stream, which gets the assignments. Each carries the member's epoch."""
 
     def __init__(
         self, listener: LinkListener, subscribe: "pb.Subscribe", credentials: Credentials
@@ -28,7 +28,7 @@ class Attachments:
         self._subscribe = subscribe
         self._credentials = credentials
         self._by_address: dict[str, _Attached] = {}
-        # Being ended: their last answers are not settled yet.
+        # Being closed: their last answers are not settled yet.
         self._leaving: set[Link] = set()
         self._lock = asyncio.Lock()
 
@@ -36,19 +36,19 @@ class Attachments:
         return iter([*(each.link for each in self._by_address.values()), *self._leaving])
 
     async def follow(self, home: Link, assigned: "pb.Assigned", share: int) -> None:
-        """A stream to every other broker that leads a partition of ours, under the newest epoch."""
-        wanted: dict[str, list[Place]] = {}
+        """Open a stream to every other broker that leads an assigned partition, under the newest epoch."""
+        by_address: dict[str, list[Place]] = {}
         for each in assigned.partitions:
             if each.address and each.broker_id != home.broker_id:
-                wanted.setdefault(each.address, []).append((each.topic, each.partition))
+                by_address.setdefault(each.address, []).append((each.topic, each.partition))
         async with self._lock:
             await self._detach(list(self._by_address))
-            for address, places in wanted.items():
+            for address, places in by_address.items():
                 if home.is_open:
                     self._attach(address, places, assigned, share)
 
     async def give_up(self, places: set[Place]) -> None:
-        """Settle and end the streams that serve any of these: the home is going to assign anew."""
+        """Settle and close the streams that serve any of these partitions: a new assignment follows."""
         async with self._lock:
             await self._detach(
                 address
@@ -77,11 +77,11 @@ class Attachments:
         subscribe.attachment.member_epoch = assigned.member_epoch
         subscribe.credits = share
         link = Link(address, subscribe, self._listener, self._credentials)
-        task = asyncio.create_task(self._stay(address, link))
+        task = asyncio.create_task(self._keep_connected(address, link))
         self._by_address[address] = _Attached(link, task, frozenset(places))
 
-    async def _stay(self, address: str, link: Link) -> None:
-        """Until the home takes the partitions away; over broken connections."""
+    async def _keep_connected(self, address: str, link: Link) -> None:
+        """Reconnect until the partitions are revoked."""
         while True:
             await link.run()
             await asyncio.sleep(RETRY_SECONDS)
@@ -92,9 +92,9 @@ class Attachments:
             self._by_address[address] = attached._replace(link=link)
 
     async def _detach(self, addresses: Iterable[str]) -> None:
-        gone = [self._by_address.pop(address) for address in list(addresses)]
-        self._leaving.update(each.link for each in gone)
+        detached = [self._by_address.pop(address) for address in list(addresses)]
+        self._leaving.update(each.link for each in detached)
         try:
-            await asyncio.gather(*(say_goodbye(each.link, each.task) for each in gone))
+            await asyncio.gather(*(close_link(each.link, each.task) for each in detached))
         finally:
-            self._leaving.difference_update(each.link for each in gone)
+            self._leaving.difference_update(each.link for each in detached)

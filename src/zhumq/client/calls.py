@@ -1,4 +1,4 @@
-"""The push door's single calls, made from ordinary blocking code: sessions, leaders. Knows grpc."""
+"""Blocking calls to the push endpoint: sessions, leaders, groups. Imports grpc."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ CALL_SECONDS_MAX: Final = 10.0
 
 
 def push_addresses(bootstrap: str, push: str | None) -> list[str]:
-    """The push doors: those given, else those that the brokers tell of."""
+    """The push addresses: those given, else those that the brokers advertise."""
     if push is not None:
         return parse_addresses(push)
     return list(find_push_addresses(bootstrap).values())
@@ -26,24 +26,23 @@ def push_addresses(bootstrap: str, push: str | None) -> list[str]:
 def call(address: str, method: str, request: Any, response: Any) -> Any:
     """One call to one broker. Raises RequestFailed."""
     with grpc.insecure_channel(address) as channel:
-        ask: grpc.UnaryUnaryMultiCallable[Any, Any] = channel.unary_unary(
+        method_call: grpc.UnaryUnaryMultiCallable[Any, Any] = channel.unary_unary(
             f"/zhumq.push.v1.Push/{method}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=response.FromString,
         )
         try:
-            return ask(request, timeout=CALL_SECONDS_MAX)
+            return method_call(request, timeout=CALL_SECONDS_MAX)
         except grpc.RpcError as error:
-            # What is raised is a call as well, which knows the details; the types do not say so.
+            # The raised error is also a grpc.Call, which has details(); its static type lacks that.
             known: Any = error
             raise RequestFailed(
-                f"the push door at {address} did not answer: {known.details()}"
+                f"the push endpoint at {address} did not answer: {known.details()}"
             ) from error
 
 
 def call_all(addresses: list[str], method: str, request: Any, response: Any) -> list[Any]:
-    """The answers of all brokers that answer; one that is down has nothing to say. Raises
-    RequestFailed if none does."""
+    """The answers of all brokers that answer. Raises RequestFailed if none does."""
     answers = []
     failure: RequestFailed | None = None
     for address in addresses:

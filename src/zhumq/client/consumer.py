@@ -1,4 +1,4 @@
-"""Messages pulled from the broker: a plain iterator over a topic, alone, in a group, or by subscription."""
+"""The pulling consumer: an iterator over topics, alone, in a Kafka group, or with a subscription mode."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,15 +19,14 @@ from zhumq.client.waiting import Waiting
 Mode = Literal["ptp", "ptp-shared", "psb"]
 
 POLL_SECONDS: Final = 0.2
-ANONYMOUS_GROUP: Final = (
-    "zhumq-anonymous"  # librdkafka wants a name even where nothing is committed
-)
-# Of a Kafka group, whose broker counts nothing: as often and as soon as the broker's own default.
+# librdkafka needs a group id even if nothing is committed.
+ANONYMOUS_GROUP: Final = "zhumq-anonymous"
+# In a Kafka group the client counts deliveries; the limit and the backoff are the broker's defaults.
 DELIVERIES_MAX: Final = 16
 BACKOFF_SECONDS: Final = 1.0  # doubled for each failure after the first
 BACKOFF_SECONDS_MAX: Final = 10.0
 DEFAULT_CREDITS: Final = 1_000
-_PASSING: Final = (
+_TRANSIENT: Final = (
     KafkaError._PARTITION_EOF,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -35,12 +34,12 @@ _PASSING: Final = (
 
 
 class Source(Protocol):
-    """Where messages are pulled from: a Kafka consumer group's partitions, or a subscription."""
+    """A source of messages: the partitions of a Kafka consumer group, or a subscription."""
 
     def poll(self, seconds: float) -> list[Message]: ...
 
-    def keep(self, messages: Sequence[Message], index: int) -> None:
-        """The program is at this one of them, and comes to the rest by and by."""
+    def on_reading(self, messages: Sequence[Message], index: int) -> None:
+        """The program works on `messages[index]` and has not reached those after it."""
 
     def close(self) -> None: ...
 
@@ -60,9 +59,9 @@ class Consumer:
 
     >>> import zhumq
     >>> with zhumq.Producer(bootstrap) as producer:
-    ...     producer.send("letters", b"a", partition=0)
-    ...     producer.send("letters", b"b", partition=0)
-    >>> with zhumq.Consumer("letters", group="docs-readers", mode="ptp", bootstrap=bootstrap) as consumer:
+    ...     producer.send("events", b"a", partition=0)
+    ...     producer.send("events", b"b", partition=0)
+    >>> with zhumq.Consumer("events", group="docs-readers", mode="ptp", bootstrap=bootstrap) as consumer:
     ...     for message in consumer:
     ...         print(message.offset, message.value)
     ...         if message.value == b"b":
@@ -90,10 +89,10 @@ class Consumer:
         resume: bool = False,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`start` and `start_time_ms` are where a group without a position begins; psb begins there
-        always if it is an offset or a time. `max_deliveries` is how often a message is delivered before it
-        becomes a dead letter. The other options are those of PushConsumer and need a mode; `settings` are
-        librdkafka's, and need none."""
+        """`start` and `start_time_ms` are where a group without a position begins; psb always begins there
+        if it is an offset or a time. `max_deliveries` is how often a message is delivered before it
+        becomes a dead letter. The other options are those of PushConsumer and need a mode. `settings` are
+        librdkafka's, and need no mode."""
         if mode not in (None, "ptp", "ptp-shared", "psb"):
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         self._auto_ack = auto_ack
@@ -101,7 +100,7 @@ class Consumer:
         self._source: Source
         if mode is None:
             if restart or resume or consumer or ack_timeout_ms:
-                raise ValueError("restart, resume, consumer and ack_timeout_ms want a mode")
+                raise ValueError("restart, resume, consumer and ack_timeout_ms need a mode")
             self._source = _KafkaSource(
                 _choices(topics),
                 group,
@@ -143,7 +142,7 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         if error is None and self._auto_ack and self._current is not None:
-            self._current.ack()  # A `break` after the last one that was wanted.
+            self._current.ack()  # The program left the loop with `break` after this message.
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
@@ -152,7 +151,7 @@ class Consumer:
             for index, message in enumerate(found):
                 if message.is_stale:
                     continue
-                self._source.keep(found, index)
+                self._source.on_reading(found, index)
                 self._current = message
                 yield message
                 self._current = None
@@ -160,7 +159,7 @@ class Consumer:
                     message.ack()
 
     def poll(self, seconds: float = POLL_SECONDS) -> list[Message]:
-        """What is there, or comes within this time. Answer every one of them."""
+        """The messages that are there or arrive within this time. Answer every one of them."""
         deadline = time.monotonic() + seconds
         while True:
             found = self._source.poll(max(min(deadline - time.monotonic(), POLL_SECONDS), 0))
@@ -168,7 +167,7 @@ class Consumer:
                 return found
 
     def close(self) -> None:
-        """Commit what was processed, and leave."""
+        """Commit the processed messages and leave the group."""
         self._source.close()
 
 
@@ -183,20 +182,20 @@ class _Place:
         self.round = 0
         self._source = source
         self._prefix = Prefix()
-        self._in_hand: dict[int, Message] = {}
-        self._taken_back_from = -1
-        # How often messages that are not done with were nacked. In order that is seldom more than one.
+        self._unanswered: dict[int, Message] = {}
+        self._released_from = -1
+        # Nack counts of unfinished messages. Deliveries are ordered, so there is seldom more than one.
         self._nacks: dict[int, int] = {}
 
     def begin(self, message: Message) -> None:
         self._prefix.begin(message.offset)
-        self._in_hand[message.offset] = message
+        self._unanswered[message.offset] = message
 
     def delivery_count(self, offset: int) -> int:
         return self._nacks.get(offset, 0) + 1
 
     def is_stale(self, round_: int, offset: int) -> bool:
-        return round_ < self.round and offset >= self._taken_back_from
+        return round_ < self.round and offset >= self._released_from
 
     def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
         if self.is_stale(round_, first_offset):
@@ -215,34 +214,34 @@ class _Place:
                 seconds = min(BACKOFF_SECONDS * 2 ** (nacks - 1), BACKOFF_SECONDS_MAX)
                 if answer.delay_ms is not None:
                     seconds = answer.delay_ms / 1000
-                self._take_back(first_offset, seconds)
+                self._redeliver(first_offset, seconds)
             case AnswerKind.RELEASE:
-                self._take_back(first_offset, 0.0)
+                self._redeliver(first_offset, 0.0)
             case AnswerKind.EXTEND:
-                pass  # Nobody else is waiting for a pulled message.
+                pass  # Messages of a Kafka group have no ack deadline.
 
-    def _take_back(self, first_offset: int, seconds: float) -> None:
-        """This one and what follows it come again, in order."""
+    def _redeliver(self, first_offset: int, seconds: float) -> None:
+        """Read this message and those after it again, in order."""
         self.round += 1
-        self._taken_back_from = first_offset
+        self._released_from = first_offset
         self._prefix = Prefix()
-        self._in_hand.clear()
+        self._unanswered.clear()
         self._source.rewind(self, first_offset, seconds)
 
     def _dead_letter(self, offset: int, reason: str) -> None:
-        self._source.send_to_dead_letters(self, self._in_hand[offset], reason)
+        self._source.send_to_dead_letters(self, self._unanswered[offset], reason)
         self._done(offset)
 
     def _done(self, offset: int) -> None:
         next_offset = self._prefix.done(offset)
-        self._in_hand.pop(offset, None)
+        self._unanswered.pop(offset, None)
         self._nacks.pop(offset, None)
         if next_offset is not None:
             self._source.store(self, next_offset)
 
 
 class _KafkaSource:
-    """The partitions that a Kafka consumer group gives this member, or chosen ones."""
+    """The partitions that a Kafka consumer group assigns to this member, or chosen ones."""
 
     def __init__(
         self,
@@ -271,8 +270,8 @@ class _KafkaSource:
             base["group.protocol"] = "consumer"
         self._consumer = confluent_kafka.Consumer(base | dict(settings))
         self._places: dict[tuple[str, int], _Place] = {}
-        # Partitions that wait after a nack, with the time at which they go on.
-        self._resting: dict[tuple[str, int], float] = {}
+        # Partitions paused after a nack, with the time at which they resume.
+        self._paused_until: dict[tuple[str, int], float] = {}
         try:
             if joins:
                 self._consumer.subscribe(
@@ -289,8 +288,8 @@ class _KafkaSource:
             raise
 
     def poll(self, seconds: float) -> list[Message]:
-        if self._resting:
-            seconds = self._wake_rested(seconds)
+        if self._paused_until:
+            seconds = self._resume_due(seconds)
         first = self._consumer.poll(seconds)
         if first is None:
             return []
@@ -300,11 +299,11 @@ class _KafkaSource:
             error = each.error()
             if error is None:
                 found.append(self._message(each))
-            elif not error.retriable() and error.code() not in _PASSING:
+            elif not error.retriable() and error.code() not in _TRANSIENT:
                 raise RequestFailed(f"cannot read {each.topic()!r}: {error.str()}")
         return found
 
-    def keep(self, messages: Sequence[Message], index: int) -> None:
+    def on_reading(self, messages: Sequence[Message], index: int) -> None:
         """Nothing to do: a Kafka group's messages have no deadlines."""
 
     def store(self, place: _Place, next_offset: int) -> None:
@@ -315,15 +314,17 @@ class _KafkaSource:
                 offsets=[TopicPartition(place.topic, place.partition, next_offset)]
             )
         except confluent_kafka.KafkaException as error:
-            if error.args[0].code() != KafkaError._STATE:  # It is another member's now.
+            if (
+                error.args[0].code() != KafkaError._STATE
+            ):  # The partition belongs to another member now.
                 raise
 
     def rewind(self, place: _Place, offset: int, seconds: float) -> None:
-        """Read the partition from there again, after so many seconds."""
+        """Read the partition again from this offset, after this many seconds."""
         where = TopicPartition(place.topic, place.partition, offset)
         if seconds:
             self._consumer.pause([where])
-            self._resting[place.topic, place.partition] = time.monotonic() + seconds
+            self._paused_until[place.topic, place.partition] = time.monotonic() + seconds
         self._consumer.seek(where)
 
     def send_to_dead_letters(self, place: _Place, message: Message, reason: str) -> None:
@@ -356,14 +357,14 @@ class _KafkaSource:
         place.begin(message)
         return message
 
-    def _wake_rested(self, seconds: float) -> float:
-        """Go on with partitions that waited long enough; how long a poll may take until the next one."""
+    def _resume_due(self, seconds: float) -> float:
+        """Resume partitions whose pause is over. Returns the poll timeout until the next one."""
         now = time.monotonic()
-        rested = [key for key, at in self._resting.items() if at <= now]
-        for key in rested:
-            del self._resting[key]
-        self._consumer.resume([TopicPartition(*key) for key in rested])
-        return min([seconds, *(at - now for at in self._resting.values())])
+        due = [key for key, at in self._paused_until.items() if at <= now]
+        for key in due:
+            del self._paused_until[key]
+        self._consumer.resume([TopicPartition(*key) for key in due])
+        return min([seconds, *(at - now for at in self._paused_until.values())])
 
     def _assigned(self, consumer: Any, places: list[Any]) -> None:
         consumer.incremental_assign(self._positioned(places))
@@ -371,13 +372,13 @@ class _KafkaSource:
     def _revoked(self, consumer: Any, places: list[Any]) -> None:
         del consumer
         for place in places:
-            self._resting.pop((place.topic, place.partition), None)
-            gone = self._places.pop((place.topic, place.partition), None)
-            if gone is not None:
-                gone.round += 1  # What was pulled of it is another member's now.
+            self._paused_until.pop((place.topic, place.partition), None)
+            revoked = self._places.pop((place.topic, place.partition), None)
+            if revoked is not None:
+                revoked.round += 1  # Its pulled messages belong to another member now.
 
     def _chosen(self, choices: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
-        wanted = []
+        found = []
         for topic, partitions in choices.items():
             known = self._consumer.list_topics(topic, timeout=REQUEST_SECONDS_MAX).topics[topic]
             if known.error is not None:
@@ -387,11 +388,11 @@ class _KafkaSource:
                     raise RequestFailed(
                         f"{topic!r} has partitions 0 to {len(known.partitions) - 1}, not {partition}"
                     )
-            wanted += [TopicPartition(topic, each) for each in partitions or known.partitions]
-        return wanted
+            found += [TopicPartition(topic, each) for each in partitions or known.partitions]
+        return found
 
     def _positioned(self, places: list[Any]) -> list[Any]:
-        """The same partitions with where each begins: the group's position, else the chosen start."""
+        """The partitions with their start offsets: the group's position, else the chosen start."""
         if self._position is None:
             for place in places:
                 place.offset = confluent_kafka.OFFSET_STORED
@@ -409,7 +410,7 @@ class _KafkaSource:
         return places
 
     def _start_at(self, places: list[Any], position: int) -> None:
-        """Set where partitions without a position begin: an offset, or a time if it is negated."""
+        """Set the start offsets of partitions without a position; a negative `position` is a negated time."""
         for place in places:
             if position < 0:
                 place.offset = -position
@@ -425,7 +426,7 @@ class _KafkaSource:
 
 
 def message_of(pulled: Any, origin: Any, round_: int, delivery_count: int = 1) -> Message:
-    """A message of librdkafka's as one of ours."""
+    """Convert a message of librdkafka."""
     kind, timestamp_ms = pulled.timestamp()
     message = Message()
     message.delivery = Delivery(origin, round_, delivery_count)
@@ -447,7 +448,7 @@ def _choices(topics: str | Sequence[str] | Mapping[str, Sequence[int]]) -> dict[
 
 
 def _position(start: str | int, start_time_ms: int | None) -> int | None:
-    """An offset; a time, negated; None: where the group is, or at an edge."""
+    """An offset, or a negated time. None: the group's position, else the earliest or latest offset."""
     if start_time_ms is not None:
         return -start_time_ms
     if isinstance(start, int):

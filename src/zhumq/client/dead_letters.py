@@ -1,4 +1,4 @@
-"""What a dead letter says about itself: its topic's name and the headers that tell its story."""
+"""Names of dead-letter topics, and the headers that record why and where a message failed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ HeaderPair = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Why a message is a dead letter, and where it was."""
+    """Why a message is a dead letter, and where it came from."""
 
     group: str
     reason: str
@@ -49,7 +49,7 @@ def topic_of(topic: str) -> str:
 
 
 def read_story(headers: Iterable[HeaderPair]) -> Story | None:
-    """The story in these headers; None: this is no dead letter of ours."""
+    """The story in these headers; None: the message is no dead letter."""
     found = {name: (value or b"").decode(errors="replace") for name, value in headers}
     try:
         return Story(

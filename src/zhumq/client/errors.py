@@ -1,18 +1,18 @@
-"""What can go wrong for a program that uses the client, and what to do about it."""
+"""Errors that the client library raises."""
 
 from zhumq.model.errors import ZhumqError
 
 
 class ClientError(ZhumqError):
-    """The root of what the client library raises on purpose."""
+    """The base class of the client library's errors."""
 
 
 class PushUnavailable(ClientError):
-    """The push door cannot be used here: grpcio is not installed, or the broker has it off."""
+    """Push is not available: grpcio is not installed, or the broker has push turned off."""
 
 
 class SubscriptionRefused(ClientError):
-    """The broker does not serve this subscription; `code` is its reason as in push.proto."""
+    """The broker refused this subscription; `code` is the code of push.proto."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -20,16 +20,16 @@ class SubscriptionRefused(ClientError):
 
 
 class SessionParked(ClientError):
-    """The broker gave up on this consumer because it did not answer. `resume()` goes on."""
+    """The broker parked this session because the consumer did not answer. `resume()` continues it."""
 
 
 class AnswerRefused(ClientError):
-    """The broker did not take an acknowledgement: the message comes again, here or elsewhere."""
+    """The broker refused an acknowledgement: the message is delivered again, here or elsewhere."""
 
 
 class HandlerFailed(ClientError):
-    """A worker's handler failed as often as it may, and the worker was told to stop then."""
+    """A worker's handler failed more often than `retries` allows, and `on_failure` is `stop`."""
 
 
 class RequestFailed(ClientError):
-    """The broker could not do what it was asked; the message says why."""
+    """A request failed; the message names the reason."""

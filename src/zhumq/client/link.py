@@ -1,4 +1,4 @@
-"""One stream to one broker: frames in, answers out in batches, pings answered. Knows grpc."""
+"""One stream to one broker: receives frames, batches answers, answers pings. Imports grpc."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,17 @@ except ImportError as missing:
     ) from missing
 
 STREAM: Final = "/zhumq.push.v1.Push/Stream"
-ANSWER_LINGER_SECONDS: Final = 0.002  # answers given together travel together
+ANSWER_LINGER_SECONDS: Final = 0.002  # answers within this time share a frame
 ANSWER_RANGES_MAX: Final = 5_000  # in one frame
-GOODBYE_SECONDS_MAX: Final = 5.0
+CLOSE_SECONDS_MAX: Final = 5.0
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),  # a record batch is as large as its topic allows
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.use_local_subchannel_pool", 1),  # a fresh connection, not one of a broker's earlier life
+    (
+        "grpc.use_local_subchannel_pool",
+        1,
+    ),  # a fresh connection, not one from before a broker restart
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
@@ -38,59 +41,68 @@ Credentials = Any  # grpc.ChannelCredentials; None: plain text
 
 
 def open_channel(address: str, credentials: Credentials) -> "grpc.aio.Channel":
-    """A channel to a push door."""
+    """A channel to a push endpoint."""
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
     return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
 
 class LinkListener(Protocol):
-    """Who is told what arrives on a link."""
+    """Receives what arrives on a link."""
 
-    def batch_arrived(self, link: "Link", batch: MessageBatch) -> None: ...
+    def on_batch(self, link: "Link", batch: MessageBatch) -> None: ...
 
-    def frame_arrived(self, link: "Link", frame: "pb.ServerFrame") -> None:
-        """Any frame but messages, pings and answers' results."""
+    def on_frame(self, link: "Link", frame: "pb.ServerFrame") -> None:
+        """Any frame except messages, pings and the results of answers."""
 
-    def answer_refused(self, message: str) -> None: ...
+    def on_answer_refused(self, message: str) -> None: ...
 
-    def answers_lost(self, messages: int) -> None:
-        """Answers about so many messages never reached the broker: those come again."""
+    def on_answers_lost(self, messages: int) -> None:
+        """Answers for this many messages did not reach the broker: it delivers the messages again."""
 
 
 class Place:
     """A partition on a link: the origin of its messages."""
 
-    __slots__ = ("_link", "cursor", "forgotten", "partition", "records", "round", "stale", "topic")
+    __slots__ = (
+        "_link",
+        "cursor",
+        "partition",
+        "records",
+        "revoked_round",
+        "round",
+        "stale",
+        "topic",
+    )
 
     def __init__(self, link: "Link", topic: str, partition: int) -> None:
         self._link = link
         self.topic = topic
         self.partition = partition
-        self.records = b""  # the last that came, for frames that refer to them
+        self.records = b""  # the last ones received, for frames that refer to them
         self.cursor: Cursor | None = None
-        # Messages of this round or before, from this offset on, were taken back.
+        # Messages of this round or before, from this offset on, were released by the broker.
         self.stale = (-1, 0)
-        # Rounds up to this one were given up to another member. What is in hand can still be answered.
-        self.forgotten = -1
-        self.round = 0  # of the last messages that came
+        # Rounds up to this one were revoked. Messages being processed can still be answered.
+        self.revoked_round = -1
+        self.round = 0  # of the last messages received
 
     def is_stale(self, round_: int, offset: int) -> bool:
-        return round_ <= self.forgotten or self._is_taken_back(round_, offset)
+        return round_ <= self.revoked_round or self._is_released(round_, offset)
 
-    def _is_taken_back(self, round_: int, offset: int) -> bool:
+    def _is_released(self, round_: int, offset: int) -> bool:
         return round_ <= self.stale[0] and offset >= self.stale[1]
 
     def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
-        if self._is_taken_back(round_, first_offset):
-            # The broker delivers it again, and has forgotten this delivery.
-            self._link.listener.answers_lost(last_offset - first_offset + 1)
+        if self._is_released(round_, first_offset):
+            # The broker has released this delivery and delivers the message again.
+            self._link.listener.on_answers_lost(last_offset - first_offset + 1)
             return
         self._link.answer(self, first_offset, last_offset, answer, round_)
 
 
 class Link:
-    """A subscribed stream. `run` returns when it ends, with why."""
+    """A subscribed stream. `run` returns when it ends."""
 
     def __init__(
         self,
@@ -107,7 +119,7 @@ class Link:
         self._places: dict[tuple[str, int], Place] = {}
         self._ignored: frozenset[tuple[str, int]] = frozenset()
         self._outbox: asyncio.Queue[pb.ClientFrame | None] = asyncio.Queue()
-        # Answers that wait a moment for their neighbours: ranges by partition and answer.
+        # Answers that linger for adjacent ones: ranges by partition and answer.
         self._answers: dict[tuple[Place, Answer], list[list[int]]] = {}
         self._linger: asyncio.TimerHandle | None = None
         self._next_id = 1
@@ -117,7 +129,7 @@ class Link:
         self.is_open = False
         self.was_open = False
         self.broker_id = -1
-        self.failure = ""  # why the connection ended, as far as that is known
+        self.failure = ""  # why the connection ended, if known
 
     async def run(self) -> "pb.Refused | None":
         """Serve until the broker refuses (returned) or the connection ends (None)."""
@@ -134,7 +146,7 @@ class Link:
                     return refused
                 self._handle(frame)
         except grpc.aio.AioRpcError as error:
-            # The broker is gone, or going: the consumer connects again.
+            # The broker is down or stopping: the consumer connects again.
             self.failure = error.details() or error.code().name
         except asyncio.InvalidStateError:
             self.failure = "the connection ended"
@@ -143,31 +155,33 @@ class Link:
             self._outbox.put_nowait(None)
             self._lose_answers()
             for place in self._places.values():
-                place.stale = EVERYTHING  # Nothing of it can be answered any more: it comes again.
+                place.stale = (
+                    EVERYTHING  # Its messages can no longer be answered: they are delivered again.
+                )
             await channel.close(None)
         return None
 
     def ignore(self, places: Iterable[tuple[str, int]]) -> None:
-        """These are given up: what still comes of them was sent before the broker knew that, and
-        what came before it is forgotten, so that it would come out of its order."""
+        """Drop frames of revoked partitions. The broker sent them before it processed the revocation. Earlier
+        messages of the partitions are dropped too, so later ones would be out of order."""
         self._ignored |= frozenset(places)
         for key in self._ignored & self._places.keys():
-            self._places[key].forgotten = self._places[key].round
+            self._places[key].revoked_round = self._places[key].round
 
-    def heed_all(self) -> None:
-        """The broker has assigned anew."""
+    def clear_ignored(self) -> None:
+        """Take frames of all partitions again, after a new assignment."""
         self._ignored = frozenset()
 
     def send(self, frame: "pb.ClientFrame") -> None:
         self._outbox.put_nowait(frame)
 
     def finish(self) -> None:
-        """Say what is left to say, and half-close."""
+        """Send the remaining answers, and half-close."""
         self._flush()
         self._outbox.put_nowait(None)
 
     async def settled(self) -> None:
-        """Done when every answer so far is durable, or lost with the connection."""
+        """Wait until every answer so far is durable, or lost with the connection."""
         self._flush()
         await self._settled.wait()
 
@@ -185,10 +199,10 @@ class Link:
         answer: Answer,
         round_: int,
     ) -> None:
-        """Queue an answer. Neighbours that come soon travel with it."""
+        """Queue an answer. Adjacent answers within the linger time share a frame."""
         kind = answer.kind
         if kind in (AnswerKind.NACK, AnswerKind.RELEASE) and self.in_order:
-            self._flush()  # What was answered before it must arrive before it.
+            self._flush()  # Earlier answers must arrive first.
             place.stale = (round_, first_offset)
         ranges = self._answers.setdefault((place, answer), [])
         if ranges and ranges[-1][1] + 1 == first_offset:
@@ -208,7 +222,7 @@ class Link:
             self._linger.cancel()
             self._linger = None
         answers, self._answers = self._answers, {}
-        for (place, said), ranges in answers.items():
+        for (place, given), ranges in answers.items():
             answer_id = self._next_id
             self._next_id += 1
             self._unconfirmed[answer_id] = sum(last - first + 1 for first, last in ranges)
@@ -219,9 +233,9 @@ class Link:
                 ranges=[
                     pb.Range(first_offset=first, last_offset=last) for first, last in sorted(ranges)
                 ],
-                kind=pb.AnswerKind.Name(said.kind),
-                reason=said.reason,
-                delay_ms=said.delay_ms,
+                kind=pb.AnswerKind.Name(given.kind),
+                reason=given.reason,
+                delay_ms=given.delay_ms,
             )
             self.send(pb.ClientFrame(answer=answer))
 
@@ -233,19 +247,19 @@ class Link:
     def _handle(self, frame: "pb.ServerFrame") -> None:
         match frame.WhichOneof("frame"):
             case "messages":
-                self._take(frame.messages)
+                self._on_messages(frame.messages)
             case "ping":
                 self.send(pb.ClientFrame(pong=pb.Pong(number=frame.ping.number)))
             case "answered":
-                self._answered(frame.answered)
+                self._on_answered(frame.answered)
             case "subscribed":
                 self.is_open = self.was_open = True
                 self.broker_id = frame.subscribed.broker_id
-                self.listener.frame_arrived(self, frame)
+                self.listener.on_frame(self, frame)
             case _:
-                self.listener.frame_arrived(self, frame)
+                self.listener.on_frame(self, frame)
 
-    def _take(self, messages: "pb.Messages") -> None:
+    def _on_messages(self, messages: "pb.Messages") -> None:
         place = self.place(messages.topic, messages.partition)
         if messages.records:
             place.records = messages.records
@@ -256,17 +270,17 @@ class Link:
             for each in messages.ranges
         ]
         if messages.round > place.stale[0] + 1:
-            # The broker took back what comes again from here on.
+            # The broker has released the messages from here on and delivers them again.
             place.stale = (messages.round - 1, ranges[0].first_offset)
         place.round = messages.round
         batch = MessageBatch(place, messages.round, ranges, place.records, decode)
-        self.listener.batch_arrived(self, batch)
+        self.listener.on_batch(self, batch)
 
-    def _answered(self, answered: "pb.Answered") -> None:
+    def _on_answered(self, answered: "pb.Answered") -> None:
         messages = self._unconfirmed.pop(answered.id, 0)
         if answered.code != pb.OK:
-            self.listener.answer_refused(answered.message)
-            self.listener.answers_lost(messages)
+            self.listener.on_answer_refused(answered.message)
+            self.listener.on_answers_lost(messages)
         if not self._unconfirmed and not self._answers:
             self._settled.set()
 
@@ -277,16 +291,16 @@ class Link:
         lost = sum(self._unconfirmed.values())
         for ranges in self._answers.values():
             lost += sum(last - first + 1 for first, last in ranges)
-        self.listener.answers_lost(lost)
+        self.listener.on_answers_lost(lost)
         self._answers.clear()
         self._unconfirmed.clear()
         self._settled.set()
 
 
-async def say_goodbye(link: Link, task: "asyncio.Task[Any]") -> None:
+async def close_link(link: Link, task: "asyncio.Task[Any]") -> None:
     """Settle the answers, half-close, and wait for the broker to end the call."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GOODBYE_SECONDS_MAX):
+        async with asyncio.timeout(CLOSE_SECONDS_MAX):
             await link.settled()
             link.finish()
             await asyncio.wait({task})

@@ -1,4 +1,4 @@
-"""A delivered message, and the batches that messages arrive in, decoded when they are looked at."""
+"""A delivered message, and the batches that messages arrive in, decoded on first use."""
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
@@ -9,7 +9,7 @@ NO_HEADERS: Headers = ()
 
 
 class Range(NamedTuple):
-    """Offsets that were delivered, and how often by now."""
+    """Delivered offsets with their delivery count."""
 
     first_offset: int
     last_offset: int
@@ -17,7 +17,7 @@ class Range(NamedTuple):
 
 
 class AnswerKind(IntEnum):
-    """What became of a message; the numbers are those of push.proto."""
+    """The result of processing a message; the numbers are those of push.proto."""
 
     ACK = 0
     NACK = 1
@@ -27,18 +27,18 @@ class AnswerKind(IntEnum):
 
 
 class Answer(NamedTuple):
-    """What a program says about a message. Answers that are equal travel together."""
+    """A program's answer for a message. Equal answers share a frame."""
 
     kind: AnswerKind
     reason: str = ""
-    # NACK: how long the message waits before it is delivered again; None: as the broker is set.
+    # NACK: how long the message waits before it is delivered again; None: the broker's backoff.
     delay_ms: int | None = None
 
 
 class Origin(Protocol):
-    """Where messages came from, and where their answers go."""
+    """The partition that messages came from; takes their answers."""
 
-    # Where decoding left off in a batch that arrives in parts.
+    # Where decoding stopped in a batch that arrives in parts.
     cursor: "Cursor | None"
 
     @property
@@ -52,11 +52,11 @@ class Origin(Protocol):
     ) -> None: ...
 
     def is_stale(self, round_: int, offset: int) -> bool:
-        """Whether the broker has taken this delivery back."""
+        """Whether the broker has released this delivery."""
 
 
 class Cursor(NamedTuple):
-    """A place between two records of a batch."""
+    """A position between two records of a batch."""
 
     records: bytes  # what the batch arrived in
     base_offset: int
@@ -66,7 +66,7 @@ class Cursor(NamedTuple):
 
 
 class Delivery:
-    """What messages that were delivered together have in common."""
+    """What messages of one delivery share."""
 
     __slots__ = ("count", "gaps", "origin", "round")
 
@@ -74,7 +74,7 @@ class Delivery:
         self.origin = origin
         self.round = round_
         self.count = count
-        # For which offsets a message's answer speaks, where that is not its own alone.
+        # The offset range that a message's answer covers, if it is more than its own offset.
         self.gaps: dict[int, tuple[int, int]] | None = None
 
 
@@ -101,45 +101,45 @@ class Message:
 
     @property
     def delivery_count(self) -> int:
-        """How often it has been delivered by now; 1: the first time."""
+        """How often the message has been delivered; 1: the first time."""
         return self.delivery.count
 
     @property
     def is_stale(self) -> bool:
-        """Whether the broker has taken it back: it comes again, here or elsewhere."""
+        """Whether the broker has released the message: it delivers it again, here or elsewhere."""
         return self.delivery.origin.is_stale(self.delivery.round, self.offset)
 
     def ack(self) -> None:
-        """It has been processed: never deliver it again."""
+        """The message is processed: never deliver it again."""
         self.answer(AnswerKind.ACK)
 
     def nack(self, reason: str = "", *, delay_ms: int | None = None) -> None:
-        """It could not be processed: deliver it again, after `delay_ms` or the broker's backoff. A message
+        """Processing failed: deliver the message again, after `delay_ms` or the broker's backoff. A message
         that fails too often becomes a dead letter."""
         self.answer(AnswerKind.NACK, reason, delay_ms)
 
     def reject(self, reason: str = "") -> None:
-        """Nobody can process it: to the dead letters with it."""
+        """The message cannot be processed by any consumer: make it a dead letter."""
         self.answer(AnswerKind.REJECT, reason)
 
     def release(self) -> None:
-        """It has not been looked at: deliver it to whoever is next. This is no failure."""
+        """The message was not processed: deliver it to the next consumer. Not counted as a failure."""
         self.answer(AnswerKind.RELEASE)
 
     def extend(self) -> None:
-        """It is still being processed: give it the whole acknowledgement time again."""
+        """The message is still being processed: restart its ack timeout."""
         if not self.answered:
-            self._tell(Answer(AnswerKind.EXTEND))
+            self._send_answer(Answer(AnswerKind.EXTEND))
 
     def answer(self, kind: AnswerKind, reason: str = "", delay_ms: int | None = None) -> None:
         if not self.answered:
             self.answered = True
-            self._tell(Answer(kind, reason, delay_ms))
+            self._send_answer(Answer(kind, reason, delay_ms))
 
     def __repr__(self) -> str:
         return f"Message({self.topic}-{self.partition}@{self.offset}, value={self.value!r})"
 
-    def _tell(self, answer: Answer) -> None:
+    def _send_answer(self, answer: Answer) -> None:
         delivery, offset = self.delivery, self.offset
         first, last = (delivery.gaps or {}).get(offset, (offset, offset))
         delivery.origin.answer(first, last, answer, delivery.round)
@@ -178,16 +178,16 @@ class MessageBatch(Sequence[Message]):
             self._messages = self._decode(self.origin, self.round, self.ranges, self._records)
         return self._messages
 
-    def moved_to(self, origin: Origin) -> "MessageBatch":
+    def with_origin(self, origin: Origin) -> "MessageBatch":
         """The same batch, answered through another origin, and not decoded yet."""
         return MessageBatch(origin, self.round, self.ranges, self._records, self._decode)
 
     def ack(self) -> None:
-        """All of them have been processed, but for those that were answered one by one."""
+        """Ack all messages, except those that were answered one by one."""
         self._answer(AnswerKind.ACK)
 
     def release(self) -> None:
-        """None of them was looked at, but for those that were answered one by one."""
+        """Release all messages, except those that were answered one by one."""
         self._answer(AnswerKind.RELEASE)
 
     def _answer(self, kind: AnswerKind) -> None:

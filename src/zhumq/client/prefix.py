@@ -1,10 +1,10 @@
-"""The contiguous prefix of what was processed: the only thing that is ever committed. Pure."""
+"""The contiguous prefix of processed offsets: only this is ever committed. Pure."""
 
 from heapq import heappop, heappush
 
 
 class Prefix:
-    """Offsets of one partition that were begun and done, in any order."""
+    """Offsets of one partition, begun and done in any order."""
 
     def __init__(self) -> None:
         self._begun: list[int] = []
@@ -12,14 +12,14 @@ class Prefix:
 
     @property
     def unfinished(self) -> int:
-        """Begun, and not done or behind something that is not."""
+        """Offsets begun that are not done, or follow one that is not."""
         return len(self._begun)
 
     def begin(self, offset: int) -> None:
         heappush(self._begun, offset)
 
     def done(self, offset: int) -> int | None:
-        """The next offset to commit, if it has moved: everything below it is done."""
+        """Mark an offset as done. Returns the next offset to commit if it changed: everything below it is done."""
         self._done.add(offset)
         next_offset = None
         while self._begun and self._begun[0] in self._done:

@@ -1,4 +1,4 @@
-"""Sending messages: quick, in the background, and never silently lost."""
+"""The producer: sends in the background, and raises for every message that could not be sent."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -32,14 +32,14 @@ class Producer:
     def __init__(
         self, bootstrap: str = "127.0.0.1:9092", *, settings: Mapping[str, Any] | None = None
     ) -> None:
-        """`settings` are librdkafka's, for those who know them: `{"linger.ms": 20}`."""
+        """`settings` are librdkafka's: `{"linger.ms": 20}`."""
         self._waiting = Waiting(bootstrap)
         self._producer = confluent_kafka.Producer(
             quiet_settings(bootstrap, error_cb=self._waiting.on_error)
             | {
                 "enable.idempotence": True,
                 "linger.ms": 2,
-                # librdkafka's own choice falls on one partition for a whole batch without keys.
+                # librdkafka's default sends a whole batch without keys to one partition.
                 "partitioner": "murmur2_random",
             }
             | dict(settings or {})
@@ -72,7 +72,7 @@ class Producer:
         timestamp_ms: int | None = None,
         on_sent: Sent | None = None,
     ) -> None:
-        """Queue a message. Its partition is the one given, else its key's, else any."""
+        """Queue a message. Its partition is the given one, else the key's, else a random one."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
         optional: dict[str, Any] = {}
         if partition is not None:
@@ -97,7 +97,9 @@ class Producer:
                     **optional,
                 )
             except BufferError:
-                self._producer.poll(QUEUE_FULL_POLL_SECONDS)  # Full: wait for some to go out.
+                self._producer.poll(
+                    QUEUE_FULL_POLL_SECONDS
+                )  # The queue is full: wait until some messages are sent.
             except confluent_kafka.KafkaException as error:
                 raise RequestFailed(f"cannot send to {topic!r}: {error.args[0].str()}") from error
             else:
@@ -105,7 +107,7 @@ class Producer:
                 return
 
     def flush(self, seconds_max: float = FLUSH_SECONDS_MAX) -> None:
-        """Wait until everything sent so far is safe. Raises RequestFailed if something is not."""
+        """Wait until every message so far is acknowledged. Raises RequestFailed if one is not."""
         left = self._producer.flush(seconds_max)
         failures, count = self._failures, self._failure_count
         self._failures, self._failure_count = [], 0

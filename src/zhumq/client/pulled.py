@@ -1,4 +1,4 @@
-"""A subscription read by asking: the stream of a push consumer in a thread, behind blocking calls."""
+"""A subscription read by polling: a push consumer in a thread, behind blocking calls."""
 
 import asyncio
 import os
@@ -20,8 +20,8 @@ Start = Literal["earliest", "latest"] | int
 T = TypeVar("T")
 
 
-class _Given(NamedTuple):
-    """An answer on its way to the stream's thread."""
+class _QueuedAnswer(NamedTuple):
+    """An answer queued for the stream's thread."""
 
     place: Place
     first_offset: int
@@ -31,10 +31,10 @@ class _Given(NamedTuple):
 
 
 class PulledSource:
-    """Messages of a subscription, taken when they are asked for.
+    """Messages of a subscription, returned by `poll`.
 
-    The broker's rules are those of every push consumer: one delivery service serves both. Messages that
-    wait in this process keep their deadlines extended until they are handed out.
+    The broker treats it as a push consumer: one delivery service serves both. The source extends the
+    deadlines of messages that wait in this process until the program polls them.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PulledSource:
     ) -> None:
         """`subscription` is what PushConsumer takes. Raises SubscriptionRefused."""
         self._in_order = subscription["mode"] != "ptp-shared"
-        self._answers: deque[_Given] = deque()
+        self._answers: deque[_QueuedAnswer] = deque()
         self._is_sending = False
         self._origins: dict[tuple[str, int], _PulledPlace] = {}
         self._polled_at = self._extended_at = time.monotonic()
@@ -56,28 +56,28 @@ class PulledSource:
     # Called by the program
 
     def poll(self, seconds: float) -> list[Message]:
-        """The messages of one delivery, if one is there or comes within this time."""
+        """The messages of one delivery, if one is there or arrives within this time."""
         batch = self._call(self._take(seconds))
         return [] if batch is None else batch.messages  # decoded in the program's thread
 
-    def keep(self, messages: Sequence[Message], index: int) -> None:
-        """The program is at this one of them: keep the rest for it, by extending their deadlines."""
-        self._consumer.work_on(messages[index])
+    def on_reading(self, messages: Sequence[Message], index: int) -> None:
+        """The program works on `messages[index]`: extend its deadline and those of the rest."""
+        self._consumer.set_current(messages[index])
         now = time.monotonic()
         if now - self._extended_at >= self._extend_seconds:
             self._extended_at = now
             for message in messages[index:]:
                 message.extend()
 
-    def answer(self, given: _Given) -> None:
-        """Queue an answer for the stream's thread; those that are given together travel together."""
+    def answer(self, given: _QueuedAnswer) -> None:
+        """Queue an answer for the stream's thread."""
         self._answers.append(given)
         if not self._is_sending and not self._is_closed:
             self._is_sending = True
             self._loop.call_soon_threadsafe(self._send_answers)
 
     def close(self) -> None:
-        """Settle the answers given so far, hand back the rest, and disconnect."""
+        """Settle the answers given so far, release the other messages, and disconnect."""
         if not self._is_closed:
             self._is_closed = True
             self._call(self._close())
@@ -92,7 +92,7 @@ class PulledSource:
         except BaseException:
             await self._consumer.close()
             raise
-        self._keeper = asyncio.create_task(self._keep_waiting())
+        self._extender = asyncio.create_task(self._extend_waiting())
 
     async def _take(self, seconds: float) -> MessageBatch | None:
         if self._is_paused:
@@ -108,7 +108,7 @@ class PulledSource:
         origin = self._origins.get(key)
         if origin is None or origin.place is not place:
             origin = self._origins[key] = _PulledPlace(self, place, in_order=self._in_order)
-        return batch.moved_to(origin)
+        return batch.with_origin(origin)
 
     def _send_answers(self) -> None:
         self._is_sending = False
@@ -120,21 +120,21 @@ class PulledSource:
     def _extend_seconds(self) -> float:
         return self._consumer.ack_timeout_ms / 1000 / EXTENSIONS_PER_DEADLINE
 
-    async def _keep_waiting(self) -> None:
-        """Extend what the program has not asked for yet; hand it back when the program asks no more."""
+    async def _extend_waiting(self) -> None:
+        """Extend the messages that the program has not polled yet; release them when it stops polling."""
         while True:
             await asyncio.sleep(self._extend_seconds)
-            asks = time.monotonic() - self._polled_at < POLL_PAUSE_SECONDS_MAX
-            if not asks and not self._is_paused:
+            is_polling = time.monotonic() - self._polled_at < POLL_PAUSE_SECONDS_MAX
+            if not is_polling and not self._is_paused:
                 self._is_paused = True
                 self._consumer.pause()
             for batch in tuple(self._consumer.waiting):
-                _answer_whole(batch, AnswerKind.EXTEND if asks else AnswerKind.RELEASE)
-            if not asks:
-                self._consumer.waiting.clear()  # Also what came while the pause was on its way.
+                _answer_whole(batch, AnswerKind.EXTEND if is_polling else AnswerKind.RELEASE)
+            if not is_polling:
+                self._consumer.waiting.clear()  # Also what arrived before the broker processed the pause.
 
     async def _close(self) -> None:
-        self._keeper.cancel()
+        self._extender.cancel()
         self._send_answers()
         await self._consumer.close()
 
@@ -145,7 +145,7 @@ class PulledSource:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C while waiting: nobody takes the result any more.
+            future.cancel()  # Ctrl-C while waiting: the result is not needed any more.
             raise
 
 
@@ -154,7 +154,7 @@ _running: list[tuple[int, asyncio.AbstractEventLoop]] = []
 
 
 def _stream_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of the thread in which the streams of all pulling consumers of this process run."""
+    """The event loop of the thread that runs the streams of all pulling consumers of this process."""
     with _starting:
         for process_id, loop in _running:
             if process_id == os.getpid():
@@ -167,7 +167,7 @@ def _stream_loop() -> asyncio.AbstractEventLoop:
 
 
 class _PulledPlace:
-    """A partition as the program's thread sees it: the origin of its messages."""
+    """A partition in the program's thread: the origin of its messages."""
 
     def __init__(self, source: PulledSource, place: Place, *, in_order: bool) -> None:
         self._source = source
@@ -176,17 +176,17 @@ class _PulledPlace:
         self.topic = place.topic
         self.partition = place.partition
         self.cursor: Cursor | None = None
-        # As in Place, but known at once to the thread that has just given the answer.
+        # As in Place, but visible at once to the thread that gave the answer.
         self._stale = (-1, 0)
 
     def is_stale(self, round_: int, offset: int) -> bool:
-        taken_back = round_ <= self._stale[0] and offset >= self._stale[1]
-        return taken_back or self.place.is_stale(round_, offset)
+        released = round_ <= self._stale[0] and offset >= self._stale[1]
+        return released or self.place.is_stale(round_, offset)
 
     def answer(self, first_offset: int, last_offset: int, answer: Answer, round_: int) -> None:
         if self._in_order and answer.kind in (AnswerKind.NACK, AnswerKind.RELEASE):
             self._stale = (round_, first_offset)
-        self._source.answer(_Given(self.place, first_offset, last_offset, answer, round_))
+        self._source.answer(_QueuedAnswer(self.place, first_offset, last_offset, answer, round_))
 
 
 def _answer_whole(batch: MessageBatch, kind: AnswerKind) -> None:

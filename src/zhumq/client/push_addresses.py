@@ -1,4 +1,4 @@
-"""The push listeners that a consumer may connect to, looked up again when one of them is lost."""
+"""The push listeners that a consumer may connect to, looked up again when a connection is lost."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class PushAddresses:
-    """Addresses as they were given, or as the brokers behind a Kafka address tell them."""
+    """The given addresses, or those that the brokers behind a Kafka address advertise."""
 
     def __init__(self, bootstrap: str, given: str | None) -> None:
         self._bootstrap = bootstrap
@@ -31,7 +31,7 @@ class PushAddresses:
             self.known = list(self._by_broker.values())
 
     async def refresh(self) -> None:
-        """Look up anew, one look-up at a time. Where no broker answers, what is known stays."""
+        """Look up again, one look-up at a time. If no broker answers, the known addresses stay."""
         if self._refreshing:
             return
         self._refreshing = True
@@ -39,12 +39,12 @@ class PushAddresses:
             await self.look_up()
             await asyncio.sleep(REFRESH_SECONDS_MIN)
         except ClientError:
-            pass  # The streams are tried on, and each failure looks up again.
+            pass  # The streams keep reconnecting, and each failure looks up again.
         finally:
             self._refreshing = False
 
     def after(self, address: str, *, taken: Container[str]) -> str:
-        """The next address to try: one that there is no stream to."""
+        """The next address to try: one without a stream."""
         known = self.known
         place = known.index(address) + 1 if address in known else 0
         for each in (*known[place:], *known[:place]):
@@ -53,18 +53,20 @@ class PushAddresses:
         return address
 
     def of_broker(self, broker_id: int, otherwise: str) -> str:
-        """Where a broker is by now."""
+        """The current address of a broker."""
         return self._by_broker.get(broker_id, otherwise)
 
 
 async def _in_daemon_thread(work: Callable[[], Result]) -> Result:
-    """The result of a blocking call. A program that ends meanwhile does not wait for it, as it would for
-    a thread of asyncio's own."""
+    """Run a blocking call in a daemon thread. A program that ends meanwhile does not wait for it, as it
+    would for a thread of asyncio's executor."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
 
     def settle(how: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with contextlib.suppress(
+            RuntimeError
+        ):  # The loop is closed: the result is not needed any more.
             loop.call_soon_threadsafe(lambda: None if future.done() else how())
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Messages pushed by the broker: an async iterator, batches, or a callback; reconnects by itself."""
+"""The push consumer: an async iterator, batches, or a callback over pushed messages; reconnects by itself."""
 
 import asyncio
 import uuid
@@ -22,7 +22,7 @@ from zhumq.client.errors import (
     SessionParked,
     SubscriptionRefused,
 )
-from zhumq.client.link import Credentials, Link, say_goodbye
+from zhumq.client.link import Credentials, Link, close_link
 from zhumq.client.message import Message, MessageBatch
 from zhumq.client.push_addresses import PushAddresses
 from zhumq.client.subscribe_frame import MODES, Topics, has_partitions, start_frame, topic_choices
@@ -35,22 +35,20 @@ Handler = Callable[[Message], Awaitable[None] | None]
 DEFAULT_CREDITS: Final = 1_000
 BACKOFF_SECONDS_MIN: Final = 0.1
 BACKOFF_SECONDS_MAX: Final = 2.0
-REVOKE_SECONDS_MAX: Final = (
-    3.0  # what a running handler has when a partition goes to another member
-)
-REVOKE_LOOK_SECONDS: Final = 0.005
+REVOKE_SECONDS_MAX: Final = 3.0  # how long a revocation waits for a running handler
+REVOKE_CHECK_SECONDS: Final = 0.005
 REFUSALS_KEPT_MAX: Final = 100
 
 
 class PushConsumer:
-    """A consumer to which the broker delivers.
+    """A consumer to which the broker pushes messages.
 
     `mode` is `"ptp"` (one consumer per partition, in order), `"ptp-shared"` (consumers compete for
     messages) or `"psb"` (this group gets everything). At most `credits` messages are held unanswered.
 
     As an iterator, a message counts as processed when the next one is asked for, or the block is left
     without an exception, unless it was answered before; with `auto_ack=False` every message has to be
-    answered by the program. Leaving the block hands what was not processed back to the broker.
+    answered by the program. Leaving the block releases the messages that were not processed.
 
     >>> import asyncio, zhumq
     >>> async def read() -> list[bytes]:
@@ -87,21 +85,21 @@ class PushConsumer:
         resume: bool = False,
         credentials: Credentials = None,
     ) -> None:
-        """Nothing is connected yet: `async with` does that.
+        """Does not connect: `async with` does that.
 
         `topics` is a name, names, or names with partitions: `{"orders": [0, 2]}`. `start` is where a
         group without a position begins; for psb an offset or `start_time_ms` always applies. Without a
         `group`, ptp joins the one that reads the topic, and psb reads alone.
-        `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: as the
-        broker is set. `consumer` is a name for this consumer that stays the same over restarts: with one, the broker
-        keeps its session while it is away. `resume` takes up a session that was parked.
+        `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: the
+        broker's setting. `consumer` is a name that stays the same over restarts: with it, the broker
+        keeps the session while the consumer is disconnected. `resume` continues a parked session.
         """
         self._mode = mode or ("psb" if group is None else "ptp")
         if self._mode not in MODES:
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         self._addresses = PushAddresses(bootstrap, push)
         self._waiting = Waiting(push or bootstrap)
-        # A member of the group is given partitions; one that chooses connects to their leaders.
+        # The group assigns partitions to a member; a consumer that chooses them connects to their leaders.
         self._joins = self._mode == "ptp" and not has_partitions(topics)
         self._credentials = credentials
         self._auto_ack = auto_ack
@@ -127,19 +125,17 @@ class PushConsumer:
         self._attachments = Attachments(self, self._subscribe, credentials)
         self._failure: ClientError | None = None
         self._parked: Link | None = None
-        self._served = False  # A broker has taken the subscription once.
+        self._served = False  # A broker has accepted the subscription once.
         self._closing = False
         self._current: Message | None = None
         self._rest: Iterator[Message] = iter(())  # of the batch that is being iterated over
         self.assignment: frozenset[tuple[str, int]] = frozenset()
-        self.ack_timeout_ms = (
-            ack_timeout_ms  # as the broker says, once it has taken the subscription
-        )
-        # What the broker did not take: those messages come again. The newest ones.
+        self.ack_timeout_ms = ack_timeout_ms  # the broker's value, once subscribed
+        # The newest refused answers: the broker delivers those messages again.
         self.refused_answers: deque[AnswerRefused] = deque(maxlen=REFUSALS_KEPT_MAX)
         self._lost = 0  # messages whose answers did not count, since the last flush
 
-    # Life
+    # Opening and closing
 
     async def __aenter__(self) -> Self:
         await self._addresses.look_up()
@@ -153,18 +149,18 @@ class PushConsumer:
         trace: TracebackType | None,
     ) -> None:
         if error is None and self._auto_ack and self._current is not None:
-            self._current.ack()  # A `break` after the last one that was wanted.
+            self._current.ack()  # The program left the loop with `break` after this message.
         await self.close()
 
     async def close(self) -> None:
-        """Settle the answers given so far, hand back the rest, and disconnect."""
+        """Settle the answers given so far, release the other messages, and disconnect."""
         if self._closing:
             return
         self._closing = True
         self._changed.set()
         links = list(self._links.values())
         await asyncio.gather(
-            self._attachments.close(), *(say_goodbye(link, task) for link, task in links)
+            self._attachments.close(), *(close_link(link, task) for link, task in links)
         )
         for task in tuple(self._tasks):
             task.cancel()
@@ -191,7 +187,7 @@ class PushConsumer:
             self._rest = iter(batch)
 
     async def batches(self) -> AsyncIterator[MessageBatch]:
-        """Messages as they arrive together, many at a time: the fast way. Answer batches or messages."""
+        """Messages in the batches they arrive in, the fastest way to read. Answer batches or messages."""
         while True:
             batch = await self._next()
             if batch is None:
@@ -203,8 +199,8 @@ class PushConsumer:
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
         """Call a handler for every message until cancelled or closed.
 
-        A handler that returns acknowledges; one that raises asks for the message again, with the error
-        as the reason, unless it has answered the message itself.
+        If the handler returns, the message is acked; if it raises, the message is nacked with the error
+        as the reason. A message that the handler has answered itself stays as answered.
         """
         if concurrency < 1:
             raise ValueError("concurrency is at least 1")
@@ -226,12 +222,12 @@ class PushConsumer:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def poll(self, seconds: float) -> list[Message]:
-        """What is there, or comes within this time. Answer every one of them."""
+        """The messages that are there or arrive within this time. Answer every one of them."""
         batch = await self.next_batch(seconds)
         return [] if batch is None else batch.messages
 
     async def next_batch(self, seconds: float) -> MessageBatch | None:
-        """The next batch, if it is there or comes within this time."""
+        """The next batch, if it is there or arrives within this time."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._next()
@@ -239,35 +235,35 @@ class PushConsumer:
             return None
 
     async def subscribed(self, seconds: float) -> None:
-        """Done when a broker has taken the subscription. Raises why none did within this time."""
+        """Wait until a broker has accepted the subscription. Raises the reason if none does in this time."""
         try:
             async with asyncio.timeout(seconds):
                 while self._failure is None and not self._served:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            message = f"no broker took the subscription within {seconds:.0f} s"
+            message = f"no broker accepted the subscription within {seconds:.0f} s"
             raise RequestFailed(self._waiting.explain(message)) from None
         if self._failure is not None:
             raise self._failure
 
-    def work_on(self, message: Message) -> None:
-        """The program has this one in hand: if its partition goes to another member, that waits for it."""
+    def set_current(self, message: Message) -> None:
+        """Set the message that the program works on: a revocation of its partition waits for its answer."""
         self._current = message
 
     @property
     def group(self) -> str:
-        """The name of its group, once subscribed: the one given, or the one that the broker found."""
+        """The name of the group, once subscribed: the given one, or the one that the broker chose."""
         return self._subscribe.group
 
     @property
     def waiting(self) -> "deque[MessageBatch]":
-        """What has arrived and was not asked for yet."""
+        """Batches that have arrived and were not read yet."""
         return self._arrived
 
     async def flush(self) -> int:
-        """Wait until the answers given so far are durable. Returns for how many messages they were
-        lost or refused since the last flush: those messages come again."""
+        """Wait until the answers given so far are durable. Returns how many messages had their answer
+        lost or refused since the last flush: the broker delivers them again."""
         links = [link for link, _ in self._links.values()]
         await asyncio.gather(*(link.settled() for link in (*links, *self._attachments)))
         lost, self._lost = self._lost, 0
@@ -276,21 +272,21 @@ class PushConsumer:
     # Flow
 
     def pause(self) -> None:
-        """No more messages for now."""
-        self._tell_all(pb.ClientFrame(pause=pb.Pause()))
+        """Stop deliveries until `resume()`."""
+        self._send_all(pb.ClientFrame(pause=pb.Pause()))
 
     def resume(self) -> None:
-        """Go on, after a pause or after the broker has parked this session."""
+        """Continue after a pause, or after the broker has parked this session."""
         self._parked = None
-        self._tell_all(pb.ClientFrame(resume=pb.Resume()))
+        self._send_all(pb.ClientFrame(resume=pb.Resume()))
 
     def set_credits(self, credits: int) -> None:  # noqa: A002 (the protocol's word)
-        """How many unanswered messages this consumer bears from now on."""
+        """Set how many unanswered messages this consumer may hold."""
         self._credits = credits
         self._share_credits()
 
     async def _next(self) -> MessageBatch | None:
-        """The next batch that was not taken back; None once closed."""
+        """The next batch that is not stale; None once closed."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -298,7 +294,7 @@ class PushConsumer:
                 return None
             while self._arrived:
                 batch = self._arrived.popleft()
-                # A batch may be stale from some offset on: its messages are looked at one by one.
+                # A batch may be stale only from some offset on; then each message is checked.
                 if not batch.origin.is_stale(batch.round, batch.ranges[-1].last_offset) or (
                     len(batch) and not batch.origin.is_stale(batch.round, batch[0].offset)
                 ):
@@ -306,7 +302,8 @@ class PushConsumer:
             if self._parked is not None:
                 self._parked = None
                 raise SessionParked(
-                    "the broker has parked this session because it did not answer: resume() goes on"
+                    "the broker has parked this session because this consumer did not answer:"
+                    " call resume() to continue"
                 )
             self._changed.clear()
             await self._changed.wait()
@@ -317,7 +314,7 @@ class PushConsumer:
         if address in self._links or self._closing:
             return
         link = Link(address, self._subscription(), self, self._credentials)
-        task = asyncio.create_task(self._keep(link, home=home))
+        task = asyncio.create_task(self._keep_connected(link, home=home))
         self._links[address] = (link, task)
         self._share_credits()
 
@@ -327,8 +324,8 @@ class PushConsumer:
         subscribe.credits = self._share(len(self._links) + 1)
         return subscribe
 
-    async def _keep(self, link: Link, *, home: bool) -> None:
-        """Connect, and connect again with growing pauses, until closed or refused for good."""
+    async def _keep_connected(self, link: Link, *, home: bool) -> None:
+        """Connect, and reconnect with backoff, until closed or finally refused."""
         backoff_s = BACKOFF_SECONDS_MIN
         served = False
         while True:
@@ -338,20 +335,20 @@ class PushConsumer:
             if link.was_open:
                 served = True
                 backoff_s = BACKOFF_SECONDS_MIN
-                # It goes on where it was, wherever it was told to begin.
+                # A reconnect continues at the group's position and ignores the start.
                 if self._mode == "psb":
                     self._subscribe.ClearField("start")
                 self._subscribe.restart = False
                 self._subscribe.resume = False
-            # A group that has its consumer may be our own, whose end the broker has not noticed.
+            # After a lost connection the conflict may be with this consumer's own old stream.
             conflict = refused is not None and refused.code == pb.GROUP_CONFLICT and not served
             if refused is not None and (conflict or not refused.retry):
                 self._fail(refused)
                 return
             self._waiting.note(link.failure if refused is None else refused.message)
-            # A broker may come back under another address.
+            # A broker may restart with another address.
             self._spawn(self._addresses.refresh())
-            # The place is taken from now on: whoever hears of this broker meanwhile need not connect.
+            # The new link is registered before the pause, so that no other task connects to its broker.
             following = self._replace(link, home=home)
             if following is None:
                 return
@@ -360,8 +357,8 @@ class PushConsumer:
             backoff_s = min(backoff_s * 2, BACKOFF_SECONDS_MAX)
 
     def _replace(self, lost: Link, *, home: bool) -> Link | None:
-        """The link that is tried next; None if there is one to that broker already. What came over the
-        lost one cannot be answered: it comes again."""
+        """The next link to try; None if there is one to that broker already. Messages of the lost link
+        cannot be answered: they are delivered again."""
         del self._links[lost.address]
         if home:
             address = self._addresses.after(lost.address, taken=self._links)
@@ -370,7 +367,7 @@ class PushConsumer:
             if address in self._links:
                 return None
         if self._joins:
-            # With its home a member has lost everything: the home it finds next assigns anew.
+            # A member that loses its home stream loses its assignment; the next home stream brings a new one.
             self.assignment = frozenset()
             self._spawn(self._attachments.close())
         link = Link(address, self._subscription(), self, self._credentials)
@@ -398,24 +395,24 @@ class PushConsumer:
             if link.is_open and share > 0:
                 link.send(pb.ClientFrame(credit=pb.Credit(messages=share)))
 
-    def _tell_all(self, frame: "pb.ClientFrame") -> None:
+    def _send_all(self, frame: "pb.ClientFrame") -> None:
         for link in (*(link for link, _ in self._links.values()), *self._attachments):
             link.send(frame)
 
-    # What links tell
+    # Called by links
 
-    def batch_arrived(self, link: Link, batch: MessageBatch) -> None:
+    def on_batch(self, link: Link, batch: MessageBatch) -> None:
         del link
         self._arrived.append(batch)
         self._changed.set()
 
-    def answer_refused(self, message: str) -> None:
+    def on_answer_refused(self, message: str) -> None:
         self.refused_answers.append(AnswerRefused(message))
 
-    def answers_lost(self, messages: int) -> None:
+    def on_answers_lost(self, messages: int) -> None:
         self._lost += messages
 
-    def frame_arrived(self, link: Link, frame: "pb.ServerFrame") -> None:
+    def on_frame(self, link: Link, frame: "pb.ServerFrame") -> None:
         match frame.WhichOneof("frame"):
             case "subscribed":
                 self._served = True
@@ -423,7 +420,7 @@ class PushConsumer:
                 self._changed.set()
                 self._share_credits()
                 if not self._subscribe.group:
-                    # The broker found the name: every stream of this consumer is in that group.
+                    # The broker chose the group: every stream of this consumer joins it.
                     self._subscribe.group = frame.subscribed.group
                 if not self._joins:
                     self._follow(frame.subscribed.leaders)
@@ -431,7 +428,7 @@ class PushConsumer:
                 if not self._joins:
                     self._follow(frame.moved.leaders)
             case "assigned":
-                link.heed_all()
+                link.clear_ignored()
                 self.assignment = frozenset(
                     (each.topic, each.partition) for each in frame.assigned.partitions
                 )
@@ -445,12 +442,12 @@ class PushConsumer:
                 self._changed.set()
 
     def _follow(self, leaders: "Iterable[pb.Leader]") -> None:
-        """A stream to every broker that leads a partition of ours."""
+        """Open a stream to every broker that leads a subscribed partition."""
         for address in sorted({each.address for each in leaders if each.address}):
             self._connect(address, home=False)
 
     async def _give_up(self, link: Link, partitions: "Iterable[pb.Leader]") -> None:
-        """Another member gets these: finish what is being worked on, forget what was not begun."""
+        """Give up revoked partitions: finish the current message, drop those that were not begun."""
         gone = {(each.topic, each.partition) for each in partitions}
         for each in (link, *self._attachments):
             each.ignore(gone)
@@ -463,7 +460,7 @@ class PushConsumer:
         while (current := self._current) is not None and (current.topic, current.partition) in gone:
             if current.answered or asyncio.get_running_loop().time() > deadline:
                 break
-            await asyncio.sleep(REVOKE_LOOK_SECONDS)
+            await asyncio.sleep(REVOKE_CHECK_SECONDS)
         await link.settled()
         link.send(pb.ClientFrame(revoked=pb.Revoked()))
 

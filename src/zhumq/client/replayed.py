@@ -1,4 +1,4 @@
-"""Which dead letters of a partition were replayed: all below a position and some above. Pure; written as an offset commit."""
+"""Which dead letters of a partition were replayed, in the form of an offset commit. Pure."""
 
 import itertools
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ OFFSETS_MAX: Final = 1_000_000  # above a position; more count as not replayed
 
 
 class Replayed:
-    """The position and the offsets above it, as they are committed: `7` and `9-11,15`."""
+    """All offsets below a position and some above it, committed as `7` and `9-11,15`."""
 
     def __init__(self, position: int = 0, above: Iterable[int] = ()) -> None:
         self.position = position
@@ -20,7 +20,7 @@ class Replayed:
 
     @classmethod
     def read(cls, position: int, metadata: str) -> Self:
-        """From a commit. What is no range of offsets was written by another program, and says nothing."""
+        """Read a commit. Metadata that is no range of offsets comes from another program and is skipped."""
         above: list[int] = []
         for part in metadata.split(",") if metadata else ():
             first, _, last = part.partition("-")
@@ -33,25 +33,25 @@ class Replayed:
         return offset < self.position or offset in self._above
 
     def add(self, offset: int) -> None:
-        """This one was replayed."""
+        """Add a replayed offset."""
         self._above.add(offset)
         while self.position in self._above:
             self._above.remove(self.position)
             self.position += 1
 
     def advance(self, position: int) -> None:
-        """Everything below was replayed, or is no dead letter."""
+        """Raise the position: everything below it was replayed, or is no dead letter."""
         self.position = max(self.position, position)
         self._above = {offset for offset in self._above if offset >= self.position}
 
     def count(self, low: int, high: int) -> int:
-        """How many offsets from `low` up to `high` were replayed."""
+        """How many offsets from `low` to below `high` were replayed."""
         below = min(max(self.position - low, 0), high - low)
         return below + sum(1 for offset in self._above if low <= offset < high)
 
     @property
     def metadata(self) -> str:
-        """The offsets above the position; where they do not fit, the last ones are left out."""
+        """The offsets above the position; if they do not fit, the last ones are left out."""
         text = ""
         for first, last in _runs(sorted(self._above)):
             part = f"{first}-{last}" if last > first else str(first)

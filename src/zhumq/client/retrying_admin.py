@@ -1,4 +1,4 @@
-"""An admin client for a cluster in which leaders, coordinators and the controller may just be changing."""
+"""An admin client that retries while leaders, coordinators or the controller change."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,13 +7,13 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-RETRY_SECONDS: Final = 30.0  # much longer than a cluster takes to notice that a broker is dead
-FIRST_ANSWER_SECONDS: Final = 2.0  # and twice as long each time: the broker may only be slow
+RETRY_SECONDS: Final = 30.0  # much longer than a cluster takes to detect a dead broker
+FIRST_ANSWER_SECONDS: Final = 2.0  # doubled each time: the broker may only be slow
 CHANGE_SECONDS: Final = 15.0
 PAUSE_SECONDS: Final = 0.1
 
-# Whoever says so has done nothing: another broker will.
-_ELSEWHERE: Final = frozenset(
+# A broker that answers with these has done nothing: another one is responsible.
+_NOT_RESPONSIBLE: Final = frozenset(
     {
         KafkaError.NOT_CONTROLLER,
         KafkaError.NOT_COORDINATOR,
@@ -24,8 +24,8 @@ _ELSEWHERE: Final = frozenset(
 _NO_ANSWER: Final = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 )
-_PASSING: Final = (
-    _ELSEWHERE
+_TRANSIENT: Final = (
+    _NOT_RESPONSIBLE
     | _NO_ANSWER
     | {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -38,46 +38,46 @@ _PASSING: Final = (
 )
 
 Answer = TypeVar("Answer")
-# It is given the client to ask, and how many seconds the answer may take, which librdkafka heeds.
-Question = Callable[[AdminClient, float], Answer]
+# Takes the client and the request timeout in seconds.
+AdminRequest = Callable[[AdminClient, float], Answer]
 
 
 class RetryingAdmin:
-    """Asks again, of whoever is in charge by then, while that may help. Raises KafkaException.
+    """Repeats a request at the current controller, coordinator or leader. Raises KafkaException.
 
-    librdkafka alone does not: a request for the controller waits for the one that it has heard of
-    first, and goes on waiting when that one is dead and has a successor.
+    librdkafka alone does not: a request to the controller waits for the controller of its first
+    metadata response, even when that broker is dead and another one is the controller.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = dict(settings)
         self._admin = AdminClient(self._settings)
 
-    def ask(self, question: Question[Answer]) -> Answer:
-        """The answer to a question that may be put more than once."""
+    def ask(self, request: AdminRequest[Answer]) -> Answer:
+        """The answer to a request that may be repeated."""
         deadline = time.monotonic() + RETRY_SECONDS
         seconds = FIRST_ANSWER_SECONDS
         while True:
             try:
-                return question(self._admin, seconds)
+                return request(self._admin, seconds)
             except KafkaException as error:
-                self._admin.poll(0)  # What went wrong on the way reaches `error_cb`.
+                self._admin.poll(0)  # Delivers connection errors to `error_cb`.
                 code = error.args[0].code()
-                if code not in _PASSING or time.monotonic() >= deadline:
+                if code not in _TRANSIENT or time.monotonic() >= deadline:
                     raise
             if code in _NO_ANSWER:
                 seconds = min(seconds * 2, max(deadline - time.monotonic(), FIRST_ANSWER_SECONDS))
-            self._begin_anew()
+            self._replace_client()
 
     def metadata(self) -> ClusterMetadata:
-        """The brokers and the topics that there are."""
+        """The brokers and topics of the cluster."""
         return self.ask(lambda admin, seconds: admin.list_topics(timeout=seconds))
 
-    def change(self, wish: Question[Answer]) -> Answer:
-        """The outcome of a request that must not be carried out twice.
+    def change(self, request: AdminRequest[Answer]) -> Answer:
+        """The result of a request that must not be carried out twice.
 
-        It is sent once the controller is known to answer, and again only if it was refused by one
-        that is in charge no more.
+        It is sent after the controller has answered another request, and repeated only if a broker
+        refused it because it is not the controller.
         """
         deadline = time.monotonic() + RETRY_SECONDS
         while True:
@@ -85,13 +85,13 @@ class RetryingAdmin:
                 lambda admin, seconds: admin.describe_cluster(request_timeout=seconds).result()
             )
             try:
-                return wish(self._admin, CHANGE_SECONDS)
+                return request(self._admin, CHANGE_SECONDS)
             except KafkaException as error:
-                if error.args[0].code() not in _ELSEWHERE or time.monotonic() > deadline:
+                if error.args[0].code() not in _NOT_RESPONSIBLE or time.monotonic() > deadline:
                     raise
-            self._begin_anew()
+            self._replace_client()
 
-    def _begin_anew(self) -> None:
-        """With a client that has to ask who is in charge."""
+    def _replace_client(self) -> None:
+        """Replace the client: the new one asks for the current controller."""
         time.sleep(PAUSE_SECONDS)
         self._admin = AdminClient(self._settings)

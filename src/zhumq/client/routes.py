@@ -1,4 +1,4 @@
-"""Where brokers are: addresses as people write them, and the push doors behind a Kafka address."""
+"""Broker addresses: parses lists of them, and finds the push listeners behind a Kafka address."""
 
 import logging
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ from zhumq.model import address
 PUSH_SETTING: Final = "advertised.push.listener"
 PUSH_OFF: Final = "off"
 REQUEST_SECONDS_MAX: Final = 10.0
-ENDPOINT_SECONDS_MIN: Final = 5.0  # a broker that is only slow is not left out
+ENDPOINT_SECONDS_MIN: Final = 5.0  # so that a slow broker is not left out
 
 
 def parse_addresses(text: str) -> list[str]:
@@ -31,7 +31,9 @@ def find_push_addresses(bootstrap: str) -> dict[int, str]:
     try:
         found = admin.ask(_push_addresses)
     except KafkaException as error:
-        message = waiting.explain(f"cannot ask {bootstrap}: {error.args[0].str()}")
+        message = waiting.explain(
+            f"cannot ask {bootstrap} for push listeners: {error.args[0].str()}"
+        )
         raise RequestFailed(message) from error
     if not found:
         raise PushUnavailable(
@@ -46,7 +48,7 @@ def _push_addresses(admin: AdminClient, seconds: float) -> dict[int, str]:
     resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
     futures: list[Future[dict[str, ConfigEntry]]] = []
     retry_seconds = max(seconds, ENDPOINT_SECONDS_MIN)
-    for resource in resources:  # one request each: a broker answers for itself alone
+    for resource in resources:  # one request each: a broker answers only for itself
         futures += admin.describe_configs([resource], request_timeout=retry_seconds).values()
     found: dict[int, str] = {}
     reason: KafkaException | None = None
@@ -54,7 +56,7 @@ def _push_addresses(admin: AdminClient, seconds: float) -> dict[int, str]:
         try:
             entry = future.result().get(PUSH_SETTING)
         except KafkaException as error:
-            reason = error  # One that is down has nothing to deliver anyway.
+            reason = error  # A broker that is down delivers nothing.
             continue
         if entry is not None and entry.value and entry.value != PUSH_OFF:
             found[broker] = entry.value
@@ -64,7 +66,7 @@ def _push_addresses(admin: AdminClient, seconds: float) -> dict[int, str]:
 
 
 def _silent_logger() -> logging.Logger:
-    """librdkafka's own words are for its developers; what matters is raised."""
+    """A logger that drops librdkafka's log lines: the client raises the errors that matter."""
     logger = logging.getLogger("zhumq.client.librdkafka")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
@@ -73,17 +75,17 @@ def _silent_logger() -> logging.Logger:
 
 
 def _ignore(error: Any) -> None:
-    """librdkafka tries again by itself; what it gives up on is raised."""
+    """Ignore an error: librdkafka retries by itself and raises what it gives up on."""
     del error
 
 
 def quiet_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
-    """librdkafka's settings for a client that raises errors rather than print them."""
+    """librdkafka's settings for a client that raises errors instead of printing them."""
     return {
         "bootstrap.servers": bootstrap,
         "log_level": 0,
         "error_cb": _ignore,
         "logger": _silent_logger(),
-        # The broker is near or absent; librdkafka's 10 s ceiling only makes a person wait.
+        # librdkafka's default of 10 s delays a client after a broker restart.
         "reconnect.backoff.max.ms": 1_000,
     } | settings

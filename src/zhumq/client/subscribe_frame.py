@@ -1,4 +1,4 @@
-"""The parts of a Subscribe frame, from what a program says: topics with partitions, and where to begin."""
+"""Builds parts of a Subscribe frame from the client's arguments: topics with partitions, and the start."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ Topics = str | Sequence[str] | Mapping[str, Sequence[int]]
 
 
 def topic_choices(topics: Topics) -> list[pb.TopicChoice]:
-    """A name, names, or names with the partitions that are wanted of each."""
+    """The topics of a name, of names, or of names with chosen partitions."""
     if isinstance(topics, str):
         return [pb.TopicChoice(name=topics)]
     if isinstance(topics, Mapping):
@@ -26,7 +26,7 @@ def has_partitions(topics: Topics) -> bool:
 
 
 def start_frame(start: str | int, start_time_ms: int | None) -> pb.Start:
-    """An edge, an offset, or a time if one is given."""
+    """The start: a time if one is given, else earliest, latest or an offset."""
     if start_time_ms is not None:
         return pb.Start(kind=pb.TIME, timestamp_ms=start_time_ms)
     match start:

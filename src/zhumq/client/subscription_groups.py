@@ -1,4 +1,4 @@
-"""Groups of subscriptions as all brokers together know them: claims, positions, consumers; and releasing a topic."""
+"""Subscription groups, merged from all brokers: claims, positions, consumers; and the release of a topic."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from zhumq.protocol.push import push_pb2 as pb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribedPartition:
-    """Where a group stands on a partition."""
+    """A group's position and lag on a partition."""
 
     topic: str
     partition: int
-    start_offset: int  # everything below is done with
-    end_offset: int | None  # None, and so the lag: the broker that knows did not answer
+    start_offset: int  # everything below is done
+    end_offset: int | None  # None, as is the lag: the leader did not answer
     in_flight: int  # messages that consumers hold
-    lag: int | None  # messages not done with
+    lag: int | None  # messages not done
     consumers: tuple[str, ...]
 
 
@@ -44,7 +44,7 @@ class SubscriptionGroup:
 
 
 def list_groups(addresses: list[str], group: str = "") -> dict[str, SubscriptionGroup]:
-    """All groups that the brokers know, or the one of this name."""
+    """All groups of the brokers, or the one of this name."""
     request = pb.ListGroupsRequest(group=group)
     answers = calls.call_all(addresses, "ListGroups", request, pb.ListGroupsResponse)
     found: dict[str, SubscriptionGroup] = {}
@@ -58,7 +58,7 @@ def list_groups(addresses: list[str], group: str = "") -> dict[str, Subscription
     known: dict[tuple[str, str, int], Any] = {}
     for each in _each(answers, "partitions"):
         key = (each.group, each.topic, each.partition)
-        # The broker through which it is read knows best, then one that has the partition.
+        # The broker that delivers the partition is preferred, then one that has its log.
         known[key] = max(known.get(key, each), each, key=lambda one: (one.open, one.end_offset))
     for (name, _, _), each in sorted(known.items()):
         of(name).partitions.append(_partition(each))
@@ -72,7 +72,7 @@ def list_groups(addresses: list[str], group: str = "") -> dict[str, Subscription
 
 
 def release(addresses: list[str], topic: str, group: str = "") -> str:
-    """Take a topic from its point-to-point group, whose name is returned. Raises RequestFailed."""
+    """Remove the claim of a topic's point-to-point group. Returns the group. Raises RequestFailed."""
     groups = list_groups(addresses)
     owner = next((each for each in groups.values() if topic in each.claims), None)
     if owner is None or group not in ("", owner.group):

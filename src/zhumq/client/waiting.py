@@ -1,4 +1,4 @@
-"""What a client waits for, in the log, and the cause when it gives up: errors of librdkafka, kept and told."""
+"""Keeps librdkafka's last connection error: for the log while a client waits, and for the error it raises."""
 
 import logging
 import threading
@@ -9,14 +9,14 @@ from confluent_kafka import KafkaError
 
 logger = logging.getLogger("zhumq.client")
 
-LOG_SECONDS_MIN: Final = 5.0  # between two lines about the same thing
+LOG_SECONDS_MIN: Final = 5.0  # between two log lines
 
 
 class Waiting:
-    """The last thing that went wrong on the way to the brokers.
+    """The last error of the connections to the brokers.
 
-    librdkafka connects again for ever and says so only here. A client that waits names this in its log
-    line, and in the error it raises when it gives up.
+    librdkafka reconnects forever and reports errors only through `error_cb`. A client that waits logs the
+    last one, and adds it to the error that it raises when it gives up.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -27,18 +27,18 @@ class Waiting:
 
     @property
     def cause(self) -> str:
-        """What went wrong last; empty if nothing did."""
+        """The last error; empty if there was none."""
         with self._lock:
             return self._cause
 
     def on_error(self, error: Any) -> None:
         """librdkafka's `error_cb`."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self.cause:
-            return  # It follows the error that says why.
+            return  # It follows the error that names the reason.
         self.note(error.str())
 
     def note(self, cause: str) -> None:
-        """Keep a cause, and log it unless a line was written a moment ago."""
+        """Keep a cause, and log it, at most once in `LOG_SECONDS_MIN`."""
         now = time.monotonic()
         with self._lock:
             self._cause = cause
@@ -49,6 +49,6 @@ class Waiting:
             logger.warning("waiting for a broker at %s: %s", self._bootstrap, cause)
 
     def explain(self, message: str) -> str:
-        """A message with its cause, where one is known."""
+        """The message with the cause added, if one is known."""
         cause = self.cause
         return f"{message}: {cause}" if cause and cause not in message else message

@@ -1,4 +1,4 @@
-"""Handlers on a topic: consumers, processors, ordered commits, a graceful stop. In the manner of go-zero's kq."""
+"""Runs a handler for every message of a topic: consumers, processors, ordered commits (like go-zero's kq)."""
 
 import logging
 import queue
@@ -29,7 +29,7 @@ OnFailure = Literal["stop", "dead-letter", "retry"]
 
 
 class Task(NamedTuple):
-    """A message as a handler gets it."""
+    """A message as the handler receives it."""
 
     topic: str
     partition: int
@@ -110,7 +110,7 @@ class Worker:
         if partitions is None:
             self._settings["group.protocol"] = "consumer"  # KIP-848: the broker assigns
         self._settings |= dict(settings or {})
-        # Work waits in one bounded queue per processor, so that a slow handler holds back the reading.
+        # One bounded queue per processor, so that a slow handler slows the reading down.
         self._queues: list[queue.Queue[_Work | None]] = [
             queue.Queue(maxsize=QUEUED_MAX) for _ in range(processors)
         ]
@@ -130,13 +130,13 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """Begin no more messages; `run` finishes those that were begun, commits, and returns."""
+        """Start no more messages; `run` finishes the started ones, commits, and returns."""
         self._stopping.set()
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Work until `stop()`, until the condition holds, or until a handler has failed for good.
 
-        Raises HandlerFailed for the last one: that message is not committed and comes again.
+        The last case raises HandlerFailed: the message is not committed, and a later run reads it again.
         """
         if self._on_failure == "dead-letter":
             self._dead = Producer(self._bootstrap)
@@ -188,19 +188,19 @@ class Worker:
         while (item := work.get()) is not None:
             try:
                 if self._handle(item.task):
-                    item.reader.finished(item.task)
+                    item.reader.mark_done(item.task)
                 else:
-                    item.reader.abandoned(item.task)
+                    item.reader.mark_abandoned(item.task)
             except BaseException as error:
-                item.reader.abandoned(item.task)
+                item.reader.mark_abandoned(item.task)
                 self._fail(error)
 
     def _handle(self, task: Task) -> bool:
-        """True: it is dealt with, and may be committed."""
+        """Handle a task, with retries. True: it may be committed."""
         attempt = 0
         while True:
             if self._failure is not None:
-                return False  # Something before it, perhaps, was not handled: it comes again.
+                return False  # An earlier task may have failed: this one is read again.
             try:
                 self._handler(task)
             except Exception as error:
@@ -229,7 +229,7 @@ class Worker:
                 return True
 
     def _send_to_dead_letters(self, task: Task, reason: str, deliveries: int) -> None:
-        """Into the dead-letter topic, and only then out of the way."""
+        """Write the message to the dead-letter topic, and wait until it is durable."""
         assert self._dead is not None
         story = dead_letters.Story(
             group=self._group,
@@ -258,17 +258,17 @@ QUEUED_MAX: Final = 256  # of one processor
 
 
 class _Reader:
-    """One consumer: hands tasks out, commits what is contiguous."""
+    """One consumer: dispatches tasks, commits the contiguous prefix."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._consumer = confluent_kafka.Consumer(worker._settings)
         self._lock = threading.Condition()
         self._prefixes: dict[_Place, Prefix] = {}
-        # Up to where everything is done. Written by processors, stored by the thread that polls: a
-        # consumer of librdkafka's binding is for one thread.
+        # Everything below is done. Processors write it; the polling thread stores it, because a consumer of
+        # librdkafka's binding is for one thread.
         self._next_offsets: dict[_Place, int] = {}
-        # Came from partitions that were assigned while the others were paused.
+        # Messages of partitions that were assigned while the others were paused.
         self._early: deque[Any] = deque()
 
     def run(self) -> None:
@@ -292,17 +292,17 @@ class _Reader:
                     continue
                 error = message.error()
                 if error is None:
-                    self._hand_out(_task(message))
-                elif not error.retriable() and not _passes(error):
+                    self._dispatch(_task(message))
+                elif not error.retriable() and not _is_transient(error):
                     message = f"cannot read {worker.topic!r}: {error.str()}"
                     raise RequestFailed(worker._waiting.explain(message))
             self._wait_until_idle(None, STOP_SECONDS_MAX)
         finally:
             self._store()
-            self._consumer.close()  # Commits what was stored.
+            self._consumer.close()  # Commits the stored offsets.
 
-    def finished(self, task: Task) -> None:
-        """Note the offset up to which everything is done; the consumer commits it soon."""
+    def mark_done(self, task: Task) -> None:
+        """Record a handled task; the consumer commits the contiguous prefix soon."""
         place = (task.topic, task.partition)
         with self._lock:
             prefix = self._prefixes.get(place)
@@ -311,24 +311,24 @@ class _Reader:
                 self._next_offsets[place] = next_offset
             self._lock.notify_all()
 
-    def abandoned(self, task: Task) -> None:
-        """It is not done: nothing from it on is ever committed by this consumer."""
+    def mark_abandoned(self, task: Task) -> None:
+        """Record a task that is not done: this consumer commits nothing from it on."""
         with self._lock:
             self._prefixes.pop((task.topic, task.partition), None)
             self._lock.notify_all()
 
     def _store(self) -> None:
         with self._lock:
-            noted, self._next_offsets = self._next_offsets, {}
-        for (topic, partition), next_offset in noted.items():
+            next_offsets, self._next_offsets = self._next_offsets, {}
+        for (topic, partition), next_offset in next_offsets.items():
             position = confluent_kafka.TopicPartition(topic, partition, next_offset)
             try:
                 self._consumer.store_offsets(offsets=[position])
             except confluent_kafka.KafkaException as error:
-                # The partition has gone to another member, who handles the messages again.
-                logger.info("an offset is not stored: %s", error.args[0].str())
+                # The partition belongs to another member now, which handles the messages again.
+                logger.info("offset not stored: %s", error.args[0].str())
 
-    def _hand_out(self, task: Task) -> None:
+    def _dispatch(self, task: Task) -> None:
         place = (task.topic, task.partition)
         with self._lock:
             self._prefixes.setdefault(place, Prefix()).begin(task.offset)
@@ -343,9 +343,9 @@ class _Reader:
                 break
             except queue.Full:
                 if self._worker._stopping.is_set():
-                    self.abandoned(task)
+                    self.mark_abandoned(task)
                     return
-                # The group has to hear from a reader whose processors are busy.
+                # Keep polling while the processors are busy, or the group removes this consumer.
                 self._consumer.pause(self._consumer.assignment())
                 paused = True
                 self._store()
@@ -355,17 +355,17 @@ class _Reader:
             self._consumer.resume(self._consumer.assignment())
 
     def _revoked(self, consumer: Any, places: list[Any]) -> None:
-        """Another member gets these: finish what was begun, commit it, and forget them."""
-        gone = {(place.topic, place.partition) for place in places}
-        self._wait_until_idle(gone, REVOKE_SECONDS_MAX)
+        """Give up revoked partitions: finish the started tasks and commit them."""
+        revoked = {(place.topic, place.partition) for place in places}
+        self._wait_until_idle(revoked, REVOKE_SECONDS_MAX)
         self._store()
         with self._lock:
-            for place in gone:
+            for place in revoked:
                 self._prefixes.pop(place, None)
         try:
             consumer.commit(asynchronous=False)
         except confluent_kafka.KafkaException as error:
-            logger.info("nothing was committed at a revocation: %s", error.args[0].str())
+            logger.info("no offsets committed at a revocation: %s", error.args[0].str())
 
     def _wait_until_idle(self, places: "set[_Place] | None", seconds_max: float) -> None:
         deadline = time.monotonic() + seconds_max
@@ -381,8 +381,8 @@ class _Reader:
                 self._lock.wait(left)
 
 
-def _passes(error: Any) -> bool:
-    """What librdkafka gets over by itself."""
+def _is_transient(error: Any) -> bool:
+    """Whether librdkafka recovers from this error by itself."""
     return error.code() in (
         confluent_kafka.KafkaError._PARTITION_EOF,
         confluent_kafka.KafkaError._TRANSPORT,

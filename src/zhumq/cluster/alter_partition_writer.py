@@ -1,4 +1,4 @@
-"""What replicas ask of the cluster, gathered for a moment and written as one change."""
+"""Collects AlterPartition requests and election results of replicas and writes them in batches."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# In which wishes come together: an election of a thousand partitions is over in less.
+# How long requests are collected into one batch: a thousand partitions elect leaders in less.
 GATHER_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 0.2
 
@@ -44,11 +44,11 @@ _Request: TypeAlias = ElectionResult | InSyncProposal | LeadershipDeclined
 
 
 class _NothingToWrite(ZhumqError):
-    """All that was wished for is so already, or too late."""
+    """Every request is either fulfilled already or out of date."""
 
 
 class AlterPartitionStore(Protocol):
-    """The store as replicas' wishes use it."""
+    """The part of the store that the writer uses."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -68,10 +68,10 @@ class _Batch:
 
 
 class AlterPartitionWriter:
-    """The newest wish of each partition counts. `run` is a task for as long as the broker lives.
+    """Writes the newest request of each partition. `run` is a task for the lifetime of the broker.
 
-    The answer to a wish is the next picture. One that is refused, or comes too late, is dropped: the
-    replica asks again if it still wants it.
+    The answer to a request is the next metadata image. A refused or outdated request is dropped: the
+    replica sends it again if it still needs it.
     """
 
     def __init__(
@@ -86,28 +86,28 @@ class AlterPartitionWriter:
         self._policy_of = policy_of
         self._ask_log_ends = ask_log_ends
         self._gathered: dict[TopicPartition, _Request] = {}
-        self._unreachable: dict[BrokerId, int] = {}  # with the epoch of their registrations
+        self._unreachable: dict[BrokerId, int] = {}  # by id: the broker epoch
         self._wake = asyncio.Event()
 
     def elected(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """The replicas of a raft partition have elected this broker."""
-        vote = ElectionResult(leader=self._broker_id, leader_epoch=LeaderEpoch(leader_epoch))
-        self._add_request(topic_partition, vote)
+        """The replicas of a raft partition elected this broker as leader."""
+        result = ElectionResult(leader=self._broker_id, leader_epoch=LeaderEpoch(leader_epoch))
+        self._add_request(topic_partition, result)
 
     def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
-        """A leader of a fetch partition asks for another in-sync set."""
+        """The leader of a fetch partition requests another in-sync set."""
         self._add_request(topic_partition, proposal)
 
     def decline_leadership(
-        self, topic_partition: TopicPartition, wanted: LeadershipDeclined
+        self, topic_partition: TopicPartition, declined: LeadershipDeclined
     ) -> None:
-        """A replica that was named cannot lead."""
-        self._add_request(topic_partition, wanted)
+        """A replica that was named leader cannot lead."""
+        self._add_request(topic_partition, declined)
 
     def report_unreachable(self, broker_id: int) -> None:
-        """A broker cannot be reached, though its session has not ended: most likely it is dead.
+        """A broker is unreachable although its session has not ended: most likely it is dead.
 
-        A leader more than was needed does no harm, so its partitions do not wait for the session.
+        An unnecessary change of leader is safe, so its partitions do not wait for the session.
         """
         broker = self._store.image.brokers.get(BrokerId(broker_id))
         if broker is not None:
@@ -133,7 +133,7 @@ class AlterPartitionWriter:
         self._wake.set()
 
     async def _carry_out(self, requests: dict[TopicPartition, _Request]) -> None:
-        # Elections and in-sync sets must not wait for the answers that the naming of a leader needs.
+        # Naming a leader needs answers from replicas; elections and in-sync sets must not wait for them.
         leaderless = [
             name for name, request in requests.items() if isinstance(request, LeadershipDeclined)
         ]
@@ -152,18 +152,18 @@ class AlterPartitionWriter:
         if not batch.requests:
             return
         try:
-            # What did not fit is still wished for on the next picture, and nothing else is.
+            # Each round plans on the next image, until no request is left that did not fit.
             while await self._transact(lambda image: self._changes(image, batch)):
                 pass
         except StoreUnavailable as reason:
-            logger.warning("cannot tell the cluster yet: %s", reason)
+            logger.warning("cannot write partition changes yet: %s", reason)
             await asyncio.sleep(RETRY_SECONDS)
             for name, request in batch.requests.items():
                 self._gathered.setdefault(name, request)
             self._wake.set()
 
     async def _replace(self, broker_id: BrokerId, epoch: int) -> None:
-        """Other leaders for what a broker led that cannot be reached."""
+        """Name new leaders for the partitions of an unreachable broker."""
         image = self._store.image
         others = frozenset(image.brokers) - {broker_id}
         leaderless = [
@@ -181,13 +181,15 @@ class AlterPartitionWriter:
 
         try:
             while await self._transact(changes):
-                logger.info("broker %d cannot be reached: named other leaders", broker_id)
+                logger.info("broker %d is unreachable: named other leaders", broker_id)
         except StoreUnavailable as reason:
-            # The end of its session does the same, a little later.
-            logger.warning("cannot name leaders for those of broker %d: %s", broker_id, reason)
+            # The end of its session has the same effect, a little later.
+            logger.warning(
+                "cannot name new leaders for the partitions of broker %d: %s", broker_id, reason
+            )
 
     async def _transact(self, changes_of: Callable[[ClusterImage], list[Change]]) -> bool:
-        """Write what follows from the newest picture; whether that was anything."""
+        """Write the changes planned on the newest image. False if there are none."""
 
         def plan(image: ClusterImage) -> tuple[Sequence[Change], Sequence[Operation]]:
             changes = changes_of(image)
@@ -202,8 +204,8 @@ class AlterPartitionWriter:
         except StoreUnavailable:
             raise
         except Exception:
-            # Whatever it is, replicas ask again for what they still want.
-            logger.exception("cannot tell the cluster what its replicas ask for")
+            # Whatever failed, replicas repeat the requests that they still need.
+            logger.exception("cannot write the partition changes that replicas request")
             await asyncio.sleep(RETRY_SECONDS)
             return False
         return True
@@ -216,21 +218,21 @@ class AlterPartitionWriter:
             return {}
 
     def _changes(self, image: ClusterImage, batch: _Batch) -> list[Change]:
-        """What follows from the wishes on this very picture. Each partition is in it once."""
+        """The changes that the requests make to this image, at most one per partition."""
         changes: list[Change] = []
-        votes: dict[TopicPartition, ElectionResult] = {}
+        results: dict[TopicPartition, ElectionResult] = {}
         for name, request in batch.requests.items():
             if isinstance(request, ElectionResult):
-                votes[name] = request
+                results[name] = request
                 continue
             try:
                 change = self._change(image, name, request, batch.log_ends)
             except BrokerError as reason:
-                logger.debug("%s: a wish was refused: %s", name, reason)
+                logger.debug("%s: a request was refused: %s", name, reason)
                 continue
             if change is not None:
                 changes.append(change)
-        return [*changes, *plan_election_results(image, votes)]
+        return [*changes, *plan_election_results(image, results)]
 
     def _change(
         self,
@@ -252,7 +254,7 @@ class AlterPartitionWriter:
 
 
 def in_sync_request(proposal: InSyncProposal, broker_epoch: int) -> InSyncRequest:
-    """What a replica's core proposes, as the metadata knows it."""
+    """The metadata request for a replica's proposal."""
     return InSyncRequest(
         broker_id=BrokerId(proposal.leader_id),
         broker_epoch=broker_epoch,
@@ -262,11 +264,11 @@ def in_sync_request(proposal: InSyncProposal, broker_epoch: int) -> InSyncReques
     )
 
 
-def other_leader_request(wanted: LeadershipDeclined) -> OtherLeaderRequest:
-    """The same for a replica that cannot lead."""
+def other_leader_request(declined: LeadershipDeclined) -> OtherLeaderRequest:
+    """The metadata request of a replica that cannot lead."""
     return OtherLeaderRequest(
-        broker_id=BrokerId(wanted.replica_id),
-        leader_epoch=LeaderEpoch(wanted.epoch),
-        partition_epoch=wanted.version,
-        damaged=wanted.damaged,
+        broker_id=BrokerId(declined.replica_id),
+        leader_epoch=LeaderEpoch(declined.epoch),
+        partition_epoch=declined.version,
+        damaged=declined.damaged,
     )

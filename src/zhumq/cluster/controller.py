@@ -1,4 +1,4 @@
-"""The controller at work: carries out what `metadata.leadership` decides while this broker is elected."""
+"""Writes the decisions of `metadata.leadership` while this broker is the elected controller."""
 
 import asyncio
 import contextlib
@@ -27,8 +27,8 @@ from zhumq.model.replication_mode import Mode
 
 logger = logging.getLogger(__name__)
 
-# How long replicas are given to say how far their logs go. Any in-sync replica may lead, so a slow
-# answer costs nothing but the choice among them.
+# How long the controller waits for replicas to report their log ends. Any in-sync replica may lead,
+# so a late answer only narrows the choice.
 LOG_ENDS_SECONDS_MAX: Final = 0.5
 RETRY_SECONDS: Final = 0.2
 LEADERLESS_RETRY_SECONDS: Final = 2.0
@@ -40,15 +40,15 @@ AskLogEnds = Callable[[Sequence[TopicPartition]], Awaitable[LogEnds]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """When leadership goes back to the first replicas by itself."""
+    """When the controller elects preferred leaders by itself."""
 
     interval_seconds: float
-    # Of the partitions that a broker is first for, so many may be led by others.
+    # The share of a broker's preferred partitions that other brokers may lead.
     tolerated_percent: int
 
 
 class ControllerStore(Protocol):
-    """The store as its controller uses it."""
+    """The part of the store that the controller uses."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -63,10 +63,10 @@ class ControllerStore(Protocol):
 
 
 class Controller:
-    """A ControllerListener. `run` is a task for as long as the broker lives.
+    """A ControllerListener. `run` is a task for the lifetime of the broker.
 
-    It keeps nothing between two decisions but who is alive and what to look at: each is made anew from
-    the picture, so it does not matter at which point an earlier controller stopped.
+    Between two decisions it keeps only the live brokers and the topics to check. Each decision is
+    made from the metadata image, so it does not matter where an earlier controller stopped.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Controller:
         self._store = store
         self._policy_of = policy_of
         self._ask_log_ends = ask_log_ends
-        # How many replicas topics are to have that may have been made with too few brokers.
+        # Target replication factors of topics that may have been created with too few brokers.
         self._copies = copies or {}
         self._balance = balance
         self._balance_at = 0.0  # in the loop's time
@@ -88,15 +88,15 @@ class Controller:
         self._live: frozenset[BrokerId] | None = None
         self._brokers: Mapping[BrokerId, Broker] = {}
         self._topics: Mapping[str, Topic] = {}
-        # Topics with a partition that is not in its mode, or not in its place yet.
+        # Topics with a partition that is not yet in its target mode or on its target replicas.
         self._unsettled: set[str] = set()
         self._wake = asyncio.Event()
-        self._again: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
 
     def elected(self, epoch: int) -> None:
         self._epoch = epoch
         self._live = None
-        self._balance_later()
+        self._schedule_balance()
         self._wake.set()
 
     def deposed(self) -> None:
@@ -106,15 +106,15 @@ class Controller:
         self._live = live
         self._wake.set()
 
-    def image_changed(self, image: ClusterImage) -> None:
-        """To be called with every picture: a broker that registered anew leads nothing yet."""
+    def on_image_changed(self, image: ClusterImage) -> None:
+        """Call with every new image: a broker that registered again leads nothing yet."""
         if image.brokers != self._brokers:
             self._brokers = image.brokers
             self._wake.set()
         before, self._topics = self._topics, image.topics
         for name, topic in image.topics.items():
             if before.get(name) is not topic:
-                self._look_at(topic)
+                self._check_topic(topic)
                 if name in self._copies:
                     self._wake.set()
         self._unsettled.intersection_update(image.topics)
@@ -131,75 +131,75 @@ class Controller:
             if epoch is None or live is None:
                 continue
             try:
-                await self._act(epoch, live)
+                await self._publish_changes(epoch, live)
                 await self._restore_balance(epoch)
             except VersionConflict:
                 self._wake.set()
             except ControllerFenced as reason:
-                logger.info("decided too late: %s", reason)
+                logger.info("a decision was fenced: %s", reason)
                 await asyncio.sleep(RETRY_SECONDS)
             except StoreUnavailable as reason:
                 logger.warning("cannot publish leaders yet: %s", reason)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
             except Exception:
-                logger.exception("the controller failed at a decision; trying again")
+                logger.exception("the controller failed to decide; trying again")
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
 
     @property
     def _balance_seconds(self) -> float | None:
-        """How long until the balance of leaders is looked at."""
+        """Time until the next check of the leader balance."""
         if self._epoch is None or self._balance is None:
             return None
         return max(self._balance_at - asyncio.get_running_loop().time(), 0.0)
 
-    def _balance_later(self, seconds: float | None = None) -> None:
+    def _schedule_balance(self, seconds: float | None = None) -> None:
         if self._balance is not None:
             wait = self._balance.interval_seconds if seconds is None else seconds
             self._balance_at = asyncio.get_running_loop().time() + wait
 
     async def _restore_balance(self, epoch: int) -> None:
-        """From time to time, a few at once: leadership back to the first replicas."""
+        """Elect preferred leaders periodically, a few partitions at a time."""
         if self._balance is None or asyncio.get_running_loop().time() < self._balance_at:
             return
         if self._unsettled:
-            self._balance_later(BALANCE_RETRY_SECONDS)
+            self._schedule_balance(BALANCE_RETRY_SECONDS)
             return
         image = self._store.image
         tolerated = self._balance.tolerated_percent
         changes = list(
             islice(plan_preferred_leaders(image, tolerated_percent=tolerated), BALANCE_AT_ONCE_MAX)
         )
-        # As long as there is something to do, it goes on when these are done.
-        self._balance_later(BALANCE_RETRY_SECONDS if changes else None)
+        # Continue soon while there are changes.
+        self._schedule_balance(BALANCE_RETRY_SECONDS if changes else None)
         if changes:
             await self._store.propose(changes, image.version, controller_epoch=epoch)
-            logger.info("gave %d partitions back to their first replicas", len(changes))
+            logger.info("elected the preferred leaders of %d partitions", len(changes))
 
-    def _look_again_later(self) -> None:
-        """Whoever declined to lead may be able to after a while; no picture tells of that."""
-        if self._again is None:
+    def _retry_later(self) -> None:
+        """A replica that declined to lead may be able to lead later; no image reports that."""
+        if self._retry_timer is None:
             loop = asyncio.get_running_loop()
-            self._again = loop.call_later(LEADERLESS_RETRY_SECONDS, self._look_again)
+            self._retry_timer = loop.call_later(LEADERLESS_RETRY_SECONDS, self._retry)
 
-    def _look_again(self) -> None:
-        self._again = None
+    def _retry(self) -> None:
+        self._retry_timer = None
         self._wake.set()
 
-    def _look_at(self, topic: Topic) -> None:
+    def _check_topic(self, topic: Topic) -> None:
         if any(
             state.mode is Mode.FETCH and state.leader == NO_BROKER for state in topic.partitions
         ):
-            self._look_again_later()
+            self._retry_later()
         mode = self._policy_of(topic).mode
         if all(is_settled(state, mode) for state in topic.partitions):
             self._unsettled.discard(topic.name)
         else:
             self._unsettled.add(topic.name)
 
-    async def _act(self, epoch: int, live: frozenset[BrokerId]) -> None:
-        """Publish what follows from the picture."""
+    async def _publish_changes(self, epoch: int, live: frozenset[BrokerId]) -> None:
+        """Write the changes that the image and the live brokers require."""
         leaderless = partitions_without_leader(self._store.image, live)
         log_ends = await self._log_ends(leaderless) if leaderless else {}
         image = self._store.image
@@ -209,7 +209,7 @@ class Controller:
         def bytes_of(name: str) -> int:
             return topic_bytes(image.topics[name])
 
-        # Decided on one picture, and written as long as nobody else changes it in between.
+        # Decided on one image, and written as long as no other broker changes it in between.
         planned = plan_membership(image, live, self._policy_of, log_ends)
         for batch in in_batches(planned, bytes_of):
             image = await self._store.propose(batch, image.version, controller_epoch=epoch)
@@ -225,7 +225,7 @@ class Controller:
                 gone or "none",
             )
         if leaderless and partitions_without_leader(image, live):
-            self._look_again_later()
+            self._retry_later()
 
     def _steps(self, image: ClusterImage) -> Iterator[Change]:
         for name in sorted(self._unsettled):

@@ -1,6 +1,6 @@
 """A real Apache ZooKeeper on this machine, from the jars inside PySpark, for development and tests.
 
-Nothing here is used in production: an installed ensemble is named with `--zookeeper` there.
+Not for production, where `--zookeeper` names an installed ensemble.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ READY_MS_MAX: Final = 60_000
 STOP_SECONDS_MAX: Final = 20.0
 ASK_SECONDS_MAX: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.05
-WATCH_SECONDS: Final = 0.5  # how long a watch over the ensemble stays with each node
+WATCH_SECONDS: Final = 0.5  # per node and round of wait_until_one_ends
 NODES_MAX: Final = 7
 LOG_TAIL_LINES: Final = 5
 # Sessions may be as short as two ticks, so that tests need not wait long for one to expire.
 TICK_MS: Final = 500
 SESSION_MS_MAX: Final = 60_000
-# The whole of PySpark's jars would work too, but the JVM starts faster without three hundred of them.
+# All of PySpark's three hundred jars would work too, but the JVM starts faster with these.
 _JARS: Final = ("zookeeper-*.jar", "slf4j-api-*.jar", "log4j-*.jar", "metrics-core-*.jar")
-_JARS_TOO: Final = ("netty-*.jar", "snappy-java-*.jar", "commons-*.jar", "audience-*.jar")
+_MORE_JARS: Final = ("netty-*.jar", "snappy-java-*.jar", "commons-*.jar", "audience-*.jar")
 
 
 class DevZookeeperFailed(ZhumqError):
-    """The development ensemble cannot run; the message says what is missing or taken."""
+    """The development ensemble cannot run; the message names what is missing or in use."""
 
 
 class ZookeeperNode:
@@ -62,8 +62,8 @@ class ZookeeperNode:
 
     def start(self, command: list[str]) -> None:
         with open(self.folder / "stdout.log", "ab") as output:
-            # A Ctrl-C in the terminal is for whoever started the ensemble, who then stops it.
-            self._process = subprocess.Popen(  # noqa: S603 (the Java that was found, our own words)
+            # Its own session: Ctrl-C reaches only the parent process, which then stops the ensemble.
+            self._process = subprocess.Popen(  # noqa: S603 (the Java that was found, our own arguments)
                 command,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -87,12 +87,12 @@ class ZookeeperNode:
             if self.has_ended_within(LOOK_AGAIN_SECONDS):
                 raise DevZookeeperFailed(
                     f"ZooKeeper on {self.address} ended with code {self._process.returncode}:"
-                    f" {self._last_words()}"
+                    f" {self._log_tail()}"
                 )
             if clock.monotonic_ms() > deadline_ms:
                 raise DevZookeeperFailed(
                     f"ZooKeeper on {self.address} does not serve after"
-                    f" {READY_MS_MAX // 1_000} s: {self._last_words()}"
+                    f" {READY_MS_MAX // 1_000} s: {self._log_tail()}"
                 )
 
     def mode(self) -> str | None:
@@ -116,7 +116,7 @@ class ZookeeperNode:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: the server holds its connections and answers nobody."""
+        """SIGSTOP: the server keeps its connections and answers no request."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -131,14 +131,14 @@ class ZookeeperNode:
             return
         if process.poll() is None:
             process.send_signal(with_signal)
-            process.send_signal(signal.SIGCONT)  # A paused one hears nothing but a kill.
+            process.send_signal(signal.SIGCONT)  # A stopped process handles only SIGKILL.
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         lines: list[str] = []
         for name in ("zookeeper.log", "stdout.log"):
             with contextlib.suppress(OSError):
@@ -180,7 +180,7 @@ class DevZookeeper:
 
     @property
     def connect(self) -> str:
-        """What a client is given: every node's address."""
+        """The connect string of the ensemble: the address of every node."""
         return ",".join(node.address for node in self.nodes)
 
     def wait_until_ready(self) -> None:
@@ -192,7 +192,7 @@ class DevZookeeper:
 
     def restart(self, *nodes: ZookeeperNode) -> None:
         """Start killed nodes again on their folders and ports, and wait until they serve."""
-        # Side by side: none of them serves before most of them are there.
+        # Start all before waiting: no node serves before a majority runs.
         for node in nodes:
             self._launch(node)
         clock = SystemClock()
@@ -201,7 +201,7 @@ class DevZookeeper:
             node.wait_until_ready(deadline_ms, clock)
 
     def wait_until_one_ends(self) -> ZookeeperNode:
-        """Block until some node is not running any more, and say which."""
+        """Block until a node has ended, and return it."""
         while True:
             for node in self.nodes:
                 if node.has_ended_within(WATCH_SECONDS):
@@ -240,7 +240,7 @@ class DevZookeeper:
 def dev_zookeeper(
     *, nodes: int = 1, base_port: int = 0, data_dir: Path | None = None
 ) -> Iterator[DevZookeeper]:
-    """An ensemble for the length of the block; without a folder its data goes with it."""
+    """An ensemble for the duration of the block; without `data_dir` its data is temporary."""
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = Path(
@@ -252,14 +252,14 @@ def dev_zookeeper(
 
 
 def find_class_path() -> str:
-    """The jars of ZooKeeper and of what it needs, from inside PySpark."""
+    """The class path of ZooKeeper and its dependencies, from PySpark's jars."""
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise DevZookeeperFailed(
             "the development ZooKeeper comes with PySpark: `pip install pyspark`"
         )
     folder = Path(package.origin).parent / "jars"
-    jars = [str(jar) for pattern in (*_JARS, *_JARS_TOO) for jar in sorted(folder.glob(pattern))]
+    jars = [str(jar) for pattern in (*_JARS, *_MORE_JARS) for jar in sorted(folder.glob(pattern))]
     if not any(Path(jar).name.startswith("zookeeper-") for jar in jars):
         raise DevZookeeperFailed(
             f"there is no ZooKeeper jar in {folder}: `pip install --force-reinstall pyspark`"

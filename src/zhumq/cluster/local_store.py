@@ -1,4 +1,4 @@
-"""The embedded store of a single node: a journal of changes in the data folder."""
+"""The embedded metadata store of a single node: a journal of changes in the data folder."""
 
 import asyncio
 import json
@@ -26,15 +26,15 @@ from zhumq.model.ids import BrokerId
 logger = logging.getLogger(__name__)
 
 JOURNAL_NAME: Final = "cluster-metadata.journal"
-# After so many entries the journal is written anew as one snapshot, so that it never grows for long.
+# After this many entries the journal is replaced by one snapshot, which bounds its size.
 JOURNAL_ENTRIES_MAX: Final = 1_000
 
 
 class LocalStore:
-    """A journal of JSON lines, each with its checksum, synced before it counts.
+    """A journal of JSON lines with checksums. A line counts once it is synced.
 
-    A line is `<crc32c in hex> <json>`. The last line may be torn by a crash: it was never
-    acknowledged and is dropped. Any other bad line is damage, and refuses the start.
+    A line is `<crc32c in hex> <json>`. A crash may tear the last line: it was never acknowledged and
+    is dropped. The broker does not start with any other invalid line.
     """
 
     def __init__(self, disk: Disk, path: str, image: ClusterImage, entries: int) -> None:
@@ -43,15 +43,15 @@ class LocalStore:
         self._image = image
         self._entries = entries
         self._watchers: list[Watcher] = []
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task[ClusterImage]] = set()
         self._file: DiskFile = disk.open_file(path, create=True)
-        # A failed sync is final: what is on the disk is not known any more.
+        # A failed sync is final: the content of the disk is unknown after it.
         self._failure: StorageFailed | None = None
 
     @classmethod
     def open(cls, data_dir: Path, *, disk: Disk, cluster_id: str, broker_id: BrokerId) -> Self:
-        """Read the journal, or begin one."""
+        """Read the journal, or create one."""
         path = str(data_dir / JOURNAL_NAME)
         image = ClusterImage(
             version=0,
@@ -78,39 +78,39 @@ class LocalStore:
         self._watchers.append(watcher)
 
     async def register(self, broker: Broker) -> None:
-        async with self._turn:
+        async with self._lock:
             brokers = {broker.broker_id: broker}
             version = self._image.version + 1
-            self._take_over(replace(self._image, version=version, brokers=brokers))
+            self._publish(replace(self._image, version=version, brokers=brokers))
 
     async def propose(self, changes: Sequence[Change], expected_version: int) -> ClusterImage:
-        # Once begun it is carried through, even if the client that asked for it goes away in the
-        # middle: the journal and the picture must not part.
+        # A started proposal is completed even if its client disconnects: the journal and the image
+        # must not diverge.
         writing = asyncio.get_running_loop().create_task(self._propose(changes, expected_version))
         self._writing.add(writing)
         writing.add_done_callback(self._written)
         return await asyncio.shield(writing)
 
     async def _propose(self, changes: Sequence[Change], expected_version: int) -> ClusterImage:
-        async with self._turn:
+        async with self._lock:
             if self._image.version != expected_version:
                 raise VersionConflict(f"at version {self._image.version}, not {expected_version}")
             image = apply_changes(self._image, changes)
             await asyncio.to_thread(self._write, changes, image)
-            self._take_over(image)
+            self._publish(image)
             return image
 
     async def close(self) -> None:
         await asyncio.gather(*self._writing, return_exceptions=True)
-        async with self._turn:
+        async with self._lock:
             self._file.close()
 
     def _written(self, writing: asyncio.Task[ClusterImage]) -> None:
         self._writing.discard(writing)
         if not writing.cancelled():
-            writing.exception()  # Seen: whoever asked has either heard of it or gone away.
+            writing.exception()  # Retrieved: the caller of `propose` got the error or was cancelled.
 
-    def _take_over(self, image: ClusterImage) -> None:
+    def _publish(self, image: ClusterImage) -> None:
         self._image = image
         for watcher in self._watchers:
             watcher(image)
@@ -124,7 +124,7 @@ class LocalStore:
             self._file = self._disk.open_file(self._path)
             self._entries = 1
             return
-        # All or nothing: with no room, the append leaves the journal as it was.
+        # Atomic: without disk space the append leaves the journal unchanged.
         self._file.append([_encode_line(changes)])
         try:
             self._file.sync()
@@ -149,8 +149,8 @@ def _read_journal(path: str, content: bytes) -> tuple[list[Change], int, int]:
         end = content.find(b"\n", position)
         parsed = _decode_line(content[position:end]) if end >= 0 else None
         if parsed is None:
-            # A line is written with its end in one piece: one that has its end was not torn, nor was
-            # one of which only the end itself is another byte.
+            # A line and its newline are written together. So an invalid line with a newline was not
+            # torn, and neither was a valid line whose newline is another byte.
             if end >= 0 or _decode_line(content[position:-1]) is not None:
                 raise DataDirUnusable(
                     f"{path} is damaged at byte {position}: restore it from a copy"

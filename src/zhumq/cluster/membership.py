@@ -1,4 +1,4 @@
-"""A broker's place in the cluster: its session, its registration, its turn as controller."""
+"""A broker's membership in the cluster: session, registration, controller election."""
 
 import asyncio
 import contextlib
@@ -36,8 +36,8 @@ from zhumq.model.ids import BrokerId
 
 logger = logging.getLogger(__name__)
 
-# How much longer than its session an earlier broker of the same number is waited for: the ensemble
-# looks for expired sessions once in a tick.
+# How long a starting broker waits beyond the session timeout of an earlier broker with the same id:
+# the ensemble checks for expired sessions once per tick.
 EXPIRY_GRACE_MS: Final = 2_000
 RETRY_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 1.0
@@ -47,8 +47,8 @@ _UNKNOWN_EPOCH: Final = -1  # no registration has it
 Found = TypeVar("Found")
 
 
-class Ledger(Protocol):
-    """The store as its membership sees it."""
+class MembershipStore(Protocol):
+    """The part of the store that the membership uses."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -57,42 +57,42 @@ class Ledger(Protocol):
         self, plan: Callable[[ClusterImage], tuple[Sequence[Change], Sequence[Operation]]]
     ) -> ClusterImage: ...
 
-    def look_again(self) -> None: ...
+    def check_for_changes(self) -> None: ...
 
 
 class ControllerListener(Protocol):
-    """Whoever decides for the cluster while this broker is its controller. Called on the loop."""
+    """Acts for the cluster while this broker is the controller. Called on the event loop."""
 
     def elected(self, epoch: int) -> None:
         """This broker is the controller. Its proposals carry this epoch."""
 
     def deposed(self) -> None:
-        """It is not any more, or cannot know. Nothing it decided from now on would count."""
+        """This broker is not the controller any more, or cannot know. Its later decisions do not count."""
 
     def live_brokers(self, live: frozenset[BrokerId]) -> None:
-        """These brokers' sessions are alive. Called after `elected`, and whenever it changes."""
+        """The brokers with a live session. Called after `elected` and after every change."""
 
 
 class Membership:
-    """Keeps what an operator asked for true in every session: be registered, stand for controller."""
+    """Registers the broker and enters it into the controller election, again in every session."""
 
     def __init__(self, session_timeout_ms: int, connect_ms_max: int) -> None:
         self._session = Session()
         self._session_timeout_ms = session_timeout_ms
-        # How long whoever registers waits for an ensemble that does not answer.
+        # How long a registration waits for an ensemble that does not answer.
         self._connect_ms_max = connect_ms_max
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self._watchers: list[Callable[[SessionState], None]] = []
         self._announced: tuple[SessionState, int | None] = (SessionState.CONNECTED, None)
         self._presumed_lost: asyncio.TimerHandle | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._broker: Broker | None = None
         self._candidate: BrokerId | None = None
-        # The sessions in which it was a candidate: a request may be carried out in the one after.
+        # The sessions of its candidacies: ZooKeeper may carry out a request in the session after it.
         self._candidate_sessions: deque[int] = deque(maxlen=CANDIDATE_SESSIONS_MAX)
         self._listener: ControllerListener | None = None
-        self._controller: tuple[int, int] | None = None  # our epoch, and the version of its node
+        self._controller: tuple[int, int] | None = None  # epoch, version of the node
         self._seen_live: frozenset[BrokerId] | None = None
 
     @property
@@ -101,33 +101,33 @@ class Membership:
 
     @property
     def broker_epoch(self) -> int | None:
-        """The epoch of our registration; None while others may take this broker for dead."""
+        """The epoch of the registration; None while the session may have expired."""
         return self._session.broker_epoch
 
-    def attach(self, client: Client, ledger: Ledger) -> None:
-        """The session it is about. Called once, before anything but `link_changed`."""
+    def attach(self, client: Client, store: MembershipStore) -> None:
+        """Set the client and the store. Called once, before any method but `link_changed`."""
         self._client = client
-        self._ledger = ledger
+        self._store = store
 
     def watch(self, watcher: Callable[[SessionState], None]) -> None:
-        """Call back with the state whenever it, or the epoch of the registration, has changed."""
+        """Call the watcher with the state whenever the state or the broker epoch changes."""
         self._watchers.append(watcher)
 
     async def wait_until_connected(self) -> None:
         await self._connected.wait()
 
     def link_changed(self, link: LinkState, session_id: int) -> None:
-        """The client's connection was made, broken, or its session is over."""
+        """The client connected or lost its connection, or its session expired."""
         self._cancel_timer()
         match link:
             case LinkState.CONNECTED:
                 self._connected.set()
             case LinkState.SUSPENDED:
                 self._connected.clear()
-                # The ensemble counts from its last word from us, so at the end of this it has
-                # given the session up, or nobody there counts at all.
+                # The ensemble counts the session timeout from its last contact with this client. So
+                # at the end of this timer it has expired the session, or it has no leader.
                 self._presumed_lost = asyncio.get_running_loop().call_later(
-                    self._session_timeout_ms / 1_000, self._time_passed
+                    self._session_timeout_ms / 1_000, self._on_session_timeout
                 )
             case LinkState.LOST:
                 self._connected.clear()
@@ -138,12 +138,12 @@ class Membership:
 
     def closed(self) -> None:
         self._cancel_timer()
-        self._update(self._session.with_end())
+        self._update(self._session.with_close())
 
     async def register(self, broker: Broker) -> None:
-        """Register now, and again in every later session."""
-        async with self._turn:
-            await self.persist(
+        """Register now and again in every later session."""
+        async with self._lock:
+            await self.retry_until_answered(
                 lambda: self._register(broker), f"broker {broker.broker_id} registered"
             )
             self._broker = broker
@@ -155,35 +155,40 @@ class Membership:
         self._wake.set()
 
     def controller_token(self, epoch: int) -> int | None:
-        """The version of the controller's node, if this broker was elected with that epoch."""
+        """The version of the controller node if this broker was elected with that epoch."""
         if self._controller is None or self._controller[0] != epoch:
             return None
         return self._controller[1]
 
-    def image_changed(self, image: ClusterImage) -> None:
+    def on_image_changed(self, image: ClusterImage) -> None:
         if self._controller is not None and image.controller_epoch > self._controller[0]:
             self._depose()
             self._wake.set()
 
-    async def keep(self) -> None:
-        """Runs for as long as the store is open."""
+    async def maintain(self) -> None:
+        """Restore registration and candidacy after every change. Runs until the store is closed."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._connected.wait()
             try:
-                async with self._turn:
+                async with self._lock:
                     await self._restore()
             except (ConnectionLost, SessionOver):
-                # It broke in the middle: again, once there is a connection.
+                # The connection broke in between: retry once it is back.
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
             except ZhumqError as reason:
-                logger.warning("not settled in the session, trying again: %s", reason)
+                logger.warning(
+                    "cannot register or run for controller in this session, trying again: %s",
+                    reason,
+                )
                 await asyncio.sleep(FAULT_SECONDS)
                 self._wake.set()
             except Exception:
-                logger.exception("not settled in the session, trying again")
+                logger.exception(
+                    "cannot register or run for controller in this session, trying again"
+                )
                 await asyncio.sleep(FAULT_SECONDS)
                 self._wake.set()
 
@@ -191,15 +196,19 @@ class Membership:
         if self._broker is not None and self._session.lacks_registration:
             await self._register(self._broker)
         self._announce()
-        self._ledger.look_again()
+        self._store.check_for_changes()
         if self._candidate is not None:
-            await self._stand(self._candidate)
+            await self._run_for_controller(self._candidate)
 
     # Registration
 
-    async def persist(self, attempt: Callable[[], Awaitable[Found]], what: str) -> Found:
-        """Try until it is answered: a connection that breaks at the start of a broker is not the end
-        of it. Raises StoreUnusable if nobody answers for as long as was to be waited."""
+    async def retry_until_answered(
+        self, attempt: Callable[[], Awaitable[Found]], what: str
+    ) -> Found:
+        """Retry through lost connections and sessions: they do not end the start of a broker.
+
+        Raises StoreUnusable if the ensemble does not answer within the configured time.
+        """
         while True:
             with contextlib.suppress(ConnectionLost, SessionOver):
                 return await attempt()
@@ -209,7 +218,7 @@ class Membership:
             except TimeoutError:
                 raise StoreUnusable(
                     f"ZooKeeper stopped answering for {self._connect_ms_max / 1_000:g} s while"
-                    f" {what}: look at the ensemble"
+                    f" {what}: check the ensemble"
                 ) from None
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -218,14 +227,14 @@ class Membership:
         waited = False
         while True:
             try:
-                await self._ledger.transact(lambda image: self._enter(image, broker))
+                await self._store.transact(lambda image: self._plan_registration(image, broker))
                 is_new = True
             except NodeTaken as taken:
                 if taken.path != path:
                     raise
                 is_new = False
-            # Which session a request was carried out in is not known from its answer: it may have
-            # waited for the next one, or the answer may be older than the session. The node tells.
+            # The answer does not show in which session ZooKeeper carried out the request: it may have
+            # waited for the next session, or the answer may be older than the session. The node does.
             node = await self._live_node(path)
             if node is not None and node.owner_session == self._session.session_id:
                 epoch = layout.decode_registration(path, node.data).epoch
@@ -235,7 +244,7 @@ class Membership:
             if is_new:
                 raise SessionOver(path)
             if waited:
-                await self._refuse(broker.broker_id)
+                await self._raise_if_taken(broker.broker_id)
             await self._wait_for_expiry(broker.broker_id)
             waited = True
 
@@ -244,10 +253,10 @@ class Membership:
             return await self._client.get(path)
         return None
 
-    def _enter(
+    def _plan_registration(
         self, image: ClusterImage, broker: Broker
     ) -> tuple[Sequence[Change], Sequence[Operation]]:
-        # The number of the picture is the epoch: it grows with every registration.
+        # The version of the image is the broker epoch: it grows with every registration.
         registered = replace(broker, epoch=image.version + 1)
         registration = layout.Registration(
             host=broker.host,
@@ -263,7 +272,7 @@ class Membership:
         return [BrokerRegistered(broker=registered)], [live]
 
     async def _wait_for_expiry(self, broker_id: BrokerId) -> None:
-        """A broker that was killed stays registered until its session expires: that is waited for."""
+        """Wait for the session of a killed broker with the same id to expire."""
         path = layout.live_path(broker_id)
         with contextlib.suppress(NodeMissing):
             changed = asyncio.Event()
@@ -281,7 +290,7 @@ class Membership:
                 async with asyncio.timeout((holder.session_timeout_ms + EXPIRY_GRACE_MS) / 1_000):
                     await changed.wait()
 
-    async def _refuse(self, broker_id: BrokerId) -> None:
+    async def _raise_if_taken(self, broker_id: BrokerId) -> None:
         path = layout.live_path(broker_id)
         with contextlib.suppress(NodeMissing):
             holder = layout.decode_registration(path, (await self._client.get(path)).data)
@@ -292,41 +301,43 @@ class Membership:
 
     # Election
 
-    async def _stand(self, broker_id: BrokerId) -> None:
-        """Take a place in the row, and see whether it is the first one."""
-        # The session is part of the name, so that a place that was taken while the connection broke
-        # is known again. The number at the end, which ZooKeeper gives, says who comes first.
+    async def _run_for_controller(self, broker_id: BrokerId) -> None:
+        """Create a candidate node and become controller if it is the first one."""
+        # The session id is part of the name, so that a node created while the connection broke is
+        # recognized. The sequence number that ZooKeeper appends decides which candidate is first.
         session_id = self._session.session_id
         if session_id not in self._candidate_sessions:
             self._candidate_sessions.append(session_id)
         prefix = f"{broker_id}-{session_id:x}-"
         names = await self._client.children(layout.CANDIDATES)
         if not any(name.startswith(prefix) for name in names):
-            place = Create(
+            candidate = Create(
                 path=f"{layout.CANDIDATES}/{prefix}",
                 data=str(broker_id).encode(),
                 ephemeral=True,
                 sequential=True,
             )
-            await self._client.multi([place])
+            await self._client.multi([candidate])
             names = await self._client.children(layout.CANDIDATES)
-        row = sorted(names, key=lambda name: name.rpartition("-")[2])
-        # A place named after an earlier session is ours as well, for as long as it is there: it may
-        # have been made in this one, and waiting for it to go away would never end.
+        queue = sorted(names, key=lambda name: name.rpartition("-")[2])
+        # A node named after an earlier session is this broker's as well: ZooKeeper may have created it
+        # in this session, and then it would never expire.
         prefixes = tuple(f"{broker_id}-{each:x}-" for each in self._candidate_sessions)
-        own = next((index for index, name in enumerate(row) if name.startswith(prefixes)), None)
+        own = next((index for index, name in enumerate(queue) if name.startswith(prefixes)), None)
         if own is None:
             raise SessionOver(layout.CANDIDATES)
         if own > 0:
-            # Everybody watches only the one before: when a controller dies, one broker is woken.
-            if not await self._client.exists(f"{layout.CANDIDATES}/{row[own - 1]}", self._wake.set):
+            # Each candidate watches only the one before it, so the end of a controller wakes one broker.
+            if not await self._client.exists(
+                f"{layout.CANDIDATES}/{queue[own - 1]}", self._wake.set
+            ):
                 self._wake.set()
             return
         if self._controller is None:
-            await self._take_office(broker_id, f"{layout.CANDIDATES}/{row[own]}")
-        await self._look_who_lives()
+            await self._become_controller(broker_id, f"{layout.CANDIDATES}/{queue[own]}")
+        await self._read_live_brokers()
 
-    async def _take_office(self, broker_id: BrokerId, place: str) -> None:
+    async def _become_controller(self, broker_id: BrokerId, candidate_path: str) -> None:
         node = await self._client.get(layout.CONTROLLER)
 
         def plan(image: ClusterImage) -> tuple[Sequence[Change], Sequence[Operation]]:
@@ -336,18 +347,18 @@ class Membership:
                 data=layout.encode_controller(broker_id, epoch),
                 version=node.version,
             )
-            # The place is ours only as long as our session lives.
-            still_first = Check(path=place, version=0)
+            # The candidate node exists only as long as this session.
+            still_first = Check(path=candidate_path, version=0)
             return [ControllerElected(broker_id=broker_id, epoch=epoch)], [still_first, election]
 
-        image = await self._ledger.transact(plan)
+        image = await self._store.transact(plan)
         self._controller = (image.controller_epoch, node.version + 1)
         self._seen_live = None
         logger.info("broker %d is the controller, epoch %d", broker_id, image.controller_epoch)
         if self._listener is not None:
             self._listener.elected(image.controller_epoch)
 
-    async def _look_who_lives(self) -> None:
+    async def _read_live_brokers(self) -> None:
         names = await self._client.children(layout.LIVE, self._wake.set)
         live = frozenset(BrokerId(int(name)) for name in names)
         if self._controller is not None and live != self._seen_live:
@@ -357,16 +368,16 @@ class Membership:
 
     # States
 
-    def _time_passed(self) -> None:
+    def _on_session_timeout(self) -> None:
         self._presumed_lost = None
-        self._update(self._session.with_time_passed())
+        self._update(self._session.with_session_timeout())
 
     def _update(self, session: Session) -> None:
         self._session = session
         self._announce()
 
     def _announce(self) -> None:
-        """Tell the watchers what holds now, if they have not taken it in yet."""
+        """Call the watchers if the state or the broker epoch has changed since their last call."""
         state, epoch = self._session.state, self._session.broker_epoch
         if (state, epoch) == self._announced:
             return
@@ -381,15 +392,15 @@ class Membership:
             try:
                 watcher(state)
             except Exception:
-                # A broker that is registered and has not begun to serve would be named leader.
-                logger.exception("the state of the session was not taken in, trying again")
+                # The controller would name a registered broker leader although it does not serve yet.
+                logger.exception("a watcher of the session state failed, trying again")
                 self._announced = (state, _UNKNOWN_EPOCH)
                 asyncio.get_running_loop().call_later(FAULT_SECONDS, self._wake.set)
 
     def _depose(self) -> None:
         if self._controller is not None:
             self._controller = None
-            logger.info("not the controller any more")
+            logger.info("this broker is not the controller any more")
             if self._listener is not None:
                 self._listener.deposed()
 

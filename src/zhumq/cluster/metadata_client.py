@@ -1,4 +1,4 @@
-"""Carries wishes about topics through the planner into the store, trying again on conflict."""
+"""Plans requested metadata changes and writes them to the store, with retries on conflicts."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ Planned = TypeVar("Planned", bound=Change)
 
 
 class MetadataClient:
-    """Every change of the cluster's picture that this broker asks for."""
+    """Writes the metadata changes that clients request of this broker."""
 
     def __init__(
         self, store: MetadataStore, limits: TopicLimits, new_id: Callable[[], uuid.UUID]
@@ -39,7 +39,7 @@ class MetadataClient:
     async def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | BrokerError]:
-        """For each wish the topic, or why there is none. The good ones are made together."""
+        """For each new topic the topic or the error. All valid ones are created in one proposal."""
         ids = [self._new_id() for _ in new_topics]
 
         def plan(image: ClusterView, index: int) -> Change:
@@ -64,7 +64,7 @@ class MetadataClient:
         *,
         validate_only: bool = False,
     ) -> list[BrokerError | None]:
-        """Each growth is a topic's name, the new total, and the brokers of the new partitions."""
+        """Each growth is a topic's name, its new partition count, and the brokers of the new partitions."""
 
         def plan(image: ClusterView, index: int) -> Change:
             name, count, assignment = growths[index]
@@ -80,7 +80,7 @@ class MetadataClient:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give a topic the settings that the function makes of the present topic."""
+        """Replace a topic's settings by what the function computes from the current topic."""
 
         def plan(image: ClusterView, _index: int) -> Change:
             return plan_settings(image, name, new_settings(image.topics.get(name)))
@@ -97,7 +97,7 @@ class MetadataClient:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Tell a broker, or all of them, what the function makes of what it was told before."""
+        """Replace the dynamic settings of one broker, or of all, by what the function computes."""
 
         def plan(image: ClusterView, _index: int) -> Change:
             before = image.broker_settings.get(who, {})
@@ -110,7 +110,7 @@ class MetadataClient:
     async def change_partitions(
         self, plans: Mapping[TopicPartition, Callable[[ClusterImage], Change]]
     ) -> dict[TopicPartition, BrokerError | None]:
-        """Carry out what was planned for each partition; None, or why nothing was."""
+        """Carry out the plan of each partition. The result is None or the error."""
         results: dict[TopicPartition, BrokerError | None] = {}
         names = list(plans)
         for start in range(0, len(names), CHANGES_PER_PROPOSAL_MAX):
@@ -133,7 +133,7 @@ class MetadataClient:
         return results
 
     async def next_producer_id(self) -> ProducerId:
-        """An id that no producer has ever had. Ids come in blocks, so few of them cost a write."""
+        """A new producer id. Ids are allocated in blocks, so few calls cost a write."""
         while not self._producer_ids:
             image = self._store.image
             first = image.next_producer_id
@@ -156,7 +156,7 @@ class MetadataClient:
     ) -> list[Change | BrokerError]:
         while True:
             image = self._store.image
-            # Later wishes are judged with the earlier ones granted, as duplicates would be.
+            # Each request is planned on top of the earlier ones, so that duplicates are refused.
             draft = Draft(image)
             results: list[Change | BrokerError] = []
             for index in range(count):

@@ -1,4 +1,4 @@
-"""A broker's session and its registration in it. Pure: events of the link in, what holds now out."""
+"""A broker's session and its registration in it. Pure: link events in, session state out."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -11,13 +11,16 @@ NO_SESSION = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a broker knows of its session. The state follows from the facts and is not kept beside
-    them, so no order of events leaves a broker connected and not registered."""
+    """What a broker knows of its session.
+
+    The state is derived from these fields and never stored, so no order of events leaves a broker
+    connected but not registered.
+    """
 
     link: LinkState = LinkState.SUSPENDED
     # The session of the last connection; NO_SESSION once it has ended.
     session_id: int = NO_SESSION
-    # The link is down for as long as the session lasts: the ensemble may have ended it.
+    # The link was down for the session timeout: the ensemble may have expired the session.
     is_presumed_lost: bool = False
     is_closed: bool = False
     # The session that owns this broker's registration; None before the first one.
@@ -36,35 +39,35 @@ class Session:
 
     @property
     def broker_epoch(self) -> int | None:
-        """The epoch of the registration; None while other brokers may take this one for dead."""
+        """The epoch of the registration; None while the session may have expired."""
         if self.registered_in is None or self.state in (SessionState.LOST, SessionState.CLOSED):
             return None
         return self.registered_epoch
 
     @property
     def lacks_registration(self) -> bool:
-        """Whether the broker was registered in an earlier session, and not in this one."""
+        """Whether the broker was registered in an earlier session but not in this one."""
         return self.registered_in is not None and self.registered_in != self.session_id
 
     def with_link(self, link: LinkState, session_id: int) -> Self:
-        """The link is connected, with the id of its session; or is not, and the id does not count."""
+        """The link changed. The session id counts only if it is connected."""
         if link is LinkState.CONNECTED:
             return replace(self, link=link, session_id=session_id, is_presumed_lost=False)
         if link is LinkState.LOST:
             return replace(self, link=link, session_id=NO_SESSION)
         if self.link is LinkState.LOST:
-            return self  # There is no session that could be suspended.
+            return self  # There is no session to suspend.
         return replace(self, link=link)
 
-    def with_time_passed(self) -> Self:
-        """The link was down for the length of a session."""
+    def with_session_timeout(self) -> Self:
+        """The link was down for the session timeout."""
         if self.link is LinkState.CONNECTED:
             return self
         return replace(self, is_presumed_lost=True)
 
     def with_registration(self, session_id: int, epoch: int) -> Self:
-        """The ensemble has a registration of this broker that this session owns."""
+        """The ensemble has a registration of this broker, owned by this session."""
         return replace(self, registered_in=session_id, registered_epoch=epoch)
 
-    def with_end(self) -> Self:
+    def with_close(self) -> Self:
         return replace(self, is_closed=True)

@@ -1,4 +1,4 @@
-"""Where the cluster's picture is kept: the seam that the local store and ZooKeeper both fill."""
+"""The metadata store seam, which the local store and the ZooKeeper store implement."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -12,34 +12,34 @@ Watcher = Callable[[ClusterImage], None]
 
 
 class VersionConflict(ZhumqError):
-    """The picture has moved on since the changes were decided: decide again."""
+    """The metadata image is newer than the one that the changes were decided on: decide again."""
 
 
 class ControllerFenced(ZhumqError):
-    """Another broker decides for the cluster now. What this one decided does not count."""
+    """Another broker is the controller now. Decisions of this broker do not count."""
 
 
 class StoreUnavailable(BrokerError):
-    """The store does not answer. Whether the last proposal counts shows in a later picture."""
+    """The store does not answer. A later metadata image shows whether the last proposal counts."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class StoreUnusable(ZhumqError):
-    """The store cannot be used as it is given; the message says why and what to do."""
+    """The store cannot be used; the message names the reason and the remedy."""
 
 
 class BrokerIdTaken(StoreUnusable):
-    """Another live broker is registered under this broker's number."""
+    """Another live broker is registered under this broker id."""
 
 
 class SessionState(StrEnum):
-    """How a broker stands with the store that tells the others it is alive."""
+    """State of a broker's session, by which the store shows the other brokers that it is alive."""
 
     CONNECTED = "connected"
-    # No word from the store. Others may soon take this broker for dead.
+    # The store is unreachable. The session may expire soon.
     SUSPENDED = "suspended"
-    # Others take this broker for dead: it leads nothing until it is registered again.
+    # The session has expired: this broker leads nothing until it registers again.
     LOST = "lost"
     CLOSED = "closed"
 
@@ -51,7 +51,7 @@ SESSION_TRANSITIONS: Final[dict[SessionState, frozenset[SessionState]]] = {
     SessionState.SUSPENDED: frozenset(
         {SessionState.CONNECTED, SessionState.LOST, SessionState.CLOSED}
     ),
-    # Suspended: the link broke again after the broker had registered in its new session.
+    # To SUSPENDED: the link broke again after the broker had registered in its new session.
     SessionState.LOST: frozenset(
         {SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CLOSED}
     ),
@@ -60,21 +60,23 @@ SESSION_TRANSITIONS: Final[dict[SessionState, frozenset[SessionState]]] = {
 
 
 class MetadataStore(Protocol):
-    """One durable picture of the cluster, changed only by versioned proposals."""
+    """One durable metadata image of the cluster, changed only by versioned proposals."""
 
     @property
     def image(self) -> ClusterImage:
-        """The newest picture this broker knows."""
+        """The newest metadata image that this broker knows."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Call back with every new picture, in order, on the event loop."""
+        """Call the watcher with every new image, in order, on the event loop."""
 
     async def register(self, broker: Broker) -> None:
-        """This broker is alive and reached there, until the store is closed."""
+        """Register this broker with its listeners until the store is closed."""
 
     async def propose(self, changes: Sequence[Change], expected_version: int) -> ClusterImage:
-        """Make the changes durable if the version is still the expected one, else raise
-        VersionConflict. When this returns, the watchers have seen the new picture."""
+        """Make the changes durable if the version is still the expected one.
+
+        Otherwise raises VersionConflict. When this returns, the watchers have the new image.
+        """
 
     async def close(self) -> None:
-        """Let go of files and sessions. Nothing is proposed after that."""
+        """Close files and sessions. Call nothing after this."""

@@ -1,4 +1,4 @@
-"""The words of ZooKeeper without its client: operations on nodes, answers, and what can go wrong."""
+"""ZooKeeper's operations, nodes and errors, independent of the client library."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ ANY_VERSION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Make a node; it must not be there. A sequential one gets a number behind its name."""
+    """Create a node, which must not exist. A sequential node gets a number appended to its name."""
 
     path: str
     data: bytes = b""
@@ -22,7 +22,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetData:
-    """Write a node, which must be there and have this version."""
+    """Write a node, which must exist and have this version."""
 
     path: str
     data: bytes
@@ -31,14 +31,14 @@ class SetData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Remove a node, which must be there."""
+    """Delete a node, which must exist."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Change nothing, but fail unless the node is there and has this version."""
+    """Change nothing, but fail unless the node exists and has this version."""
 
     path: str
     version: int
@@ -49,103 +49,104 @@ Operation = Create | SetData | Delete | Check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What a node held when it was read."""
+    """Content and metadata of a node when it was read."""
 
     data: bytes
     version: int
     created_zxid: int
     modified_zxid: int
-    # The session an ephemeral node goes away with; 0 for the others.
+    # The session that owns an ephemeral node; 0 for other nodes.
     owner_session: int
 
 
 class LinkState(StrEnum):
-    """What a client knows of its connection."""
+    """State of a client's connection."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    # The session is over, and its ephemeral nodes with it. A new one follows.
+    # The session has expired, and its ephemeral nodes are gone. A new session follows.
     LOST = "lost"
 
 
 class ZnodeError(ZhumqError):
-    """An operation on a node did not happen, or its answer did not arrive."""
+    """An operation on a node failed, or its answer did not arrive."""
 
-    said = "ZooKeeper refused an operation on the node {path}"
+    message = "ZooKeeper refused an operation on the node {path}"
 
     def __init__(self, path: str) -> None:
-        super().__init__(self.said.format(path=path))
+        super().__init__(self.message.format(path=path))
         self.path = path
 
 
 class NodeMissing(ZnodeError):
-    """There is no such node, or no parent for it."""
+    """The node, or its parent, does not exist."""
 
-    said = "there is no node {path} in ZooKeeper"
+    message = "the node {path} does not exist in ZooKeeper"
 
 
 class NodeTaken(ZnodeError):
-    """There is such a node already."""
+    """The node exists already."""
 
-    said = "there is a node {path} in ZooKeeper already"
+    message = "the node {path} exists in ZooKeeper already"
 
 
 class NodeChanged(ZnodeError):
     """The node has another version than expected."""
 
-    said = "the node {path} in ZooKeeper has changed"
+    message = "the node {path} in ZooKeeper has changed"
 
 
 class NodeForbidden(ZnodeError):
-    """The node's access list does not let this client do that."""
+    """The node's ACL does not permit the operation."""
 
-    said = "ZooKeeper does not let this broker use the node {path}: look at its access list"
+    message = "ZooKeeper does not permit this broker to use the node {path}: check its ACL"
 
 
 class NodeRefused(ZnodeError):
-    """The server did not do it for a reason of its own, which the message ends in."""
+    """The server refused the operation; the message ends with its reason."""
 
 
 class ConnectionLost(ZnodeError):
-    """No answer came. The operation may have been carried out."""
+    """No answer arrived. The server may have carried out the operation."""
 
-    said = "ZooKeeper did not answer about the node {path}"
+    message = "ZooKeeper did not answer a request for the node {path}"
 
 
 class SessionOver(ZnodeError):
-    """The session is gone, and its ephemeral nodes with it."""
+    """The session has expired, and its ephemeral nodes are gone."""
 
-    said = "the session with ZooKeeper ended before it answered about the node {path}"
+    message = "the ZooKeeper session expired before the answer to a request for the node {path}"
 
 
 class Client(Protocol):
-    """A session with an ensemble. Every call is bounded in time and answered on the event loop."""
+    """A session with an ensemble. Every call is bounded in time and completes on the event loop."""
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node:
-        """Read a node. `watch` is called once, when it changes or the connection is lost."""
+        """Read a node. Calls `watch` once, when the node changes or the connection is lost."""
 
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes side by side, not one after another. None where there is no node."""
+        """Read many nodes concurrently. None for a node that does not exist."""
 
     async def exists(self, path: str, watch: Callable[[], None] | None = None) -> bool:
-        """Whether there is such a node. `watch` as in `get`, also for one that comes to be."""
+        """Whether the node exists. `watch` as in `get`; it also reports the creation of the node."""
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The names of a node's children."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[str]:
-        """All of the operations or none. The paths of the nodes that were made, in order.
+        """Carry out all operations or none. Returns the paths of the created nodes, in order.
 
-        Raises the error of the first operation that cannot be, with its path.
+        Raises the error of the first operation that fails, with its path.
         """
 
     async def sync(self) -> None:
-        """What is read after this is at least as new as what the ensemble has agreed on now."""
+        """Later reads return at least what the ensemble has committed by now."""
 
     async def ensure_chroot(self) -> None:
-        """Make the node that all paths begin at, and the ones above it, where they are missing.
+        """Create the chroot node and its parents where they are missing.
 
-        To be called while nothing else is asked."""
+        Call this only while no other request is in flight.
+        """
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes are gone when this returns."""
+        """End the session. Its ephemeral nodes are gone when this returns."""

@@ -1,4 +1,4 @@
-"""A ZooKeeper session on the event loop: the only file that knows kazoo, which lives in threads."""
+"""A ZooKeeper session on the event loop. The only module that uses kazoo and its threads."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
 )
 
 logger = logging.getLogger(__name__)
-# kazoo tells every failed attempt to connect; the broker logs the states of its session itself.
+# kazoo logs every failed attempt to connect; the broker logs the states of its session itself.
 _quiet = logging.getLogger("zhumq.cluster.kazoo")
 _quiet.setLevel(logging.ERROR)
 
@@ -69,7 +69,7 @@ _LINK_STATES: Final = {
 
 
 class ZookeeperClient:
-    """One session, made anew after it was lost. Made by `connect`."""
+    """One session, replaced by a new one after it was lost. Created by `connect`."""
 
     def __init__(
         self, kazoo: Any, on_link: Callable[[LinkState, int], None], operation_ms_max: int
@@ -91,7 +91,7 @@ class ZookeeperClient:
         connect_ms_max: int,
         on_link: Callable[[LinkState, int], None],
     ) -> Self:
-        """A connected session. Raises StoreUnusable when no server answers in time."""
+        """Connect. Raises StoreUnusable if no server answers in time."""
         try:
             kazoo = KazooClient(
                 hosts=ensemble,
@@ -116,7 +116,7 @@ class ZookeeperClient:
         return client
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node:
-        return _node(await self._answer(self._kazoo.get_async(path, self._hopping(watch)), path))
+        return _node(await self._answer(self._kazoo.get_async(path, self._on_loop(watch)), path))
 
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         found: list[Node | None] = []
@@ -130,11 +130,11 @@ class ZookeeperClient:
         return found
 
     async def exists(self, path: str, watch: Callable[[], None] | None = None) -> bool:
-        result = self._kazoo.exists_async(path, self._hopping(watch))
+        result = self._kazoo.exists_async(path, self._on_loop(watch))
         return await self._answer(result, path) is not None
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
-        result = self._kazoo.get_children_async(path, self._hopping(watch))
+        result = self._kazoo.get_children_async(path, self._on_loop(watch))
         return list(await self._answer(result, path))
 
     async def multi(self, operations: Sequence[Operation]) -> list[str]:
@@ -144,7 +144,7 @@ class ZookeeperClient:
         path = operations[0].path
         answers = await self._answer(transaction.commit_async(), path)
         for operation, answer in zip(operations, answers, strict=True):
-            # All but the one that failed are reported as taken back, or as never tried.
+            # kazoo reports every other operation as rolled back or as not tried.
             if isinstance(answer, Exception) and not isinstance(
                 answer, (RolledBackError, RuntimeInconsistency)
             ):
@@ -158,7 +158,7 @@ class ZookeeperClient:
         await self._answer(self._kazoo.sync_async("/"), "/")
 
     async def ensure_chroot(self) -> None:
-        # kazoo makes only the last part of a chroot of several, so it is made from above.
+        # kazoo creates only the last part of a nested chroot, so create it without the chroot.
         chroot, self._kazoo.chroot = self._kazoo.chroot, ""
         try:
             await self._answer(self._kazoo.ensure_path_async(chroot), chroot)
@@ -179,45 +179,49 @@ class ZookeeperClient:
         self._kazoo.close()
 
     def _state_changed(self, state: str) -> None:
-        """Called in kazoo's connection thread, which must not be held up."""
-        # The id is read here, in the thread that sets it. Read on the event loop, it is missing, or
-        # another session's, while the loop has not seen yet that the link has changed.
+        """Called in kazoo's connection thread, which must not block."""
+        # Read the id here, in the thread that sets it. On the event loop it could be missing or belong
+        # to another session while the change of the link is still on its way to the loop.
         client_id = self._kazoo.client_id
-        self._hop(self._on_link, _LINK_STATES[state], int(client_id[0]) if client_id else 0)
+        self._call_on_loop(
+            self._on_link, _LINK_STATES[state], int(client_id[0]) if client_id else 0
+        )
         if self._kazoo.client_state == KeeperState.CLOSED:
-            self._hop(self._revive)
+            self._call_on_loop(self._revive)
 
     def _revive(self) -> None:
-        """An answer out of turn ends kazoo's connection thread for good, where the Java client only
-        connects again (github.com/python-zk/kazoo/issues/254). So it is started again, with a new
-        session."""
-        if not self._closed:
-            logger.warning("the client of ZooKeeper has given up: beginning anew")
-            self._reviving = self._loop.create_task(self._begin_anew())
+        """Restart kazoo, with a new session, after its connection thread has ended.
 
-    async def _begin_anew(self) -> None:
+        An answer out of order ends that thread for good, where the Java client only reconnects
+        (github.com/python-zk/kazoo/issues/254).
+        """
+        if not self._closed:
+            logger.warning("the ZooKeeper client has stopped: restarting it")
+            self._reviving = self._loop.create_task(self._restart())
+
+    async def _restart(self) -> None:
         while not self._closed:
             await asyncio.sleep(REVIVE_SECONDS)
             try:
                 await asyncio.to_thread(self._kazoo.start_async)
             except Exception:
-                logger.exception("the client of ZooKeeper does not start again")
+                logger.exception("the ZooKeeper client does not restart")
             else:
                 return
 
-    def _hop(self, function: Callable[..., None], *arguments: Any) -> None:
-        # The loop may be closed while kazoo's threads still have something to say.
+    def _call_on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        # The loop may be closed while kazoo's threads still make callbacks.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _hopping(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
+    def _on_loop(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
         if watch is None:
             return None
-        return lambda _event: self._hop(watch)
+        return lambda _event: self._call_on_loop(watch)
 
     async def _answer(self, result: Any, path: str) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
-        result.rawlink(lambda done: self._hop(_settle, future, done, path))
+        result.rawlink(lambda done: self._call_on_loop(_settle, future, done, path))
         try:
             async with asyncio.timeout(self._operation_seconds_max):
                 return await future
@@ -239,7 +243,7 @@ def _translated(error: Exception, path: str) -> Exception:
         if isinstance(error, theirs):
             return ours(path)
     if isinstance(error, RuntimeError):
-        # Answers out of turn: what became of the request cannot be known.
+        # Answers out of order: the result of the request is unknown.
         return ConnectionLost(path)
     if isinstance(error, KazooException):
         return NodeRefused(f"{path}: {type(error).__name__} {error}")

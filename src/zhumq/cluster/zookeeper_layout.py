@@ -1,20 +1,20 @@
-"""What the cluster's picture looks like as ZooKeeper nodes, and which nodes a change touches.
+"""The metadata image as ZooKeeper nodes, and the nodes that a change writes.
 
-    /format        which layout this is, and the cluster's id
-    /secret        what a broker proves to another one that it is of this cluster with
-    /version       the number of the newest picture, and the counters: the one node all brokers watch
-    /changes/N     what made picture N of picture N-1; only the last ones are kept
+    /format        the version of this layout and the cluster id
+    /secret        the secret by which brokers of this cluster authenticate each other
+    /version       the version of the newest image and the counters: the one node that all brokers watch
+    /changes/N     the changes from image N-1 to image N; only the newest entries are kept
     /topics/NAME   a topic with all its partitions
-    /settings      what brokers were told while running; not there as long as they were told nothing
-    /brokers/ID    a broker as it registered last, until the controller declares it gone
+    /settings      dynamic broker settings; missing while there are none
+    /brokers/ID    a broker's last registration, until the controller declares it gone
     /live/ID       ephemeral: the broker's session is alive
-    /candidates/.. ephemeral, in a row: who becomes controller, first come, first served
-    /controller    who was elected last, and its epoch
+    /candidates/.. ephemeral and sequential: the first candidate becomes controller
+    /controller    the last elected controller and its epoch
 
-Every change is one transaction: it raises /version from the number it was decided on, adds an entry
-to /changes, and brings the state nodes up to date. So a change is all or nothing and decided on the
-newest picture; a broker follows by reading the entries it lacks, with one watch, whatever the number
-of topics; and a broker that starts reads the state nodes and no history.
+Every change is one transaction: it raises /version from the version it was decided on, adds an entry
+to /changes, and updates the state nodes. So a change is atomic and decided on the newest image. A
+running broker follows by reading new entries, with one watch for any number of topics. A starting
+broker reads the state nodes and no history.
 """
 
 import json
@@ -55,21 +55,21 @@ CANDIDATES: Final = "/candidates"
 CONTROLLER: Final = "/controller"
 # A broker further behind than this reads the state nodes again instead of the entries.
 ENTRIES_KEPT: Final = 256
-# ZooKeeper takes a little less than 1 MiB in one request (jute.maxbuffer), names and all.
+# ZooKeeper accepts a little less than 1 MiB in one request (jute.maxbuffer), paths included.
 TRANSACTION_BYTES_MAX: Final = 1_000_000
-_OPERATION_BYTES: Final = 100  # what a request holds beside a node's path and data
-# Large nodes are packed: partitions of one topic look alike. Small ones stay readable for people.
+_OPERATION_BYTES: Final = 100  # per operation, beside the node's path and data
+# Large nodes are compressed: partitions of one topic are similar. Small nodes stay readable.
 PLAIN_BYTES_MAX: Final = 2 * 1_024
-# More than a partition takes in a node, plain and packed; `make scale` prints what it takes.
+# Upper bounds for one partition in a node, plain and compressed; `make scale` prints real sizes.
 _PLAIN_PARTITION_BYTES: Final = 250
 _PACKED_PARTITION_BYTES: Final = 40
 UNPACKED_BYTES_MAX: Final = 64 << 20
-_PACKED: Final = b"z"  # no JSON begins like that
+_PACKED: Final = b"z"  # no JSON begins with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What /version holds."""
+    """Content of /version."""
 
     version: int
     next_producer_id: int
@@ -77,7 +77,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a node in /changes holds. The mark tells one proposal from another."""
+    """Content of a node in /changes. The mark identifies the proposal."""
 
     mark: str
     changes: tuple[Change, ...]
@@ -85,7 +85,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a node in /live holds: enough to tell an operator who has the number."""
+    """Content of a node in /live: enough to show an operator which broker has the id."""
 
     host: str
     port: int
@@ -110,7 +110,7 @@ def live_path(broker_id: int) -> str:
 
 
 def first_operations(cluster_id: str, secret: bytes) -> list[Operation]:
-    """The nodes of a cluster that has nothing yet."""
+    """Create the nodes of an empty cluster."""
     counters = Counters(version=0, next_producer_id=0)
     operations: list[Operation] = [
         Create(path=FORMAT, data=_pack({"layout": LAYOUT, "cluster_id": cluster_id})),
@@ -131,9 +131,9 @@ def transaction(
     version_token: int,
     guards: Iterable[Operation] = (),
 ) -> list[Operation]:
-    """The operations that bring the nodes from one picture to the next.
+    """The operations that bring the nodes from one image to the next.
 
-    The guards come first, so that a proposal that fails for two reasons fails for theirs.
+    The guards come first, so that a failed guard precedes every other reason of failure.
     """
     counters = Counters(version=after.version, next_producer_id=after.next_producer_id)
     entry = {"mark": mark, "changes": [change_to_json(change) for change in changes]}
@@ -168,9 +168,9 @@ def transaction(
 
 
 def gone_guards(changes: Sequence[Change]) -> list[Operation]:
-    """Operations that fail if a broker that is declared gone is alive at that very moment.
+    """Operations that fail if a broker that is declared gone is alive at the time of the write.
 
-    ZooKeeper has no check that a node is missing; making it and removing it again is one.
+    ZooKeeper cannot check that a node is missing; creating and deleting it does.
     """
     guards: list[Operation] = []
     for change in changes:
@@ -225,7 +225,7 @@ def decode_registration(path: str, data: bytes) -> Registration:
 
 
 def decode_format(data: bytes) -> str:
-    """The cluster's id. Raises StoreUnusable on a layout of another release."""
+    """The cluster id. Raises StoreUnusable on the layout of another release."""
     fields = _unpack(FORMAT, data)
     if fields.get("layout") != LAYOUT:
         raise StoreUnusable(
@@ -275,7 +275,7 @@ def decode_settings(data: bytes) -> dict[str, dict[str, str]]:
 
 
 def topic_bytes(topic: Topic) -> int:
-    """About how many bytes a topic's node has, and not fewer."""
+    """An upper bound for the size of a topic's node."""
     count = len(topic.partitions)
     return max(
         min(count * _PLAIN_PARTITION_BYTES, PLAIN_BYTES_MAX), count * _PACKED_PARTITION_BYTES
@@ -283,9 +283,9 @@ def topic_bytes(topic: Topic) -> int:
 
 
 def subject_of(change: Change) -> str | None:
-    """The path of the state node that a change is about, if it is about one of many.
+    """The path of the topic or broker node that a change is about; None for other changes.
 
-    Settings of brokers are replaced as a whole by each change, so to apply one twice does no harm.
+    A change of broker settings replaces all of them, so applying it twice is safe.
     """
     for name in _topics_of([change]):
         return topic_path(name)
@@ -326,8 +326,8 @@ def _check_size(operations: Sequence[Operation]) -> None:
         size += _OPERATION_BYTES + len(operation.path) + len(data)
     if size > TRANSACTION_BYTES_MAX:
         raise PolicyViolation(
-            f"the change is {size} bytes for ZooKeeper, which takes {TRANSACTION_BYTES_MAX} at"
-            " once: ask for fewer topics or partitions in one request"
+            f"the change has {size} bytes, and ZooKeeper accepts {TRANSACTION_BYTES_MAX} in one"
+            " transaction: request fewer topics or partitions at once"
         )
 
 
@@ -351,7 +351,7 @@ def _unpack(path: str, data: bytes) -> dict[str, Any]:
 
 
 class _Reading:
-    """Turns what damaged data raises into one error that names the node."""
+    """Turns the errors of damaged data into one error that names the node."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Reads the whole picture from ZooKeeper's nodes while others go on changing them."""
+"""Reads the whole metadata image from ZooKeeper's nodes while other brokers change them."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ READS_MAX = 10
 
 
 async def read_image(client: Client) -> tuple[ClusterImage, int]:
-    """The newest picture, and the version of the node /version that goes with it.
+    """The newest metadata image, and the matching version of the node /version.
 
-    The state nodes are read side by side while changes go on, so some are newer than the number that
-    was read first. The entries of /changes since then say what the others lack: an entry is older
-    than a node that was modified by it or after it, and then that node has it already.
+    The state nodes are read concurrently with changes, so some are newer than the image version that
+    was read first. The entries of /changes since that version complete the others. A node that was
+    modified by an entry, or after it, already contains the entry.
     """
     for _ in range(READS_MAX):
         found = await _read_once(client)
@@ -62,7 +62,7 @@ async def _add_entries_since(
     paths = [layout.entry_path(version) for version in range(image.version + 1, newest + 1)]
     for path, entry in zip(paths, await client.get_all(paths), strict=True):
         if entry is None:
-            return None  # So much has happened meanwhile that it has been removed: begin again.
+            return None  # The entry was deleted after many newer changes: read again.
         draft = Draft(image)
         for change in layout.decode_entry(path, entry.data).changes:
             if _lacks(draft, change, modified, entry.created_zxid):
@@ -79,7 +79,7 @@ def _lacks(draft: Draft, change: Change, modified: Mapping[str, int], entry_zxid
         return False
     if isinstance(change, TopicCreated | BrokerRegistered):
         return True
-    # A node that is not there was changed and removed before we came to read it.
+    # A missing node was changed and deleted before it was read.
     kind, _, name = subject[1:].partition("/")
     return name in draft.topics if kind == "topics" else BrokerId(int(name)) in draft.brokers
 

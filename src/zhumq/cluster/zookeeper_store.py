@@ -1,4 +1,4 @@
-"""The cluster's picture in ZooKeeper: followed by one watch, changed by one transaction at a time."""
+"""The metadata store on ZooKeeper: follows the image with one watch, writes it in transactions."""
 
 import asyncio
 import contextlib
@@ -42,28 +42,28 @@ logger = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS: Final = 6_000
 CONNECT_MS_MAX: Final = 10_000
-# How long a proposal keeps trying through lost connections before it says that it does not know.
+# How long a proposal retries through lost connections before its result is reported as unknown.
 PROPOSAL_SECONDS_MAX: Final = 30.0
-CLOSE_SECONDS_MAX: Final = 5.0  # what proposals under way get to end at a stop
+CLOSE_SECONDS_MAX: Final = 5.0  # for proposals in flight at a stop
 RETRY_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 5.0
-# Old entries are removed by whoever makes every so many-th picture.
+# The broker that writes a version divisible by this number deletes old entries.
 TRIM_INTERVAL: Final = 64
 TRIM_AT_ONCE_MAX: Final = 1_000
 SECRET_BYTES: Final = 32
 
-# After so many conflicts in a row a transaction waits for a while before it tries again: where
-# hundreds of brokers have news at the same moment, they would keep each other from telling it.
+# After this many consecutive conflicts a transaction waits before it retries: hundreds of brokers that
+# write at the same moment would otherwise keep conflicting with each other.
 CONFLICTS_AT_ONCE_MAX: Final = 4
 CONFLICT_PAUSE_SECONDS: Final = 0.005
 CONFLICT_PAUSE_SECONDS_MAX: Final = 0.64
 
-# What to change given the newest picture, and what has to hold or to be made with it.
+# Plans on the newest image: the changes, and the operations that guard them or go with them.
 Plan = Callable[[ClusterImage], tuple[Sequence[Change], Sequence[Operation]]]
 
 
 def conflict_pause_seconds(conflicts: int, chance: float) -> float:
-    """How long to wait after so many conflicts in a row; chance is drawn from 0 to 1."""
+    """The wait after this many consecutive conflicts; `chance` is a random number from 0 to 1."""
     if conflicts <= CONFLICTS_AT_ONCE_MAX:
         return 0.0
     doublings = min(conflicts - CONFLICTS_AT_ONCE_MAX, 10)
@@ -71,7 +71,7 @@ def conflict_pause_seconds(conflicts: int, chance: float) -> float:
 
 
 class ZookeeperStore:
-    """A MetadataStore on an ensemble. Made by `open`, which returns it with the newest picture."""
+    """A MetadataStore on an ensemble. `open` creates it with the newest metadata image."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class ZookeeperStore:
         membership: Membership,
         secret: bytes,
     ) -> None:
-        # Known to the brokers of this cluster, and to whoever may read its ZooKeeper.
+        # Known to the brokers of this cluster and to every client that may read its ZooKeeper nodes.
         self.secret = secret
         self._client = client
         self._image = image
-        # The version of the node /version when it held the number of our picture.
+        # The version of the node /version when it held the version of our image.
         self._token = token
         self._membership = membership
         self._watchers: list[Watcher] = []
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -105,10 +105,10 @@ class ZookeeperStore:
         connect_ms_max: int = CONNECT_MS_MAX,
         create_chroot: bool = False,
     ) -> Self:
-        """Connect to `HOST:PORT,.../CHROOT` and read the picture, or begin a cluster there.
+        """Connect to `HOST:PORT,.../CHROOT` and read the metadata image, or create a cluster there.
 
-        Raises StoreUnusable, in bounded time, if nobody answers, the chroot is missing, or what is
-        there belongs to something else or to another cluster.
+        Raises StoreUnusable, in bounded time, if no server answers, the chroot is missing, or its
+        nodes belong to another application or another cluster.
         """
         zookeeper_client = _load_client()
         membership = Membership(session_timeout_ms, connect_ms_max)
@@ -119,13 +119,15 @@ class ZookeeperStore:
             on_link=membership.link_changed,
         )
 
-        async def enter() -> tuple[ClusterImage, int, bytes]:
+        async def read() -> tuple[ClusterImage, int, bytes]:
             await _prepare_chroot(client, ensemble, create_chroot)
             await _begin_cluster(client, ensemble, new_cluster_id, expected_cluster_id)
             return *await read_image(client), await _read_secret(client)
 
         try:
-            image, token, secret = await membership.persist(enter, f"{ensemble} was read")
+            image, token, secret = await membership.retry_until_answered(
+                read, f"{ensemble} was read"
+            )
             _check_cluster(image, ensemble, expected_cluster_id)
         except BaseException:
             await client.close()
@@ -133,7 +135,7 @@ class ZookeeperStore:
         store = cls(client, image, token, membership, secret)
         membership.attach(client, store)
         store._spawn(store._follow())
-        store._spawn(membership.keep())
+        store._spawn(membership.maintain())
         store._changed.set()
         return store
 
@@ -147,22 +149,22 @@ class ZookeeperStore:
 
     @property
     def broker_epoch(self) -> int | None:
-        """The epoch of this broker's registration; None while others may take it for dead."""
+        """The epoch of this broker's registration; None while its session may have expired."""
         return self._membership.broker_epoch
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
 
     def watch_session(self, watcher: Callable[[SessionState], None]) -> None:
-        """Call back with every new state of the session, on the event loop."""
+        """Call the watcher with every new session state, on the event loop."""
         self._membership.watch(watcher)
 
     async def register(self, broker: Broker) -> None:
-        """Raises BrokerIdTaken if another live broker has the number, and names it."""
+        """Raises BrokerIdTaken, with its address, if another live broker has the id."""
         await self._membership.register(broker)
 
     def campaign(self, broker_id: BrokerId, listener: ControllerListener) -> None:
-        """Stand for controller, in this session and in every later one."""
+        """Run for controller, in this session and in every later one."""
         self._membership.campaign(broker_id, listener)
 
     async def propose(
@@ -172,8 +174,10 @@ class ZookeeperStore:
         *,
         controller_epoch: int | None = None,
     ) -> ClusterImage:
-        """With a controller epoch the changes also count only if no later controller was elected;
-        otherwise ControllerFenced is raised."""
+        """With a controller epoch the changes count only while that controller is the newest one.
+
+        Otherwise raises ControllerFenced.
+        """
 
         def plan(image: ClusterImage) -> tuple[Sequence[Change], Sequence[Operation]]:
             if image.version != expected_version:
@@ -183,14 +187,14 @@ class ZookeeperStore:
                 guards.insert(0, self._controller_guard(image, controller_epoch))
             return changes, guards
 
-        return await self._carried_through(plan)
+        return await self._run_to_completion(plan)
 
     async def transact(self, plan: Plan) -> ClusterImage:
-        """Decide on the newest picture, and again if it has moved on meanwhile."""
+        """Plan on the newest image, and again after every conflict."""
         conflicts = 0
         while True:
             with contextlib.suppress(VersionConflict):
-                return await self._carried_through(plan)
+                return await self._run_to_completion(plan)
             conflicts += 1
             await asyncio.sleep(conflict_pause_seconds(conflicts, random.random()))  # noqa: S311
 
@@ -206,13 +210,13 @@ class ZookeeperStore:
         await self._client.close()
         self._membership.closed()
 
-    def look_again(self) -> None:
-        """There may be a newer picture."""
+    def check_for_changes(self) -> None:
+        """Read the newest image if there is a newer one."""
         self._changed.set()
 
-    async def _carried_through(self, plan: Plan) -> ClusterImage:
-        # Once begun it goes on, even if the client that asked for it goes away in the middle: the
-        # ensemble and our picture must not part.
+    async def _run_to_completion(self, plan: Plan) -> ClusterImage:
+        # A started transaction is completed even if its client disconnects: the ensemble and our
+        # image must not diverge.
         task = self._spawn(self._transact_once(plan), name="propose")
         try:
             return await asyncio.shield(task)
@@ -220,11 +224,11 @@ class ZookeeperStore:
             waiting = asyncio.current_task()
             if waiting is not None and waiting.cancelling():
                 raise
-            # Not whoever waits here was cancelled, but the proposal, by the end of the store.
+            # The store was closed and cancelled the proposal; the waiting task was not cancelled.
             raise StoreUnavailable("the store is closed") from None
 
     async def _transact_once(self, plan: Plan) -> ClusterImage:
-        async with self._turn:
+        async with self._lock:
             if self._closed:
                 raise StoreUnavailable("the store is closed")
             before = self._image
@@ -243,7 +247,7 @@ class ZookeeperStore:
                     f"ZooKeeper does not answer for {PROPOSAL_SECONDS_MAX:g} s"
                 ) from None
             self._token += 1
-            self._take_over(after)
+            self._publish(after)
         if after.version % TRIM_INTERVAL == 0:
             self._spawn(self._trim(after.version))
         return after
@@ -251,13 +255,13 @@ class ZookeeperStore:
     async def _commit(
         self, operations: Sequence[Operation], version: int, mark: str, guards: Sequence[Operation]
     ) -> None:
-        """Return when the operations have been carried out, once."""
+        """Return when the operations have been carried out exactly once."""
         tried_before = False
         while True:
             try:
                 await self._client.multi(operations)
             except (ConnectionLost, SessionOver):
-                # Nobody knows whether it happened. Trying again is safe: the version stands guard.
+                # The result is unknown. A retry is safe: the version of /version guards it.
                 tried_before = True
                 await self._membership.wait_until_connected()
                 await asyncio.sleep(RETRY_SECONDS)
@@ -266,9 +270,9 @@ class ZookeeperStore:
                 try:
                     if tried_before and await self._is_ours(version, mark):
                         return
-                    await self._refuse(reason, guards)
+                    await self._raise_refusal(reason, guards)
                 except (ConnectionLost, SessionOver):
-                    # Why it was refused is not known yet: asked again, it is refused again.
+                    # The reason of the refusal is unknown: retry, and it is refused again.
                     await self._membership.wait_until_connected()
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
@@ -282,10 +286,10 @@ class ZookeeperStore:
             return False
         return layout.decode_entry(path, node.data).mark == mark
 
-    async def _refuse(
+    async def _raise_refusal(
         self, reason: NodeChanged | NodeTaken | NodeMissing, guards: Sequence[Operation]
     ) -> None:
-        """Raise what a failed operation means to whoever proposed it."""
+        """Raise the error that a failed operation means for its proposal."""
         if reason.path == layout.CONTROLLER:
             await self._catch_up()
             raise ControllerFenced(
@@ -297,11 +301,11 @@ class ZookeeperStore:
             raise VersionConflict(f"at version {self._image.version}") from None
         if any(isinstance(guard, Delete) and guard.path == reason.path for guard in guards):
             await self._catch_up()
-            raise VersionConflict(f"{reason.path} is there: the broker is alive") from None
+            raise VersionConflict(f"{reason.path} exists: the broker is alive") from None
         if any(guard.path == reason.path for guard in guards):
             raise reason
         raise StoreUnusable(
-            f"the node {reason.path} in ZooKeeper was changed by something else than zhumq"
+            f"the node {reason.path} in ZooKeeper was changed by another application than zhumq"
         ) from None
 
     def _controller_guard(self, image: ClusterImage, controller_epoch: int) -> Operation:
@@ -313,26 +317,26 @@ class ZookeeperStore:
         return Check(path=layout.CONTROLLER, version=token)
 
     async def _follow(self) -> None:
-        """Keep up with the ensemble for as long as the store is open."""
+        """Follow the changes of other brokers until the store is closed."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
-                async with self._turn:
+                async with self._lock:
                     await self._catch_up()
             except (ConnectionLost, SessionOver):
                 await self._membership.wait_until_connected()
                 await asyncio.sleep(RETRY_SECONDS)
                 self._changed.set()
             except Exception:
-                # A damaged node, or a watcher's own fault. The broker lives on with what it has.
-                logger.exception("cannot follow the cluster; trying again")
+                # A damaged node, or a fault in a watcher. The broker continues with its current image.
+                logger.exception("cannot follow the metadata of the cluster; trying again")
                 await asyncio.sleep(FAULT_SECONDS)
                 self._changed.set()
 
     async def _catch_up(self) -> None:
-        """Make our picture at least as new as the ensemble's is now, change by change."""
-        # The watch is set by the same request that reads: nothing fits between the two.
+        """Bring our image up to the ensemble's current version, change by change."""
+        # One request reads and sets the watch, so no change can fall between the two.
         node = await self._client.get(layout.VERSION, self._changed.set)
         newest = layout.decode_counters(node.data).version
         lacking = range(self._image.version + 1, newest + 1)
@@ -349,19 +353,19 @@ class ZookeeperStore:
             if len(entries) == len(lacking):
                 self._token = node.version
                 for entry in entries:
-                    self._take_over(apply_changes(self._image, entry.changes))
+                    self._publish(apply_changes(self._image, entry.changes))
                 return
         image, self._token = await read_image(self._client)
-        self._take_over(image)
+        self._publish(image)
 
-    def _take_over(self, image: ClusterImage) -> None:
+    def _publish(self, image: ClusterImage) -> None:
         self._image = image
-        self._membership.image_changed(image)
+        self._membership.on_image_changed(image)
         for watcher in self._watchers:
             watcher(image)
 
     async def _trim(self, newest: int) -> None:
-        """Remove entries that no broker needs any more. Whoever is further behind reads anew."""
+        """Delete old entries. A broker that is further behind reads the whole image again."""
         oldest_kept = layout.entry_path(newest - layout.ENTRIES_KEPT + 1)
         with contextlib.suppress(ConnectionLost, SessionOver, NodeMissing):
             names = await self._client.children(layout.CHANGES)
@@ -383,13 +387,13 @@ class ZookeeperStore:
         if task.cancelled():
             return
         error = task.exception()
-        # Whoever proposed has either heard of it or gone away; the others have no one to tell.
+        # A proposal raises its error to its caller; other tasks have no caller.
         if error is not None and task.get_name() != "propose":
             logger.error("a task of the store failed", exc_info=error)
 
 
 def _load_client() -> "type[ZookeeperClient]":
-    # Imported here because a single node does without kazoo.
+    # Imported here because a single node does not need kazoo.
     try:
         from zhumq.cluster.zookeeper_client import ZookeeperClient  # noqa: PLC0415
     except ModuleNotFoundError as missing:
@@ -430,7 +434,7 @@ async def _read_secret(client: Client) -> bytes:
 async def _begin_cluster(
     client: Client, ensemble: str, cluster_id: str, expected_cluster_id: str | None
 ) -> None:
-    """Make the first nodes, unless they are there."""
+    """Create the first nodes unless they exist."""
     if await client.exists(layout.FORMAT):
         return
     if expected_cluster_id is not None:
@@ -441,7 +445,7 @@ async def _begin_cluster(
     try:
         await client.multi(layout.first_operations(cluster_id, secrets.token_bytes(SECRET_BYTES)))
     except NodeTaken as taken:
-        # Two brokers of a new cluster may begin it at the same moment: one of them is enough.
+        # Two brokers may create a new cluster at the same moment: one of them is enough.
         if not await client.exists(layout.FORMAT):
             raise StoreUnusable(
                 f"{ensemble} has a node {taken.path} that is not zhumq's: choose another chroot,"

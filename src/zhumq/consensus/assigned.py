@@ -1,4 +1,4 @@
-"""A replica whose leader the coordinator names; committed is what the whole in-sync set has."""
+"""A replica of fetch mode: the controller names its leader, and the whole in-sync set commits."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -33,10 +33,10 @@ from zhumq.model.errors import ErrorCode
 
 
 class AssignedReplica(ReplicaCore):
-    """A replica that leads or follows as it is told, fenced by epoch and version.
+    """A replica that leads or follows as the controller assigns it, fenced by epoch and version.
 
-    It has no leader until the coordinator's word of this start arrives: what it remembers from
-    before a crash may be over.
+    It has no leader until the first LeaderAssigned after its start: the leader that it persisted
+    before a crash may be out of date.
     """
 
     def __init__(
@@ -65,24 +65,25 @@ class AssignedReplica(ReplicaCore):
             now_ms=now_ms,
             session_contact_ms=session_contact_ms,
         )
-        # A partition that comes from raft mode goes on with its epoch and its log. From here on
-        # this replica helps to elect nobody but whom the coordinator names.
+        # A partition that comes from raft mode keeps its epoch and its log. From here on this
+        # replica votes only for the leader that the controller names.
         self._remember(replace(state, mode=Mode.FETCH))
-        # An epoch this replica led before it crashed: its unflushed end may be gone while
-        # followers hold it, so leading on in the same epoch would write other records there.
+        # An epoch this replica led before it crashed: it may have lost an unflushed tail that
+        # followers hold. Leading again in the same epoch would write other records there.
         self._led_epoch = state.epoch if state.leader_id == replica_id else -1
         self.version = -1
         self.in_sync: frozenset[int] = frozenset()
         self._changing_mode = False
         self._unclean_epoch = -1
-        # What was proposed on top of `version` and may have been accepted since.
+        # The proposal on top of `version`, which the controller may have accepted since.
         self._pending: InSyncProposal | LeadershipDeclined | None = None
         self._propose_due_ms: int | None = None
         self._lag_due_ms: int | None = None
         self._tally: VoteTally | None = None
         self._tally_due_ms: int | None = None
-        # Replicas that heard of a move before this leader did. An idle one says where it is once,
-        # and then waits. Whoever is taken out is fenced by an epoch, so nobody's past is counted.
+        # The last fetches of replicas that learned of a reassignment before this leader. An idle
+        # replica reports its position once and then waits. A removed replica is fenced by an epoch,
+        # so no fetch from before its removal counts.
         self._observers: dict[int, FetchArrived] = {}
 
     @property
@@ -91,16 +92,18 @@ class AssignedReplica(ReplicaCore):
         return self.role is Role.LEADER and enough
 
     def campaign_soon(self, now_ms: int) -> None:
-        """Here leaders are named."""
+        """No effect: the controller names the leader."""
 
     @property
-    def leads_or_stands(self) -> bool:
-        """Whether it was named leader, and leads or is about to."""
+    def leads_or_campaigns(self) -> bool:
+        """Whether this replica is the named leader and leads, or still needs the votes."""
         return self.role in (Role.LEADER, Role.CANDIDATE)
 
     def in_sync_contact_ms(self) -> int | None:
-        """When this leader last had contact with any follower that is in sync; None where there is
-        none: nobody else can be named, or this replica does not lead."""
+        """When this leader last had contact with any in-sync follower.
+
+        None without in-sync followers (no other replica can be named), or if it does not lead.
+        """
         followers = [each for each in self.in_sync if each in self._progress]
         if self.role is not Role.LEADER or not followers:
             return None
@@ -115,7 +118,7 @@ class AssignedReplica(ReplicaCore):
         return min((due for due in dues if due is not None), default=None)
 
     def step(self, event: Input, now_ms: int) -> None:
-        """Take in one event."""
+        """Process one event."""
         match event:
             case FetchArrived():
                 self._on_follower_fetch(event, now_ms)
@@ -126,9 +129,9 @@ class AssignedReplica(ReplicaCore):
             case Appended() | Flushed():
                 self._on_log_moved(now_ms)
             case BrokerLost():
-                # Of the own session's end one hears from a word that names somebody else.
+                # A LeaderAssigned that names another replica reports the end of this broker's session.
                 if self.role is Role.LEADER and event.broker_id != self.replica_id:
-                    self._progress.lost(event.broker_id)
+                    self._progress.mark_gone(event.broker_id)
                     self._propose_in_sync(self.in_sync - {event.broker_id}, now_ms)
             case LogDamaged():
                 self._on_log_damaged(event.offset, now_ms)
@@ -139,34 +142,34 @@ class AssignedReplica(ReplicaCore):
             case DeadlinePassed():
                 self._on_deadline(now_ms)
             case LeaderAnnounced():
-                # A raft leader that does not know yet that the mode has changed.
+                # Sent by a raft leader that does not know of the mode change yet.
                 pass
             case _:
                 assert_never(event)
 
-    # The coordinator's word
+    # Assignments of the controller
 
     def _on_assigned(self, assigned: LeaderAssigned, now_ms: int) -> None:
         if assigned.version <= self.version:
-            # A stale watch: newer news has been acted upon.
+            # A stale watch: this replica has already processed a newer assignment.
             return
         self.version = assigned.version
         self._pending = None
         self._propose_due_ms = None
         if assigned.changing_mode and self._state.votes_unknown and not self._state.recovering:
-            # It became whole in fetch mode. So raft has begun and ended since, with everybody in sync
-            # when it began: what it voted for before that is over.
+            # The replica recovered in fetch mode. So raft has started and ended since, with all
+            # replicas in sync at its start: the earlier votes no longer count.
             self._remember(replace(self._state, votes_unknown=False))
         if assigned.epoch < self.epoch:
-            # The coordinator does not know how far the epochs of raft have gone.
-            self._want_leader(now_ms)
+            # The controller does not know the last epoch of raft mode.
+            self._decline_leadership(now_ms)
             return
         if assigned.replicas:
             self._change_replicas(assigned.replicas, now_ms)
         self.in_sync = assigned.in_sync
         self._changing_mode = assigned.changing_mode
         self._unclean_epoch = assigned.unclean_epoch
-        if assigned.epoch != self.epoch or not self._goes_on(assigned):
+        if assigned.epoch != self.epoch or not self._is_same_leader(assigned):
             self._take_role(assigned, now_ms)
         elif self.role is Role.LEADER:
             for known in sorted(self._observers.keys() & set(self.voters.ids)):
@@ -176,15 +179,15 @@ class AssignedReplica(ReplicaCore):
             self._check_followers(now_ms, shrink=False)
 
     def _change_replicas(self, replicas: tuple[int, ...], now_ms: int) -> None:
-        """The partition moves. Only the in-sync set commits here, so who else fetches is free."""
+        """Apply a reassignment. Only the in-sync set commits, so the other replicas may change at once."""
         if set(replicas) == set(self.voters.ids):
             return
         self.voters = Voters(replicas)
         if self.role is Role.LEADER:
-            self._progress.change(self.voters.others(self.replica_id), now_ms)
+            self._progress.change_followers(self.voters.others(self.replica_id), now_ms)
 
-    def _goes_on(self, assigned: LeaderAssigned) -> bool:
-        """Whether this is news of the epoch this replica is in, not of another leader."""
+    def _is_same_leader(self, assigned: LeaderAssigned) -> bool:
+        """Whether the assignment keeps the leader that this replica leads as or follows."""
         if self.role is Role.CANDIDATE:
             return assigned.leader_id == self.replica_id
         return self.leader_id is not None and assigned.leader_id == self.leader_id
@@ -197,9 +200,9 @@ class AssignedReplica(ReplicaCore):
         if assigned.leader_id == self.replica_id:
             if self._must_not_lead(assigned):
                 self._become(Role.UNATTACHED)
-                self._want_leader(now_ms)
+                self._decline_leadership(now_ms)
             elif assigned.changing_mode:
-                self._stand(assigned.epoch, now_ms)
+                self._become_candidate(assigned.epoch, now_ms)
             else:
                 self._remember(replace(state, epoch=assigned.epoch, voted_for=None))
                 self._lead_all(now_ms)
@@ -217,7 +220,7 @@ class AssignedReplica(ReplicaCore):
         state = self._state
         if state.recovering or assigned.epoch <= self._led_epoch:
             return True
-        # Somebody else was voted for in this epoch of raft, or has led it.
+        # This replica has voted in this epoch of raft, or knows its leader.
         taken = state.voted_for is not None or state.leader_id is not None
         return assigned.epoch == self.epoch and taken
 
@@ -229,25 +232,28 @@ class AssignedReplica(ReplicaCore):
         self._set_lag_deadline(now_ms)
 
     def _admit_clients_below_minimum(self) -> None:
-        """KIP-966: with too few in sync the high watermark stands still, perhaps below what others
-        have shown. What lies below it is committed all the same, and producers that chose acks=0 or
-        1 have chosen to go on. Nothing else may rely on this leader before it serves."""
+        """KIP-966: admit clients although too few replicas are in sync.
+
+        The high watermark does not advance, and may be below what an earlier leader has shown. What
+        is below it is committed, and acks=0 or 1 accept the risk. Only a serving leader may be
+        relied on for anything else.
+        """
         enough = len(self.in_sync) >= self.settings.min_in_sync_replicas
         if self.role is Role.LEADER and not self._changing_mode and not enough:
             self.admits_clients = True
 
-    def _want_leader(self, now_ms: int) -> None:
-        wanted = LeadershipDeclined(
+    def _decline_leadership(self, now_ms: int) -> None:
+        declined = LeadershipDeclined(
             replica_id=self.replica_id,
             epoch=max(self.epoch, self._led_epoch),
             version=self.version,
             damaged=self._state.recovering or self._state.votes_unknown,
         )
-        self._send_proposal(wanted, now_ms)
+        self._send_proposal(declined, now_ms)
 
-    # Handover from raft: the first leader is named, but has to win the votes of a majority.
+    # Change from raft mode: the controller names the first leader, which must win a majority of votes.
 
-    def _stand(self, epoch: int, now_ms: int) -> None:
+    def _become_candidate(self, epoch: int, now_ms: int) -> None:
         self._remember(replace(self._state, epoch=epoch, voted_for=self.replica_id, leader_id=None))
         self._become(Role.CANDIDATE)
         self._tally = VoteTally(self.voters, epoch, self.replica_id, pre_vote=False)
@@ -269,8 +275,8 @@ class AssignedReplica(ReplicaCore):
         self._tally_due_ms = now_ms + self.settings.proposal_retry_ms
 
     def _on_vote_asked(self, question: VoteAsked) -> None:
-        # A majority of replicas that refuse raft's candidates makes sure that no epoch is led by
-        # an elected and by a named leader.
+        # A majority of replicas refuses raft's candidates, so no epoch has both an elected and a
+        # named leader.
         if question.mode is Mode.FETCH and question.epoch > self.epoch:
             self._remember(
                 replace(self._state, epoch=question.epoch, voted_for=None, leader_id=None)
@@ -300,7 +306,7 @@ class AssignedReplica(ReplicaCore):
         )
 
     def _may_vote_for(self, candidate_id: int) -> bool:
-        # To be named is not to lead yet: the one who is may have this vote.
+        # The named leader does not lead yet, so this replica may vote for it.
         state = self._state
         if state.leader_id == candidate_id:
             state = replace(state, leader_id=None)
@@ -312,7 +318,7 @@ class AssignedReplica(ReplicaCore):
             return
         tally.count(answer.voter_id, granted=answer.granted)
         if answer.epoch > self.epoch or tally.is_lost:
-            # Others have more, or have voted in a later epoch: the coordinator has to name again.
+            # Others have more, or voted in a later epoch: the controller has to name a leader again.
             self._tally = None
             self._tally_due_ms = None
             if answer.epoch > self.epoch:
@@ -320,7 +326,7 @@ class AssignedReplica(ReplicaCore):
                     replace(self._state, epoch=answer.epoch, voted_for=None, leader_id=None)
                 )
             self._become(Role.UNATTACHED)
-            self._want_leader(now_ms)
+            self._decline_leadership(now_ms)
             return
         self._count_votes(now_ms)
 
@@ -334,17 +340,17 @@ class AssignedReplica(ReplicaCore):
 
     @property
     def _counted(self) -> frozenset[int]:
-        """The in-sync set, and who may be in it by now (KIP-497: the larger of both)."""
+        """The in-sync set together with the pending proposal (KIP-497: the larger of both)."""
         pending = self._pending
         return (
             self.in_sync | pending.in_sync if isinstance(pending, InSyncProposal) else self.in_sync
         )
 
     def _committed_offset(self) -> int:
-        """The point that every replica in sync has on its disk.
+        """The offset that every in-sync replica has on disk.
 
-        KIP-966: with fewer than min.insync.replicas it stands still, so that what is committed
-        is always on that many disks.
+        KIP-966: it does not advance below min.insync.replicas, so that everything committed is on
+        that many disks.
         """
         if self._changing_mode or len(self.in_sync) < self.settings.min_in_sync_replicas:
             return -1
@@ -352,7 +358,7 @@ class AssignedReplica(ReplicaCore):
 
     def _on_follower_fetch(self, fetch: FetchArrived, now_ms: int) -> None:
         if fetch.epoch > self.epoch and self.role is Role.LEADER:
-            # Somebody has been named since; what is accepted from here on would be lost.
+            # The controller has named another leader: records accepted from here on would be lost.
             self._become(Role.UNATTACHED)
             self._lag_due_ms = None
         self._on_fetch_arrived(fetch, now_ms)
@@ -376,22 +382,22 @@ class AssignedReplica(ReplicaCore):
         return one.recovering or one.gone or late
 
     def _check_followers(self, now_ms: int, *, shrink: bool) -> None:
-        """Propose the in-sync set as it ought to be. The coordinator decides."""
+        """Propose the in-sync set that matches the followers' progress. The controller decides."""
         if self._changing_mode and self.log.flushed_offset < self._epoch_start_offset:
-            # Raft committed on the disks of a majority, which need not have been this one; to be
-            # in sync is to have everything committed on the own disk.
+            # Raft committed on the disks of a majority, perhaps without this replica. An in-sync
+            # replica has everything committed on its own disk.
             return
         others = self.voters.others(self.replica_id)
-        wanted = {self.replica_id}
+        in_sync = {self.replica_id}
         for each in others:
             behind = self._has_fallen_behind(each, now_ms)
             if each in self.in_sync:
-                # Looked at from time to time only: one that is slow for a moment may stay.
+                # Only the periodic check removes a follower: one that is slow for a moment stays.
                 if not (behind and shrink):
-                    wanted.add(each)
+                    in_sync.add(each)
             elif not behind and self._is_caught_up(each):
-                wanted.add(each)
-        self._propose_in_sync(frozenset(wanted), now_ms)
+                in_sync.add(each)
+        self._propose_in_sync(frozenset(in_sync), now_ms)
 
     def _propose_in_sync(self, in_sync: frozenset[int], now_ms: int) -> None:
         if in_sync == self.in_sync or self._pending is not None:
@@ -443,6 +449,6 @@ class AssignedReplica(ReplicaCore):
             self._tally_due_ms = None
             self._lag_due_ms = None
             self._become(Role.UNATTACHED)
-            self._want_leader(now_ms)
+            self._decline_leadership(now_ms)
         elif self.role is Role.FOLLOWER and self.leader_id is not None:
             self._fetch_from(self.leader_id, now_ms)

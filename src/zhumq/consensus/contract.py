@@ -1,4 +1,4 @@
-"""The replica seam: inputs in, one Ready out, whose fields state the order of duty."""
+"""The replica seam: a replica takes inputs and returns one Ready, whose fields are in the order of execution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from zhumq.model.errors import ErrorCode, ZhumqError
 from zhumq.model.replication_mode import Mode as Mode  # noqa: PLC0414 (a part of the seam)
 
 NO_EPOCH: Final = -1
-# draw(low, high): an integer of this range, both ends included. The only chance a core has.
+# draw(low, high): a random integer of this range, both ends included. A core has no other randomness.
 Draw: TypeAlias = Callable[[int, int], int]
-# heard_ms(replica id): when the broker of that replica was last heard of in a fetch session that
-# still holds this partition as the replica last spoke of it. So one beat between two brokers keeps
+# session_contact_ms(replica id): the last contact with that replica's broker in a fetch session that
+# still holds the replica's last fetch of this partition. So one heartbeat between two brokers keeps
 # all their idle partitions alive.
 SessionContact: TypeAlias = Callable[[int], int]
 
 
 class ConsensusBroken(ZhumqError):
-    """Replicas contradict each other in a way that the protocol rules out. The replica must stop."""
+    """Replicas contradict each other in a way that the protocol excludes. The replica must stop."""
 
 
 class Role(StrEnum):
-    """What a replica does. PROSPECTIVE asks whether it could win (KIP-996), CANDIDATE asks for votes."""
+    """Role of a replica. PROSPECTIVE asks for pre-votes (KIP-996), CANDIDATE asks for votes."""
 
     UNATTACHED = "unattached"
     FOLLOWER = "follower"
@@ -41,10 +41,10 @@ TRANSITIONS: Final[dict[Role, frozenset[Role]]] = {
 
 
 class LogPosition(NamedTuple):
-    """How far a log reaches. Compared as a pair: a long tail of an old epoch is worth nothing.
+    """Last epoch and end offset of a log. Compared as a pair: a newer epoch beats a longer log.
 
-    Log matching uses the epoch of the last record. A vote uses the newest epoch that the replica is
-    known to hold, which has no record yet where its leader has written nothing.
+    Log matching uses the epoch of the last record. A vote uses the newest epoch that the replica has
+    accepted; that epoch has no record until its leader writes one.
     """
 
     last_epoch: int
@@ -52,14 +52,14 @@ class LogPosition(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The offset at which an epoch ends in somebody's log."""
+    """The offset at which an epoch ends in a replica's log."""
 
     epoch: int
     end_offset: int
 
 
 class LogView(Protocol):
-    """What a replica has to know of its log. It never changes the log: Ready says what to do."""
+    """Read-only view of a replica's log. A replica changes its log only through Ready."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -69,10 +69,10 @@ class LogView(Protocol):
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below it is on the disk."""
+        """Everything below it is on disk."""
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which this offset was written; NO_EPOCH if that is not known."""
+        """The epoch in which this offset was written; NO_EPOCH if unknown."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not above this one, and where it ends; (-1, -1) if unknown."""
@@ -80,19 +80,19 @@ class LogView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSettings:
-    """Times of one partition's replication."""
+    """Replication timeouts and limits of one partition."""
 
-    # A follower that hears nothing for this long (up to twice as long, drawn) campaigns; a leader
-    # that hears no majority for this long resigns.
+    # A follower without contact to its leader for this long (randomized up to twice as long)
+    # campaigns. A leader without contact to a majority for this long resigns.
     election_timeout_ms: int = 1_000
-    # After news that the leader is gone, the first of the others campaigns within this time, drawn,
-    # the second one so much later.
+    # After a BrokerLost of the leader, the first of the other voters campaigns within a random part
+    # of this time, the second one this much later, and so on.
     campaign_jitter_ms: int = 100
-    # An unanswered fetch is sent again after this long.
+    # A follower repeats an unanswered fetch after this long.
     fetch_retry_ms: int = 700
-    # A leader tells voters that do not fetch yet about itself this often.
+    # A leader repeats LeaderAnnounced to voters that do not fetch yet this often.
     announce_interval_ms: int = 300
-    # A follower that has not caught up for this long is proposed out of the in-sync set.
+    # A leader proposes to remove a follower from the in-sync set that has not caught up for this long.
     replica_lag_max_ms: int = 3_000
     proposal_retry_ms: int = 500
     min_in_sync_replicas: int = 1
@@ -100,41 +100,41 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumState:
-    """What a replica must remember across a crash, next to its log."""
+    """What a replica persists next to its log."""
 
     epoch: int = 0
-    # Invariant: at most one vote per epoch; None in an epoch in which it has not voted.
+    # Invariant: at most one vote per epoch; None if the replica has not voted in this epoch.
     voted_for: int | None = None
     leader_id: int | None = None
     mode: Mode = Mode.RAFT
-    # Flushed data was lost: no vote, no candidacy, and the leader does not count this replica.
+    # The replica lost flushed data: it neither votes nor campaigns, and the leader does not count it.
     recovering: bool = False
-    # The disk was replaced, and with it went what this replica has voted for.
+    # The disk was replaced: this replica does not know how it voted before.
     votes_unknown: bool = False
-    # The newest epoch whose leader's log this replica has on its disk up to where the epoch starts,
-    # and that offset. It stands for the no-op entry of Raft 8, without an entry in the log.
-    # Invariant: never goes down while the disk is the same.
+    # The newest epoch whose leader's log this replica has on disk up to where the epoch starts,
+    # and that offset. It replaces the no-op entry of Raft 8: the log gets no entry.
+    # Invariant: never decreases while the disk is the same.
     accepted_epoch: int = NO_EPOCH
     accepted_offset: int = 0
 
 
-# Inputs. A message carries the name of what its receiver sees.
+# Inputs. A message is named after the event at its receiver.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchArrived:
-    """A follower asks for what follows its log, and so says how far it is."""
+    """A follower's fetch. It requests the records after its log and reports its position."""
 
     replica_id: int
     epoch: int
     fetch_offset: int
     # The epoch of the record before fetch_offset; NO_EPOCH for an empty log.
     last_fetched_epoch: int
-    # What the follower has on its disk. Only this counts for the high watermark.
+    # What the follower has on disk. Only this counts for the high watermark.
     flushed_offset: int
     mode: Mode
     recovering: bool
-    # Grows with every fetch of a replica, also across restarts: an older one says nothing new.
+    # Grows with every fetch of a replica, also across restarts. An older fetch is ignored.
     sequence: int
     # See QuorumState. A leader counts only followers that have accepted its epoch.
     accepted_epoch: int
@@ -142,7 +142,7 @@ class FetchArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswered:
-    """The answer to a fetch. It echoes the position it answers, so a late one does no harm."""
+    """The answer to a fetch. It echoes the position it answers, so a follower can drop a late one."""
 
     responder_id: int
     epoch: int
@@ -153,38 +153,39 @@ class FetchAnswered:
     last_fetched_epoch: int
     sequence: int
     high_watermark: int
-    # The high watermark has reached the start of the leader's epoch, so it is up to date.
+    # The high watermark has reached the start of the leader's epoch, so it is current.
     serving: bool
     # Where the leader's epoch starts in its log.
     epoch_start_offset: int
     # KIP-595: the follower's log is not a prefix of the leader's; truncate by this.
     diverging: EpochEnd | None = None
-    # The leader no longer holds what follows the follower's log: empty it and go on here.
+    # The leader no longer holds what follows the follower's log: the follower drops its log and
+    # continues at this offset.
     start_over_at: int | None = None
-    # Whole batches from fetch_offset on; filled in by who sends it, never looked into by the core.
+    # Whole batches from fetch_offset on. The sender fills them in; the core never reads them.
     records: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAsked:
-    """A replica asks for a vote, or (pre_vote) whether it would get one. KIP-595, KIP-996."""
+    """A vote request, or with pre_vote a pre-vote request. KIP-595, KIP-996."""
 
     candidate_id: int
     epoch: int
     position: LogPosition
     pre_vote: bool
     mode: Mode
-    # Of whom the candidate needs a majority. Majorities of other voters need not meet in anybody, so
-    # a vote is given only among those who know of the same ones.
+    # The voters of which the candidate needs a majority. Majorities of different voter sets need not
+    # overlap, so a voter grants its vote only if it has the same voter set.
     voters: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAnswered:
-    """The answer to a vote request, with what the voter knows of the epoch."""
+    """The answer to a vote request, with the epoch and leader that the voter knows."""
 
     voter_id: int
-    # The epoch the request was for; a vote counts in no other.
+    # The epoch of the request. The vote counts only in this epoch.
     asked_epoch: int
     epoch: int
     leader_id: int | None
@@ -203,53 +204,53 @@ class LeaderAnnounced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAssigned:
-    """The coordinator's word on a partition. A lower version than the last one is old news."""
+    """The controller's state of a partition. A replica ignores versions below the last one."""
 
     version: int
     epoch: int
     leader_id: int | None
     in_sync: frozenset[int]
-    # The partition comes from raft and no in-sync set of a majority has been accepted yet: the
-    # leader has to win the votes of the replicas for this epoch before it leads.
+    # The partition changes from raft to fetch mode, and the controller has not accepted an in-sync
+    # set of a majority yet. The named leader must win the votes of a majority before it leads.
     changing_mode: bool = False
-    # The last epoch whose leader was named out of the in-sync set; what is older may have been
-    # committed and is lost all the same.
+    # The epoch of the last unclean election. Records of older epochs may be lost although they were
+    # committed.
     unclean_epoch: int = -1
-    # Who has a replica, old and new ones together while the partition moves; none: as before.
+    # The brokers with a replica, old and new ones during a reassignment. Empty: unchanged.
     replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLost:
-    """The coordinator's news that a broker is gone: no need to wait for a timeout."""
+    """The controller reports that a broker's session has ended. It saves the wait for a timeout."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The end of the log moved: something was appended or, on this replica's wish, truncated."""
+    """The end of the log moved: records were appended, or Ready.truncate_to was carried out."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flushed:
-    """Everything below the offset is on the disk."""
+    """Everything below the offset is on disk."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDamaged:
-    """What was flushed cannot be read from this offset on."""
+    """Flushed data is unreadable from this offset on."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed:
-    """The time of next_deadline_ms has come."""
+    """next_deadline_ms has passed."""
 
 
 Message: TypeAlias = FetchArrived | FetchAnswered | VoteAsked | VoteAnswered | LeaderAnnounced
@@ -263,14 +264,14 @@ Input: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendFetched:
-    """Append the batches of a fetch answer as they are."""
+    """Append the batches of a fetch answer unchanged."""
 
     records: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A message and the replica it is for."""
+    """A message and its receiver."""
 
     to: int
     message: Message
@@ -278,7 +279,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncProposal:
-    """The leader's wish for another in-sync set; valid only on top of `version` (KIP-497)."""
+    """The leader's AlterPartition proposal: a new in-sync set, valid only on top of `version` (KIP-497)."""
 
     leader_id: int
     epoch: int
@@ -288,14 +289,14 @@ class InSyncProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipDeclined:
-    """This replica cannot lead in the epoch it was named for; the coordinator must name anew."""
+    """This replica cannot lead in the epoch it was named for. The controller must name a leader again."""
 
     replica_id: int
     # The new epoch must be above this one.
     epoch: int
     version: int
-    # It has lost data, or its votes, and must not be named until it has healed; one that lacks
-    # only its votes may be named where there is no handover.
+    # The replica lost data or its quorum state and must not be named until it has recovered. A
+    # replica that lacks only its votes may be named outside of a mode change.
     damaged: bool
 
 
@@ -304,38 +305,39 @@ Proposal: TypeAlias = InSyncProposal | LeadershipDeclined
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleChange:
-    """What the replica is now."""
+    """The replica's new role."""
 
     role: Role
     epoch: int
     leader_id: int | None
-    # Only a serving leader lets consumers read and state machines run (elected is not ready).
+    # Only a serving leader lets consumers read and state machines run. A leader that is only elected
+    # does not serve yet.
     serving: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What to do now, from top to bottom. A crash between any two duties is harmless."""
+    """Actions to carry out from top to bottom. A crash between any two of them is safe."""
 
-    # 1. On the disk before anything below happens: it holds the vote, the epoch just promised and the
-    #    epoch just accepted, which the leader counts as soon as the next fetch says so.
+    # 1. On disk before any action below: it holds the vote, the current epoch and the accepted epoch.
+    #    The leader counts the accepted epoch as soon as the next fetch reports it.
     persist_quorum_state: QuorumState | None = None
-    # 2. The log was written over elsewhere: cut it here. What was flushed above no longer counts.
+    # 2. The log diverges from the leader's: truncate it here. What was flushed above no longer counts.
     truncate_to: int | None = None
-    #    Or drop all of it, and let the next record have this offset.
+    #    Or drop the whole log; the next record gets this offset.
     start_over_at: int | None = None
-    # 3. Append in order, then step Appended; flush what was appended, then step Flushed.
+    # 3. Append in order, then step Appended; flush the appended batches, then step Flushed.
     append: tuple[AppendFetched, ...] = ()
-    # 4. Messages to other replicas, fetches among them. A FetchAnswered without error, divergence
-    #    or start_over_at gets the records now; it may be held back while there is nothing to tell.
-    #    One that asks the follower to accept the epoch tells something.
+    # 4. Messages to other replicas, including fetches. The sender fills the records into a
+    #    FetchAnswered without error, divergence or start_over_at, and may hold it back while it has
+    #    no new content. An answer that asks the follower to accept the epoch has new content.
     send: tuple[Outgoing, ...] = ()
-    # 5. To the coordinator, which decides.
+    # 5. Request to the controller, which decides.
     propose: Proposal | None = None
-    # 6. Consumers may see everything below, and acks=-1 up to it may be answered. What is written
-    #    down of it for the next start is at most the flushed offset.
+    # 6. Consumers may see everything below, and acks=-1 up to it may be answered. The checkpoint for
+    #    the next start holds at most the flushed offset.
     high_watermark: int | None = None
-    # 7. Parked requests of a former leader are refused; a new one starts to accept.
+    # 7. A former leader refuses its parked requests; a new leader starts to accept requests.
     role: RoleChange | None = None
 
 
@@ -343,7 +345,7 @@ NOTHING: Final = Ready()
 
 
 class Replica(Protocol):
-    """One replica of one partition: decides, never does."""
+    """One replica of one partition. It decides; the driver carries out its Ready."""
 
     @property
     def role(self) -> Role: ...
@@ -362,8 +364,10 @@ class Replica(Protocol):
 
     @property
     def admits_clients(self) -> bool:
-        """Whether clients may read what is committed and write with acks=0 or 1: a leader that
-        serves, or (KIP-966) a named one with fewer than min.insync.replicas in sync."""
+        """Whether clients may read what is committed and write with acks=0 or 1.
+
+        True for a serving leader and (KIP-966) for a named leader below min.insync.replicas.
+        """
 
     @property
     def accepts_all_acks(self) -> bool:
@@ -371,18 +375,18 @@ class Replica(Protocol):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When DeadlinePassed has to be stepped; None while nothing is waited for."""
+        """When DeadlinePassed has to be stepped; None without a pending deadline."""
 
     def step(self, event: Input, now_ms: int) -> None:
-        """Take in one event. What follows from it is in the next Ready."""
+        """Process one event. Its effects are in the next Ready."""
 
     def take_ready(self) -> Ready:
-        """What to do now; taking it means to do it. NOTHING if there is nothing."""
+        """The pending actions; the caller must carry them out. NOTHING if there are none."""
 
     def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
-        """The answer to a fetch as of now; asked again for one that was held back."""
+        """The current answer to a fetch. The caller asks again for a fetch that it held back."""
 
 
 def asks_to_accept(fetch: FetchArrived, answer: FetchAnswered) -> bool:
-    """Whether a follower learns from a plain answer where the epoch starts that it must accept."""
+    """Whether the answer asks the follower to accept the leader's epoch."""
     return fetch.accepted_epoch != answer.epoch

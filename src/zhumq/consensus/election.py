@@ -1,4 +1,4 @@
-"""One round of asking for votes, and what a voter checks before it gives one."""
+"""The vote tally of one election round, and the checks of a voter before it grants its vote."""
 
 from zhumq.consensus.contract import LogPosition, QuorumState
 from zhumq.consensus.voters import Voters
@@ -17,7 +17,7 @@ class VoteTally:
         self._refused: set[int] = set()
 
     def count(self, voter_id: int, *, granted: bool) -> None:
-        """Note an answer; asked twice, a voter still has one vote."""
+        """Count an answer. A voter that answers twice counts once."""
         if voter_id in self._voters:
             (self._granted if granted else self._refused).add(voter_id)
 
@@ -28,7 +28,7 @@ class VoteTally:
 
     @property
     def is_lost(self) -> bool:
-        """Whether those who have not refused are too few."""
+        """Whether the voters that have not refused are no majority any more."""
         return not self._voters.is_majority(set(self._voters.ids) - self._refused)
 
     @property
@@ -39,14 +39,14 @@ class VoteTally:
 def is_log_acceptable(candidate: LogPosition, own: LogPosition) -> bool:
     """Whether the candidate has everything this voter may have helped to commit.
 
-    Raft 5.4.1: the last epoch decides, then the length; length alone elects a replica with a long
-    tail that nobody ever acknowledged.
+    Raft 5.4.1: the last epoch decides, then the length. Length alone could elect a replica with a
+    long tail that no majority ever acknowledged.
     """
     return candidate >= own
 
 
 def may_vote_for(state: QuorumState, candidate_id: int) -> bool:
-    """One vote per epoch, none in an epoch whose leader is known, none while data is missing."""
+    """One vote per epoch; none in an epoch whose leader is known, none while the replica recovers."""
     if state.recovering or state.votes_unknown or state.leader_id is not None:
         return False
     return state.voted_for is None or state.voted_for == candidate_id

@@ -1,4 +1,4 @@
-"""What a leader knows of each follower: how far it is, how far on its disk, when last heard."""
+"""A leader's view of each follower: fetch offset, flushed offset, last contact."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ NOT_COUNTED = -1
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """One follower, as of its last fetch that matched the leader's log in this epoch."""
+    """Progress of one follower as of its last fetch in this epoch that matched the leader's log."""
 
     fetch_offset: int = NOT_COUNTED
-    # Invariant: flushed_offset <= fetch_offset; NOT_COUNTED until it fetched, and while it heals.
+    # Invariant: flushed_offset <= fetch_offset. NOT_COUNTED before the first fetch and while the
+    # follower recovers.
     flushed_offset: int = NOT_COUNTED
     last_contact_ms: int = NEVER_MS
-    # When it last had everything the leader had at that time (Kafka's lastCaughtUpTime).
+    # When the follower last had the leader's whole log of that time (Kafka's lastCaughtUpTime).
     caught_up_ms: int = NEVER_MS
     mode: Mode = Mode.RAFT
     recovering: bool = False
@@ -25,23 +26,23 @@ class Progress:
     sequence: int = -1
     log_end_at_last_fetch: int = 0
     last_fetch_ms: int = NEVER_MS
-    # The coordinator took its broker for dead, and it has not been heard of since.
+    # The controller reported its broker lost, and the follower has made no contact since.
     gone: bool = False
 
 
 class ProgressTable:
-    """The followers of one leader in one epoch."""
+    """Progress of all followers of one leader in one epoch."""
 
     __slots__ = ("_of",)
 
     def __init__(self, follower_ids: Iterable[int], now_ms: int) -> None:
-        # A new leader gives everybody a full timeout to be heard of.
+        # A new leader gives every follower a full timeout for its first contact.
         self._of = {
             each: Progress(last_contact_ms=now_ms, caught_up_ms=now_ms) for each in follower_ids
         }
 
-    def change(self, follower_ids: Iterable[int], now_ms: int) -> None:
-        """Other followers from now on; of those that stay everything is kept."""
+    def change_followers(self, follower_ids: Iterable[int], now_ms: int) -> None:
+        """Replace the set of followers. Followers that stay keep their progress."""
         self._of = {
             each: self._of.get(each) or Progress(last_contact_ms=now_ms, caught_up_ms=now_ms)
             for each in follower_ids
@@ -54,31 +55,31 @@ class ProgressTable:
         return self._of[replica_id]
 
     def flushed_in(self, epoch: int, replica_id: int) -> int:
-        """What counts of a follower that must have accepted the epoch first."""
+        """The follower's flushed offset if it has accepted the epoch, else NOT_COUNTED."""
         one = self._of[replica_id]
         return one.flushed_offset if one.accepted_epoch == epoch else NOT_COUNTED
 
     def silent(self) -> tuple[int, ...]:
-        """Those who have not fetched in this epoch yet."""
+        """The followers that have not fetched in this epoch yet."""
         return tuple(each for each, one in self._of.items() if one.sequence < 0)
 
     def note_contact(self, replica_id: int, now_ms: int) -> None:
-        """It is alive and knows this leader, wherever its log is."""
-        self.contact_was(replica_id, now_ms)
+        """The follower is alive and knows this leader, whatever its position."""
+        self.note_past_contact(replica_id, now_ms)
         self._of[replica_id].gone = False
 
-    def contact_was(self, replica_id: int, time_ms: int) -> None:
-        """It was alive then, which says nothing of now."""
+    def note_past_contact(self, replica_id: int, time_ms: int) -> None:
+        """The follower was alive at that time, perhaps not any more."""
         one = self._of[replica_id]
         one.last_contact_ms = max(one.last_contact_ms, time_ms)
 
-    def lost(self, replica_id: int) -> None:
-        """Its broker is gone: it is not missed only after a while, but at once."""
+    def mark_gone(self, replica_id: int) -> None:
+        """The follower's broker is lost: it falls behind at once, without a timeout."""
         if replica_id in self._of:
             self._of[replica_id].gone = True
 
     def matched(self, fetch: FetchArrived, log_end_offset: int, now_ms: int) -> bool:
-        """Note a fetch whose position is a prefix of the leader's log. False if it is old news."""
+        """Record a fetch whose log is a prefix of the leader's. False if a newer fetch is known."""
         one = self._of[fetch.replica_id]
         if fetch.sequence < one.sequence:
             return False
@@ -93,14 +94,14 @@ class ProgressTable:
         one.recovering = fetch.recovering
         one.accepted_epoch = fetch.accepted_epoch
         one.fetch_offset = fetch.fetch_offset
-        # What it had on its disk before it was damaged counts for nothing any more.
+        # What the follower had on disk before its log was damaged no longer counts.
         one.flushed_offset = (
             NOT_COUNTED if fetch.recovering else min(fetch.flushed_offset, fetch.fetch_offset)
         )
         return True
 
     def unmatched(self, fetch: FetchArrived) -> None:
-        """Note a fetch from a log that is no prefix of the leader's: nothing of it counts."""
+        """Record a fetch whose log is no prefix of the leader's: its flushed offset does not count."""
         one = self._of[fetch.replica_id]
         if fetch.sequence >= one.sequence:
             one.sequence = fetch.sequence
@@ -110,9 +111,9 @@ class ProgressTable:
     def majority_contact_ms(
         self, needed: int, voters: Iterable[int], session_contact_ms: SessionContact
     ) -> int:
-        """The latest time by which `needed` of the voters had been heard of.
+        """The latest time at which `needed` of the voters had made contact.
 
-        One that has not fetched in this epoch is not in anybody's session for it.
+        The fetch session of a voter that has not fetched in this epoch does not count.
         """
         contacts = [self._contact_ms(each, session_contact_ms) for each in voters]
         return sorted(contacts, reverse=True)[needed - 1]

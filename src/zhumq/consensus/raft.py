@@ -1,4 +1,4 @@
-"""Pull-based Raft for one partition (KIP-595, KIP-996): the replicas elect their leader."""
+"""Pull-based Raft for one partition (KIP-595, KIP-996): the voters elect their leader."""
 
 from dataclasses import replace
 from typing import Final, assert_never
@@ -35,10 +35,10 @@ ROUNDS_UNTIL_SPREAD: Final = 2
 
 
 class RaftReplica(ReplicaCore):
-    """A replica whose leader is elected by votes and whose commits are those of a majority.
+    """A replica of raft mode: a majority elects the leader, and a majority commits.
 
     A restarted replica never resumes a candidacy or a leadership: what it had not flushed when it
-    asked for votes may be gone.
+    asked for votes may be lost.
     """
 
     def __init__(
@@ -67,25 +67,25 @@ class RaftReplica(ReplicaCore):
             now_ms=now_ms,
             session_contact_ms=session_contact_ms,
         )
-        # A partition that comes from fetch mode goes on with its epoch and its log.
-        # One that does not know its votes is not counted: it may have voted in a later epoch for
-        # a candidate that lacks what it acknowledges now.
+        # A partition that comes from fetch mode keeps its epoch and its log.
+        # A replica that does not know its votes does not count: it may have voted in a later epoch
+        # for a candidate that lacks what the replica acknowledges now.
         recovering = state.recovering or state.votes_unknown
         self._remember(replace(state, mode=Mode.RAFT, recovering=recovering))
-        # Voters whose epochs have to be known before votes are given again.
+        # Voters whose epochs this replica has to learn before it votes again.
         self._unanswered = set(voters.others(replica_id)) if state.votes_unknown else set()
         self._tally: VoteTally | None = None
         self._announce_due_ms: int | None = None
         self._asked = replica_id
-        # How often in a row this replica has asked for votes in vain.
+        # Consecutive rounds of vote requests without an election.
         self._rounds = 0
-        # Its leader has resigned, which is final: who still names it has not heard of that.
+        # The epoch whose leader has resigned. A replica that still names that leader is out of date.
         self._ended_epoch = -1
         self._set_election_deadline(now_ms)
         self._ask_unanswered(now_ms)
         if state.leader_id is not None and state.leader_id != replica_id:
             self._follow(state.leader_id, now_ms)
-            # It may be gone since: its word is not fresh enough to refuse another candidate.
+            # The leader may be gone: this is no recent contact that would refuse another candidate.
             self._leader_contact_ms = NEVER_MS
         elif self.voters.ids == (replica_id,):
             self._election_due_ms = now_ms
@@ -108,7 +108,7 @@ class RaftReplica(ReplicaCore):
         return min(due_ms, self._unanswered_due_ms) if self._unanswered else due_ms
 
     def step(self, event: Input, now_ms: int) -> None:
-        """Take in one event."""
+        """Process one event."""
         match event:
             case FetchArrived():
                 if event.epoch > self.epoch:
@@ -131,7 +131,7 @@ class RaftReplica(ReplicaCore):
             case DeadlinePassed():
                 self._on_deadline(now_ms)
             case LeaderAssigned():
-                # Of another mode's time: in this one nobody is named.
+                # Sent in fetch mode; in raft mode no leader is named.
                 pass
             case _:
                 assert_never(event)
@@ -139,7 +139,7 @@ class RaftReplica(ReplicaCore):
     # Epochs and leaders
 
     def _adopt(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
-        """A newer epoch exists: whatever this replica was, it is over."""
+        """Move to a newer epoch. This ends the replica's current role."""
         self._remember(replace(self._state, epoch=epoch, voted_for=None, leader_id=leader_id))
         self._tally = None
         self._announce_due_ms = None
@@ -150,9 +150,9 @@ class RaftReplica(ReplicaCore):
             self._follow(leader_id, now_ms)
 
     def _learn(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
-        """Somebody says which epoch it is and perhaps who leads it."""
+        """Learn the epoch, and perhaps its leader, from another replica."""
         if leader_id == self.replica_id:
-            # A leadership of our own that is over: a restart or a resignation ended it.
+            # This replica led that epoch, and a restart or a resignation ended its leadership.
             leader_id = None
         if epoch > self.epoch:
             self._adopt(epoch, leader_id, now_ms)
@@ -171,7 +171,7 @@ class RaftReplica(ReplicaCore):
         self._follow(leader_id, now_ms)
 
     def _detach(self, now_ms: int, *, soon: bool) -> None:
-        """The leader is gone, or was this replica: the epoch has none any more."""
+        """The epoch has no leader any more: the leader is gone, or this replica resigns."""
         gone = self._state.leader_id
         self._become(Role.UNATTACHED)
         self._tally = None
@@ -179,7 +179,7 @@ class RaftReplica(ReplicaCore):
         self._leader_contact_ms = NEVER_MS
         self._set_election_deadline(now_ms)
         if soon:
-            # One after the other: those who campaign at the same time split the votes.
+            # One after the other: candidates that campaign at the same time split the votes.
             jitter_ms = self.settings.campaign_jitter_ms
             rank = self.voters.rank(self.replica_id, gone)
             self._election_due_ms = now_ms + rank * jitter_ms + self._draw(0, jitter_ms)
@@ -190,7 +190,7 @@ class RaftReplica(ReplicaCore):
 
     def _set_election_deadline(self, now_ms: int) -> None:
         timeout_ms = self.settings.election_timeout_ms
-        # Where elections fail, those who try spread out: they may all be slow in the same way.
+        # After failed elections the candidates spread out: they may all be slow in the same way.
         spread = 2 if self._rounds < ROUNDS_UNTIL_SPREAD else 4
         self._election_due_ms = now_ms + self._draw(timeout_ms, spread * timeout_ms)
 
@@ -201,7 +201,7 @@ class RaftReplica(ReplicaCore):
         return self.replica_id in self.voters and not self._state.recovering
 
     def _campaign(self, now_ms: int) -> None:
-        """Ask whether an election could be won before disturbing anybody with a new epoch."""
+        """Ask for pre-votes before a new epoch disturbs the other voters."""
         self._rounds += 1
         self._set_election_deadline(now_ms)
         if not self._may_campaign:
@@ -214,8 +214,8 @@ class RaftReplica(ReplicaCore):
         self._ask_for_votes(pre_vote=True)
         self._count_votes(now_ms)
 
-    def _stand(self, now_ms: int) -> None:
-        """Raise the epoch and vote for oneself; both are on the disk before anybody hears of it."""
+    def _become_candidate(self, now_ms: int) -> None:
+        """Raise the epoch and vote for itself; both are on disk before the vote requests are sent."""
         self._remember(
             replace(self._state, epoch=self.epoch + 1, voted_for=self.replica_id, leader_id=None)
         )
@@ -238,14 +238,14 @@ class RaftReplica(ReplicaCore):
             self._tell(voter, question)
 
     def _look_for_leader(self, now_ms: int) -> None:
-        """One that cannot campaign asks the voters in turn; each names the leader it knows."""
+        """Fetch from the voters in turn when unable to campaign; each names the leader it knows."""
         self._asked = self.voters.after(self._asked)
         if self._asked == self.replica_id:
             self._asked = self.voters.after(self._asked)
         self._fetch_from(self._asked, now_ms)
 
     def _on_vote_asked(self, question: VoteAsked, now_ms: int) -> None:
-        # KIP-996: a prospective candidate's epoch exists already, so it is taken over as well.
+        # KIP-996: a prospective candidate's epoch exists already, so this replica adopts it as well.
         if question.epoch > self.epoch:
             self._adopt(question.epoch, None, now_ms)
         granted = self._would_vote(question, now_ms)
@@ -254,12 +254,12 @@ class RaftReplica(ReplicaCore):
             and question.position < self.vote_position
             and not self._hears_leader(now_ms)
         ):
-            # The leader is missed by others as well, and of those who ask this one has more.
+            # Another voter has lost the leader as well, and this replica has more than that voter.
             jitter_ms = self.settings.campaign_jitter_ms
             soon_ms = now_ms + self._draw(0, jitter_ms)
             self._election_due_ms = min(self._election_due_ms, soon_ms)
         if granted and question.pre_vote:
-            self._make_way_for(question, now_ms)
+            self._give_precedence_to(question, now_ms)
         if granted and not question.pre_vote:
             # KIP-595: a voter must persist its vote before answering.
             self._remember(replace(self._state, voted_for=question.candidate_id))
@@ -280,9 +280,11 @@ class RaftReplica(ReplicaCore):
             ),
         )
 
-    def _make_way_for(self, question: VoteAsked, now_ms: int) -> None:
-        """Two that ask for votes at the same time split them: who has more, or is the first in
-        order, goes first."""
+    def _give_precedence_to(self, question: VoteAsked, now_ms: int) -> None:
+        """Delay this replica's candidacy: two candidates at the same time split the votes.
+
+        The candidate with more of the log goes first, then the one that is first in order.
+        """
         if self.role is Role.PROSPECTIVE:
             rank = self.voters.rank(question.candidate_id, None)
             goes_first = question.position != self.vote_position or (
@@ -302,7 +304,7 @@ class RaftReplica(ReplicaCore):
         if question.epoch < self.epoch or self.replica_id not in self.voters:
             return False
         if question.voters != self.voters.ids or question.candidate_id not in self.voters:
-            # One of the two has not heard of a move.
+            # One of the two does not know of a reassignment yet.
             return False
         if not is_log_acceptable(question.position, self.vote_position) or self._state.recovering:
             return False
@@ -330,7 +332,7 @@ class RaftReplica(ReplicaCore):
         if not answer.granted:
             self._learn(answer.epoch, answer.leader_id, now_ms)
         if tally is self._tally and not answer.granted and not tally.pre_vote:
-            # The votes are split: try again before anybody would miss a leader, one by one.
+            # The votes are split: the candidates try again one by one, before the election timeout.
             jitter_ms = self.settings.campaign_jitter_ms
             first_ms = now_ms + (1 + 2 * self.voters.rank(self.replica_id, None)) * jitter_ms
             self._election_due_ms = first_ms + self._draw(0, 2 * jitter_ms)
@@ -342,14 +344,14 @@ class RaftReplica(ReplicaCore):
             return
         self._tally = None
         if tally.pre_vote:
-            self._stand(now_ms)
+            self._become_candidate(now_ms)
             return
         self._rounds = 0
         self._lead(self.voters.others(self.replica_id), now_ms)
         self._announce(now_ms)
 
     def _announce(self, now_ms: int) -> None:
-        """Followers pull, so they must know whom to ask; told again until they do."""
+        """Followers pull, so they must know their leader. Repeated until every voter fetches."""
         silent = self._progress.silent()
         for voter in silent:
             self._tell(voter, LeaderAnnounced(leader_id=self.replica_id, epoch=self.epoch))
@@ -365,11 +367,11 @@ class RaftReplica(ReplicaCore):
     # Leading
 
     def _committed_offset(self) -> int:
-        """The point that a majority of the voters has on its disks; the own log is one of them."""
+        """The offset that a majority of the voters, this leader included, has on disk."""
         return self.voters.reached_by_majority(map(self._flushed_of, self.voters.ids))
 
     def _resign_due_ms(self) -> int:
-        """When a majority will have been silent for too long."""
+        """When the contact with a majority times out (check-quorum)."""
         others = self.voters.others(self.replica_id)
         if not others:
             return 2**62
@@ -378,15 +380,17 @@ class RaftReplica(ReplicaCore):
         return contact_ms + self.settings.election_timeout_ms
 
     def has_everything(self, replica_id: int) -> bool:
-        """Whether a follower could lead at once: all of this leader's log is on its disk."""
+        """Whether a follower could lead at once: it has all of this leader's log on disk."""
         if self.role is not Role.LEADER or replica_id not in self._progress:
             return False
         one = self._progress[replica_id]
         return not one.recovering and one.flushed_offset >= self.log.log_end_offset
 
     def resign_for(self, replica_id: int, now_ms: int) -> bool:
-        """Lead no more, so that another one may. Who that is the votes say, but this one would be
-        the first to ask for them if it is the first in order. False if it would not win."""
+        """Resign in favour of a follower. False if that follower is not caught up.
+
+        The voters elect the next leader; the preferred leader is the first to campaign.
+        """
         if not self.has_everything(replica_id):
             return False
         self._detach(now_ms, soon=False)
@@ -399,7 +403,7 @@ class RaftReplica(ReplicaCore):
             self._unanswered.discard(answer.responder_id)
         self._take_answer(answer, now_ms)
         if self.role is Role.FOLLOWER and self.leader_id != answer.responder_id:
-            # It may have been the last one to be heard, while the leader has nothing new to say.
+            # This may have been the last missing answer, while the leader has nothing new to send.
             self._maybe_recover()
 
     def _take_answer(self, answer: FetchAnswered, now_ms: int) -> None:
@@ -407,12 +411,12 @@ class RaftReplica(ReplicaCore):
             self._learn(answer.epoch, answer.leader_id, now_ms)
             return
         if answer.error is not ErrorCode.NONE:
-            # An answer from before it was elected says nothing about it as the leader.
+            # Only an answer from after its election counts as the leader's.
             is_leader = (
                 self.leader_id == answer.responder_id and answer.sequence > self._following_since
             )
             if is_leader and answer.leader_id is None:
-                # It leads no more and says so: no need to wait for silence.
+                # The leader has resigned and reports it: no need to wait for the election timeout.
                 self._ended_epoch = self.epoch
                 self._detach(now_ms, soon=True)
             else:
@@ -428,8 +432,11 @@ class RaftReplica(ReplicaCore):
     # Time and damage
 
     def _ask_unanswered(self, now_ms: int) -> None:
-        """Whoever got an unknown vote was in that epoch when it asked for it, and still is in it
-        or in a later one. So no vote of an epoch that nobody has reached is missing."""
+        """Ask the voters for their epochs, because this replica does not know its votes.
+
+        A candidate that got an unknown vote was in that epoch when it asked, and is still in it or
+        in a later one. So this replica cannot have voted in an epoch that no voter has reached.
+        """
         self._unanswered_due_ms = now_ms + self.settings.fetch_retry_ms
         for voter in sorted(self._unanswered):
             self._ask(voter)
@@ -438,7 +445,7 @@ class RaftReplica(ReplicaCore):
         return not self._unanswered
 
     def _recovered_state(self) -> QuorumState:
-        # In the epoch it is in it cannot vote: it follows that epoch's leader.
+        # It cannot vote in its current epoch: it follows that epoch's leader.
         return replace(self._state, recovering=False, votes_unknown=False)
 
     def _on_deadline(self, now_ms: int) -> None:
@@ -446,7 +453,7 @@ class RaftReplica(ReplicaCore):
             self._ask_unanswered(now_ms)
         if self.role is Role.LEADER:
             if self.voters.majority > 1 and now_ms >= self._resign_due_ms():
-                # Check-quorum: another leader may exist by now, and nothing can be committed here.
+                # Check-quorum: another leader may exist, and this one can commit nothing.
                 self._detach(now_ms, soon=False)
             elif self._announce_due_ms is not None and now_ms >= self._announce_due_ms:
                 self._announce(now_ms)
@@ -458,7 +465,7 @@ class RaftReplica(ReplicaCore):
                 self._fetch_from(self._state.leader_id, now_ms)
 
     def _is_leader_alive(self, now_ms: int) -> bool:
-        """Whether an idle leader's broker has been heard of; then there is time again."""
+        """Whether the leader's broker made contact recently; if so, restart the election timeout."""
         if self.role is not Role.FOLLOWER or self._state.leader_id is None:
             return False
         self._leader_contact_ms = max(

@@ -1,4 +1,4 @@
-"""What both kinds of replica share: following a leader, answering fetches, healing."""
+"""The part that raft and assigned replicas share: following a leader, answering fetches, recovery."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ from zhumq.consensus.progress import NEVER_MS, NOT_COUNTED, ProgressTable
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
 
-# Sequences of one start of the broker stay below those of the next one.
+# Fetch sequences of one start of the broker stay below those of the next start.
 FETCHES_PER_INCARNATION_MAX: Final = 2**40
 
 
@@ -40,7 +40,7 @@ def _never(_: int) -> int:
 
 
 class ReplicaCore(ABC):
-    """State and duties that do not depend on who names the leader."""
+    """State and behaviour that do not depend on how the leader is chosen."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ReplicaCore(ABC):
         self.log = log
         self.settings = settings
         self.role = Role.UNATTACHED
-        # Invariant: everything below it is committed; it never goes back while the log is whole.
+        # Invariant: everything below it is committed; it never decreases while the log is undamaged.
         self.high_watermark = min(high_watermark, log.flushed_offset)
         self.serving = False
         self.admits_clients = False
@@ -78,10 +78,10 @@ class ReplicaCore(ABC):
         self._following_since = 0
         self._fetch_due_ms: int | None = None
         self._last_request: tuple[LogPosition, int] | None = None
-        # Where the leader's epoch starts, once this log was found to be a prefix of the leader's.
+        # Where the leader's epoch starts; known once this log has matched a prefix of the leader's.
         self._leader_epoch_start: int | None = None
-        # Healing: the log is whole below this offset only; what follows is kept until a leader
-        # has sent it again.
+        # Recovery: the log is undamaged only below this offset. The rest is kept until a leader
+        # sends it again.
         self._damaged_from: int | None = None
         self._recovering_since = self._sequence
         self._recovered_at_offset: int | None = None
@@ -107,42 +107,42 @@ class ReplicaCore(ABC):
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of this epoch as far as it is known and believed to be there."""
+        """The leader of this epoch if it is known and taken to be alive."""
         known = self.role in (Role.FOLLOWER, Role.LEADER)
         return self._state.leader_id if known else None
 
     @property
     def log_position(self) -> LogPosition:
-        """How far this log reaches, as far as it is whole, with the epoch of its last record."""
+        """End and last epoch of the undamaged part of this log."""
         end = self.log.log_end_offset if self._damaged_from is None else self._damaged_from
         epoch = self.log.epoch_of(end - 1) if end > self.log.log_start_offset else NO_EPOCH
         return LogPosition(epoch, end)
 
     @property
     def vote_position(self) -> LogPosition:
-        """How far this replica is in an election: an accepted epoch counts as a record of it."""
+        """The log position in an election: an accepted epoch counts like a record of that epoch."""
         position = self.log_position
         state = self._state
         if state.accepted_epoch <= position.last_epoch:
             return position
         end_offset = position.end_offset
         if position.last_epoch != NO_EPOCH:
-            # Records beyond the start of the accepted epoch are of that epoch. Older ones are a tail
-            # whose truncation a crash has undone.
+            # Records at or above the start of the accepted epoch belong to that epoch. Older records
+            # there are a truncated tail that a crash has brought back.
             end_offset = min(end_offset, state.accepted_offset)
         return LogPosition(state.accepted_epoch, end_offset)
 
     @abstractmethod
     def campaign_soon(self, now_ms: int) -> None:
-        """Nobody leads, and nobody has to be missed for a while first."""
+        """The partition has no leader: campaign without waiting for the election timeout."""
 
     @property
     def known_high_watermark(self) -> int:
-        """What this replica has heard of the leader's, which may be ahead of its own disk."""
+        """The leader's high watermark as last reported; it may be ahead of this replica's disk."""
         return max(self.high_watermark, self._leader_high_watermark)
 
     def take_ready(self) -> Ready:
-        """What to do now; taking it means to do it."""
+        """The pending actions; the caller must carry them out."""
         if not (
             self._persist
             or self._send
@@ -200,7 +200,7 @@ class ReplicaCore(ABC):
     # Leading
 
     def _lead(self, follower_ids: Iterable[int], now_ms: int) -> None:
-        """Start to lead the epoch, which starts at the end of the log."""
+        """Become leader. The epoch starts at the end of the log."""
         self._remember(replace(self._state, leader_id=self.replica_id))
         self._become(Role.LEADER)
         self._progress = ProgressTable(follower_ids, now_ms)
@@ -209,13 +209,13 @@ class ReplicaCore(ABC):
 
     @abstractmethod
     def _committed_offset(self) -> int:
-        """Up to where enough replicas have the log on their disks."""
+        """The offset up to which enough replicas have the log on disk."""
 
     def _commit(self) -> None:
-        """Raise the high watermark as far as the followers' flushed logs and the own one allow."""
+        """Raise the high watermark as far as the flushed logs of the replicas allow."""
         offset = self._committed_offset()
         # Raft 5.4.2, figure 8: entries of older epochs are committed only along with the start of
-        # the own epoch; counting replicas alone could commit what a later leader overwrites.
+        # this leader's epoch. Counting replicas alone could commit what a later leader overwrites.
         if offset < self._epoch_start_offset:
             return
         self._raise_high_watermark(offset)
@@ -224,7 +224,7 @@ class ReplicaCore(ABC):
             self._role_changed = True
 
     def _on_fetch_arrived(self, fetch: FetchArrived, now_ms: int) -> None:
-        """Note where a follower is. The answer is made after that, with the newest high watermark."""
+        """Record a follower's progress, then answer with the newest high watermark."""
         is_follower = fetch.epoch == self.epoch and fetch.replica_id in self._progress
         if self.role is Role.LEADER and is_follower:
             self._progress.note_contact(fetch.replica_id, now_ms)
@@ -234,13 +234,13 @@ class ReplicaCore(ABC):
                 self._commit()
         self._tell(fetch.replica_id, self.fetch_answer(fetch))
 
-    def last_contact_was(self, replica_id: int, time_ms: int) -> None:
-        """The session in which a follower was heard of has ended; so long it was there."""
+    def note_last_contact(self, replica_id: int, time_ms: int) -> None:
+        """A follower's fetch session has ended; its last contact was at this time."""
         if self.role is Role.LEADER and replica_id in self._progress:
-            self._progress.contact_was(replica_id, time_ms)
+            self._progress.note_past_contact(replica_id, time_ms)
 
     def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
-        """The answer to a fetch as of now."""
+        """The current answer to a fetch."""
         error = ErrorCode.NONE
         diverging = start_over_at = None
         if fetch.epoch < self.epoch:
@@ -267,25 +267,25 @@ class ReplicaCore(ABC):
         )
 
     def _is_prefix(self, fetch: FetchArrived) -> bool:
-        """Log matching: equal epochs of records at one offset mean equal logs up to it."""
+        """Log matching: records of the same epoch at one offset mean equal logs up to it."""
         log = self.log
         if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
             return False
         if fetch.last_fetched_epoch == NO_EPOCH:
-            # Its log is empty: what lay below was committed and deleted, and nothing contradicts.
+            # The follower's log is empty: what was below is committed and deleted, nothing can diverge.
             return True
         if fetch.fetch_offset == log.log_start_offset:
             return False
         return log.epoch_of(fetch.fetch_offset - 1) == fetch.last_fetched_epoch
 
     def _divergence(self, fetch: FetchArrived) -> tuple[EpochEnd | None, int | None]:
-        """Where the follower has to cut, or to begin anew where that can no longer be told."""
+        """Where the follower has to truncate, or where to start over if that is unknown."""
         log = self.log
         if fetch.fetch_offset <= log.log_start_offset or fetch.last_fetched_epoch == NO_EPOCH:
             return None, log.log_start_offset
         epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
         if epoch == NO_EPOCH:
-            # The follower's last epoch is above all of ours: it ends at our end at the latest.
+            # The follower's last epoch is above every epoch here: it ends at the end of this log.
             epoch, end_offset = self.log_position
         if end_offset <= log.log_start_offset:
             return None, log.log_start_offset
@@ -304,7 +304,7 @@ class ReplicaCore(ABC):
         self._last_request = self._ask(replica_id)
 
     def _is_fetch_overdue(self, now_ms: int) -> bool:
-        """Whether the last fetch has to be sent again. It waits in a session as long as that lives."""
+        """Whether the last fetch has to be sent again. A live fetch session keeps it pending."""
         if self._fetch_due_ms is None or now_ms < self._fetch_due_ms:
             return False
         leader_id = self.leader_id
@@ -316,8 +316,10 @@ class ReplicaCore(ABC):
         return True
 
     def _while_leader_is_alive(self, due_ms: int, silence_ms: int) -> int:
-        """A deadline of a follower, which an idle leader moves on by being heard of: so an idle
-        partition need not be looked at."""
+        """A follower's deadline, extended by contact in the leader's fetch session.
+
+        So an idle partition needs no work while its leader's broker is alive.
+        """
         leader_id = self._state.leader_id
         if self.role is not Role.FOLLOWER or leader_id is None:
             return due_ms
@@ -325,7 +327,7 @@ class ReplicaCore(ABC):
         return max(due_ms, session_contact_ms + min(silence_ms, self.settings.fetch_retry_ms))
 
     def _ask(self, replica_id: int) -> tuple[LogPosition, int]:
-        """Send a fetch; what it tells of the own log is returned."""
+        """Send a fetch and return the log position and flushed offset that it reports."""
         position = self.log_position
         flushed_offset = min(self.log.flushed_offset, position.end_offset)
         self._sequence += 1
@@ -346,19 +348,19 @@ class ReplicaCore(ABC):
         return position, flushed_offset
 
     def _on_leader_answer(self, answer: FetchAnswered, now_ms: int) -> None:
-        """A follower's leader has answered without an error."""
+        """Process an answer of the leader without an error."""
         self._leader_contact_ms = now_ms
         if self._append or self._truncate_to is not None or self._start_over_at is not None:
-            # The log is about to move; what comes now answers a position it has left.
+            # The log is about to move: this answer is for a position that is no longer the end.
             return
         if (answer.last_fetched_epoch, answer.fetch_offset) != self.log_position:
-            # It answers a position this log has left since; the fetch for the new one is under way.
+            # The log has moved since that fetch; the fetch for the new position is in flight.
             return
         if answer.start_over_at is not None:
             self._damaged_from = None
             self._last_request = None
             self._start_over_at = answer.start_over_at
-            # What lies below is committed and expired at the leader; above there is nothing yet.
+            # Everything below is committed and expired at the leader; nothing is above it yet.
             self.high_watermark = answer.start_over_at
             return
         if answer.diverging is not None:
@@ -371,7 +373,7 @@ class ReplicaCore(ABC):
         self._leader_epoch_start = answer.epoch_start_offset
         self._leader_high_watermark = max(self._leader_high_watermark, answer.high_watermark)
         if self._state.recovering and answer.serving and answer.sequence > self._recovering_since:
-            # The leader knew that this replica heals, so nothing it lost is counted above this.
+            # The leader knew that this replica is recovering, so it counts none of the lost data above this.
             self._recovered_at_offset = answer.high_watermark
         if not (self._append or self._truncate_to is not None):
             self._maybe_accept()
@@ -380,7 +382,7 @@ class ReplicaCore(ABC):
             self._fetch_from(answer.responder_id, now_ms)
 
     def _divergence_point(self, diverging: EpochEnd) -> int:
-        """KIP-595: cut where the epoch ends in the shorter of the two logs."""
+        """KIP-595: truncate where the epoch ends in the shorter of the two logs."""
         epoch, end_offset = self.log.end_offset_for_epoch(diverging.epoch)
         if epoch == NO_EPOCH:
             return diverging.end_offset
@@ -389,7 +391,7 @@ class ReplicaCore(ABC):
     def _cut(self, offset: int) -> None:
         if offset < self.high_watermark and not self._may_cut_committed():
             raise ConsensusBroken(
-                f"replica {self.replica_id} in epoch {self.epoch} is told to truncate to {offset},"
+                f"replica {self.replica_id} in epoch {self.epoch} must truncate to {offset},"
                 f" below its high watermark {self.high_watermark}"
             )
         self.high_watermark = min(self.high_watermark, offset)
@@ -401,12 +403,12 @@ class ReplicaCore(ABC):
         return self._state.recovering
 
     def _learn_high_watermark(self) -> None:
-        # Only what is on the own disk: a crash could bring back a tail that was cut since.
+        # Only what is on this disk: a crash could bring back a truncated tail.
         end = self.log.log_end_offset if self._damaged_from is None else self._damaged_from
         self._raise_high_watermark(min(self._leader_high_watermark, self.log.flushed_offset, end))
 
     def _on_log_moved(self, now_ms: int) -> None:
-        """The log's end or its flushed part moved: the leader has to hear of it."""
+        """The log end or the flushed offset moved: a follower reports it to the leader."""
         if self.role is Role.LEADER:
             self._maybe_accept()
             self._commit()
@@ -419,10 +421,11 @@ class ReplicaCore(ABC):
                 self._fetch_from(self._state.leader_id, now_ms)
 
     def _maybe_accept(self) -> None:
-        """Raft 5.4.2 and 8 want an entry of the leader's epoch on a majority of disks. What stands for
-        it here is written down by each replica instead, so that no topic holds the leaders' records.
+        """Accept the leader's epoch once the log before it is flushed.
 
-        Only what is flushed counts: a crash must not leave an epoch whose log before it is lost.
+        Raft 5.4.2 and 8 require an entry of the leader's epoch on a majority of disks. Here each
+        replica persists the accepted epoch instead, so that no topic holds records of leaders.
+        Only flushed data counts: a crash must not leave an accepted epoch without the log before it.
         """
         start = self._epoch_start_offset if self.role is Role.LEADER else self._leader_epoch_start
         if start is None or self._state.accepted_epoch == self.epoch:
@@ -432,13 +435,13 @@ class ReplicaCore(ABC):
             self._last_request = None
 
     def _flushed_of(self, replica_id: int) -> int:
-        """What counts of a replica in the epoch that this one leads."""
+        """The flushed offset of a replica that counts in this leader's epoch."""
         if replica_id != self.replica_id:
             return self._progress.flushed_in(self.epoch, replica_id)
         accepted = self._state.accepted_epoch == self.epoch
         return self.log.flushed_offset if accepted else NOT_COUNTED
 
-    # Healing
+    # Recovery
 
     def _begin_recovery(self, offset: int) -> None:
         self._damaged_from = max(min(offset, self.log.log_end_offset), self.log.log_start_offset)
@@ -448,7 +451,7 @@ class ReplicaCore(ABC):
         self._remember(replace(self._state, recovering=True))
 
     def _maybe_recover(self) -> None:
-        """Whole again once everything committed is on the disk again."""
+        """End recovery once everything committed is on disk again."""
         target = self._recovered_at_offset
         if target is None or not self._state.recovering or self._damaged_from is not None:
             return

@@ -1,4 +1,4 @@
-"""Batches of a partition for its windows: read from where a window wants them, cut to what it gave out."""
+"""Reads batches of a partition for a share partition and slices them to the acquired offsets."""
 
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ RECORD_BYTES_GUESS: Final = 1_024
 
 
 class BatchSlice(NamedTuple):
-    """Neighbouring batches as they were read."""
+    """Adjacent batches as they were read."""
 
     data: bytes
     spans: list[Span]
@@ -19,7 +19,7 @@ class BatchSlice(NamedTuple):
 
 
 class BatchReader:
-    """Remembers the batch that was given out in part: the rest of it is asked for next."""
+    """Keeps a batch that was delivered in part: the next read usually continues in it."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -30,7 +30,7 @@ class BatchReader:
     def read(
         self, offset: int, records_left: int, bytes_left: int, *, at_least_one: bool
     ) -> BatchSlice:
-        """Batches from the one that holds this offset on, about as many as are wanted."""
+        """Batches from the one that contains this offset on, with about `records_left` records."""
         kept = self._slice
         if kept is not None and kept.spans[0].first_offset <= offset <= kept.spans[-1].last_offset:
             first = next(
@@ -54,7 +54,7 @@ class BatchReader:
         return read
 
     def cut_out(self, read: BatchSlice, first: int, last: int) -> bytes:
-        """The batches that hold these offsets; the same object as last time if they are the same."""
+        """The batches that contain these offsets; the same object as last time if the batches are the same."""
         begin = next(i for i, span in enumerate(read.spans) if span.last_offset >= first)
         end = next(i for i, span in enumerate(read.spans) if span.last_offset >= last)
         base, final = read.spans[begin].first_offset, read.spans[end].last_offset
@@ -63,7 +63,7 @@ class BatchReader:
             self._cut = (base, final, data)
         records = self._cut[2]
         if final == last:
-            # The batch is given out to its end: nobody asks for it a second time soon.
+            # Delivered up to the end of the batch: it is not read again soon.
             self._cut = None
             if self._slice is not None and self._slice.spans[-1].last_offset <= last:
                 self._slice = None

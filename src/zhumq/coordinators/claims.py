@@ -1,4 +1,4 @@
-"""Which group reads each topic point-to-point: claims, made, looked up and released where they are kept."""
+"""Claims: which group reads a topic point-to-point."""
 
 import asyncio
 
@@ -17,14 +17,14 @@ from zhumq.share.subscription import Claim, SubscriptionMode
 
 
 class Claims:
-    """A claim is in the shard of its topic, and ends with the topic or with its group."""
+    """A claim is kept in the shard of its topic. It ends when the topic or the group is deleted."""
 
     def __init__(self, states: DeliveryStateClient, store: MetadataStore) -> None:
         self._states = states
         self._store = store
 
     async def claim(self, topic: Topic, group: str, mode: SubscriptionMode) -> Claim | None:
-        """Claim the topic durably if nobody has; whose it is now."""
+        """Claim the topic durably if no group has; returns the claim in force."""
         return await self._ask(
             ClaimTopicRequest(
                 topic=topic.name, topic_id=topic.topic_id, group_id=group, mode=mode.value
@@ -35,7 +35,7 @@ class Claims:
         return await self._ask(ClaimTopicRequest(topic=topic.name, topic_id=topic.topic_id))
 
     async def release(self, topic: Topic, group: str = "") -> Claim | None:
-        """Give the topic up if it is this group's (empty: any group's); whose it is afterwards."""
+        """Release this group's claim of the topic (empty: any group's); returns the claim in force afterwards."""
         return await self._ask(
             ClaimTopicRequest(
                 topic=topic.name, topic_id=topic.topic_id, group_id=group, gives_up=True
@@ -45,13 +45,15 @@ class Claims:
     async def of_group(self, group: str) -> list[Claim]:
         """The claims of one group, on all brokers."""
         if SHARE_GROUP_STATE_TOPIC not in self._store.image.topics:
-            return []  # Nothing was ever claimed.
+            return []  # There are no claims yet.
         request = ListClaimsRequest(group_id=group)
-        return self._standing(await self._states.ask_all(request, ListClaimsResponse))
+        return self._of_existing_topics(await self._states.ask_all(request, ListClaimsResponse))
 
     async def local(self) -> list[Claim]:
-        """The claims that are kept on this broker."""
-        return self._standing(await self._states.ask_local(ListClaimsRequest(), ListClaimsResponse))
+        """The claims in the shards of this broker."""
+        return self._of_existing_topics(
+            await self._states.ask_local(ListClaimsRequest(), ListClaimsResponse)
+        )
 
     async def release_all(self, group: str) -> None:
         topics = self._store.image.topics
@@ -63,8 +65,8 @@ class Claims:
         answer = await self._states.ask(request.topic, request, ClaimTopicResponse)
         return read_claim(request.topic, answer.group_id, answer.mode, request.topic_id)
 
-    def _standing(self, answers: list[ListClaimsResponse]) -> list[Claim]:
-        """Those of topics that exist."""
+    def _of_existing_topics(self, answers: list[ListClaimsResponse]) -> list[Claim]:
+        """The claims whose topics exist."""
         topics = self._store.image.topics
         found = (
             read_claim(each.topic, each.group_id, each.mode, each.topic_id)

@@ -1,21 +1,27 @@
-"""Dead letters: messages that could not be delivered, written with the reason to the topic beside theirs."""
+"""Dead letters: undeliverable messages, written with the reason to the topic's dead-letter topic."""
 
 import logging
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.delivery_routes import DeadLetterRoute
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.host.clock import Clock
 from zhumq.metadata.topics import NewTopic
 from zhumq.model.errors import (
     BrokerError,
     CorruptMessage,
+    ErrorCode,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from zhumq.model.ids import TopicPartition
+from zhumq.net.channel import PeerRefused
 from zhumq.records.batch import SEQUENCE_MAX, Record, RecordBatch, RecordHeader, batches
 from zhumq.records.builder import build_batch
 from zhumq.replication.partition import Partition
@@ -28,51 +34,31 @@ DEAD_LETTER_SUFFIX: Final = ".dlq"
 DEAD_LETTERS_PER_BATCH_MAX: Final = 500
 DEAD_LETTER_BYTES_PER_BATCH_MAX: Final = 512 << 10
 READ_BYTES_MAX: Final = 1 << 20
-HEADERS_BYTES_MAX: Final = 64 << 10  # what a letter is longer than its message, at most
+HEADERS_BYTES_MAX: Final = 64 << 10  # by which a dead letter may exceed its message
 REASON_CHARACTERS_MAX: Final = 1_000
+_WRITTEN_BEFORE: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
 
 
 class PlannedDeadLetters(NamedTuple):
-    """The messages that get their letters in one batch, and the last offset they account for."""
+    """The messages that become dead letters in one batch, and the last offset that the batch covers."""
 
     records: list[Record]
     last_offset: int
 
 
-class DeadLetterRouter(Protocol):
-    """How a batch gets into a partition, wherever its leader is."""
-
-    async def append(self, topic: str, partition: int, batch: bytes) -> None:
-        """Durable when this returns; a batch that is there already is not written twice."""
-
-
-class LocalDeadLetterRouter:
-    """All partitions are led by this broker."""
-
-    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
-        self._replicas = replicas
-        self._clock = clock
-
-    async def append(self, topic: str, partition: int, batch: bytes) -> None:
-        target = self._replicas.partition(topic, partition)
-        target.check_leads()
-        target.check_enough_replicas()
-        appended = target.append(batch, self._clock.now_ms())
-        await target.when_durable(appended.last_offset + 1)
-
-
 class DeadLetterWriter:
-    """Writes letters so that each is there once, also if a crash makes it be written again.
+    """Writes each dead letter exactly once, also if a crash makes the broker write it again.
 
-    The window numbers its letters and writes them as one idempotent producer, so that the log they go to
-    recognises one it has.
+    The share partition numbers its dead letters and writes them as one idempotent producer, so that the log drops
+    duplicates.
     """
 
     def __init__(
         self,
         store: MetadataStore,
         metadata_client: MetadataClient,
-        router: DeadLetterRouter,
+        replicas: ReplicaManager,
+        router: LeaderRouter,
         clock: Clock,
         *,
         retention_ms: int,
@@ -80,6 +66,8 @@ class DeadLetterWriter:
         self._store = store
         self._metadata_client = metadata_client
         self._router = router
+        self._route = DeadLetterRoute(replicas, clock)
+        router.add(self._route)
         self._clock = clock
         self._retention_ms = retention_ms
 
@@ -96,7 +84,7 @@ class DeadLetterWriter:
         """Durable when this returns."""
         if not planned.records:
             return
-        topic = await self._topic_beside(source)
+        topic = await self._ensure_topic(source)
         now_ms = self._clock.now_ms()
         batch = build_batch(
             [
@@ -107,22 +95,25 @@ class DeadLetterWriter:
             producer_epoch=0,
             base_sequence=dead_letters_written & SEQUENCE_MAX,
         )
+        target = TopicPartition(topic, source.topic_partition.partition)
         try:
-            await self._router.append(topic, source.topic_partition.partition, batch)
-        except OutOfOrderSequenceNumber as reason:
-            # Written before a crash, when retention or compaction had not yet taken one of them.
-            logger.warning("dead letters in %s are there already: %s", topic, reason)
+            await self._router.send(self._route, target, batch)
+        except (OutOfOrderSequenceNumber, PeerRefused) as reason:
+            if isinstance(reason, PeerRefused) and reason.error not in _WRITTEN_BEFORE:
+                raise NotLeaderOrFollower(str(reason) or reason.error.name) from None
+            # Written before a crash; retention or compaction has removed some of them since.
+            logger.warning("dead letters in %s were written before: %s", topic, reason)
 
-    async def _topic_beside(self, source: Partition) -> str:
-        """The topic of the letters, made if it is not there or has too few partitions."""
+    async def _ensure_topic(self, source: Partition) -> str:
+        """The dead-letter topic, created if it does not exist and extended if it has too few partitions."""
         of = source.topic_partition.topic
         name = of + DEAD_LETTER_SUFFIX
         topic = self._store.image.topics.get(of)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {of!r} was deleted")
         count = len(topic.partitions)
-        beside = self._store.image.topics.get(name)
-        if beside is None:
+        existing = self._store.image.topics.get(name)
+        if existing is None:
             new_topic = NewTopic(
                 name=name,
                 partitions=count,
@@ -132,7 +123,7 @@ class DeadLetterWriter:
             (result,) = await self._metadata_client.create_topics([new_topic])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
-        elif len(beside.partitions) <= source.topic_partition.partition:
+        elif len(existing.partitions) <= source.topic_partition.partition:
             (error,) = await self._metadata_client.add_partitions([(name, count, None)])
             if error is not None:
                 raise error
@@ -148,7 +139,7 @@ class DeadLetterWriter:
 
 
 def plan_dead_letters(source: Partition, dead_letter: DeadLetter) -> PlannedDeadLetters:
-    """As many of these messages as go into one batch; always the same ones."""
+    """The messages that fit into one batch; the result is deterministic."""
     records: list[Record] = []
     size = 0
     for record in _read(source, dead_letter.first_offset, dead_letter.last_offset):
@@ -172,7 +163,7 @@ def _read(source: Partition, first: int, last: int) -> Iterator[Record]:
         except OffsetOutOfRange:
             if offset >= source.log_start_offset:
                 raise
-            # Retention was faster: what is left of it begins later.
+            # Retention has deleted some of it: continue at the log start offset.
             offset = source.log_start_offset
             continue
         next_offset = offset
@@ -188,8 +179,7 @@ def _read(source: Partition, first: int, last: int) -> Iterator[Record]:
 
 
 def _decoded(batch: RecordBatch, source: Partition) -> list[Record]:
-    """The records of a batch; none where a client wrote what nobody can decode, so that a window
-    whose consumers gave it up gets past it."""
+    """The records of a batch; none if it cannot be decoded, so that the share partition can move past it."""
     try:
         return list(batch.records())
     except CorruptMessage as reason:

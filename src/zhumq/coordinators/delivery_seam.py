@@ -1,4 +1,4 @@
-"""What the doors see of delivery: subscribe, open a partition's window, acquire, acknowledge, be woken."""
+"""The interface of delivery: subscribe, open a share partition, acquire, acknowledge, watch."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """Record batches with offsets of theirs that a member holds from now on.
+    """Record batches, and the offsets of them that a member has acquired.
 
-    The batches are whole, as they are in the log, so that the first and the last may hold records that
-    are not in `ranges`: those are somebody else's, or were done before. Offsets in `ranges` without a
-    record (compaction took it) are acknowledged like all others.
+    The batches are whole, as in the log: the first and the last may contain records that are not in `ranges`, because
+    another member has acquired them or they are done. A member acknowledges all offsets in `ranges`, also those
+    without a record (compaction removed it).
     """
 
     records: bytes
@@ -31,11 +31,11 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The one member that may take from an ordered window, and until when that is so.
+    """The only member that may acquire from an ordered share partition.
 
-    For PTP exclusive: the member and its epoch in the consumer group (KIP-848); its positions are
-    committed under that epoch, so that an owner of the past is fenced. A PSB consumer, and a PTP consumer
-    that chose its partitions, is no member: NO_EPOCH.
+    PTP exclusive: the member and its member epoch in the consumer group (KIP-848). Its positions are committed
+    under that epoch, which fences earlier owners. A PSB consumer, and a PTP consumer that chose its partitions, is
+    not a group member: NO_EPOCH.
     """
 
     member: str
@@ -44,24 +44,24 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPosition:
-    """Where a group stands on a partition, as one broker knows it."""
+    """Position of a group on a partition, as one broker knows it."""
 
     group: str
     topic: str
     partition: int
     start_offset: int
-    done_count: int  # from the start on, done with already
-    end_offset: int | None  # None: this broker does not have the partition
+    done_count: int  # done records above the start offset
+    end_offset: int | None  # None: this broker has no replica of the partition
     in_flight: int = 0
-    is_open: bool = False  # its consumers read it through this broker
+    is_open: bool = False  # consumers read it through this broker
     consumers: tuple[str, ...] = ()
 
 
 class Delivery(Protocol):
-    """The window of one group on one partition that this broker leads. All members share it.
+    """The open share partition of one group on one partition that this broker leads. All members share it.
 
-    Once it is closed (leadership went elsewhere, the state was lost, the topic deleted) everything raises
-    NotLeaderOrFollower or UnknownTopicOrPartition, and watchers are called one last time: open it anew.
+    It closes when leadership changes, its state is lost or the topic is deleted. Then every call raises
+    NotLeaderOrFollower or UnknownTopicOrPartition, and watchers are called one last time: open it again.
     """
 
     @property
@@ -78,15 +78,15 @@ class Delivery(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """Everything below is done with: acknowledged or dead-lettered."""
+        """Everything below is done: acknowledged or dead-lettered."""
 
     @property
     def lag(self) -> int:
-        """Records not done with, up to the high watermark."""
+        """Number of records up to the high watermark that are not done."""
 
     @property
     def in_flight(self) -> int:
-        """Records that members hold right now."""
+        """Number of acquired records."""
 
     def acquire(
         self,
@@ -96,32 +96,32 @@ class Delivery(Protocol):
         bytes_max: int = 1 << 20,
         lock_ms: int | None = None,
     ) -> list[Delivered]:
-        """Hand at most `records_max` records to a member, each under a lock. Nothing there: [].
+        """Acquire at most `records_max` records for a member, each under an acquisition lock; [] if there are none.
 
-        Released records whose backoff is over come first, then new ones. Never more than asked for.
-        `bytes_max` is about whole batches, of which there is at least one if anything is available.
-        `lock_ms`: of these records; None: the window's. Pieces of one batch handed out one after the
-        other come with the same `records` object.
+        Released records whose backoff is over come first, then new ones.
+        `bytes_max` limits whole batches; at least one is returned if a record is available.
+        `lock_ms`: lock duration of these records; None: the share partition's. Parts of one batch that are acquired
+        one after the other come with the same `records` object.
         """
 
     async def acknowledge(
         self, member: str, acknowledgements: Sequence[Acknowledgement]
     ) -> list[BrokerError | None]:
-        """For each: None once it is durable, or why it was refused (nothing of that one is changed).
+        """For each: None once it is durable, or the error with which it was refused (and changed nothing).
 
-        What the member does not hold (never delivered, lock expired, another's now): InvalidRecordState.
-        RELEASE is a nack: the records come again after the backoff, and past the most deliveries go
-        to the dead letters with the reason. RENEW starts the lock anew (`extend`).
+        InvalidRecordState: the member has not acquired the offsets (never delivered, lock expired, acquired by another).
+        RELEASE is a nack: the records are delivered again after the backoff; after the last delivery they become
+        dead letters with the reason. RENEW restarts the lock (`extend`).
         """
 
     async def release_member(self, member: str, reason: str = "", *, counts: bool = True) -> None:
-        """The member is gone: what it holds is there for others, at once.
+        """Make what the member has acquired available to others at once, because the member is gone.
 
-        One that said goodbye has not failed: `counts=False` lets this delivery not count."""
+        `counts=False`: this delivery does not count, for a member that left properly."""
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Be called (on the loop, often more than needed) when something may have become available,
-        and when the delivery closes. Returns the function that ends it."""
+        """Call back (on the event loop, often more than needed) when records may be available and when the delivery
+        closes. Returns the function that ends the watch."""
 
 
 class Deliveries(Protocol):
@@ -135,14 +135,15 @@ class Deliveries(Protocol):
         """The topic's point-to-point group."""
 
     async def unclaim(self, topic: str, group: str) -> Claim | None:
-        """The group (empty: any) no longer reads the topic point-to-point. Its state stays until the group is
-        deleted. Whose the topic is afterwards."""
+        """Release the group's (empty: any group's) claim of the topic; returns the claim in force afterwards.
+
+        The delivery state stays until the group is deleted."""
 
     async def claims(self, group: str) -> list[Claim]:
         """The topics that this group reads point-to-point."""
 
     async def local_claims(self) -> list[Claim]:
-        """The claims that are kept on this broker."""
+        """The claims in the shards of this broker."""
 
     async def open(
         self,
@@ -156,24 +157,24 @@ class Deliveries(Protocol):
         max_deliveries: int | None = None,
         is_durable: bool = True,
     ) -> Delivery:
-        """The window of this group on this partition, loaded; the same object for all members.
+        """Load the share partition of this group on this partition; the same object for all members.
 
-        Raises NotLeaderOrFollower where another broker leads the partition. PTP shared: one window for all.
-        PTP exclusive and PSB need an `owner`; opening anew with another owner takes the window from the one
-        before; the same member with a newer epoch keeps what it holds. `max_deliveries` replaces the limit in
-        force; None leaves it. A start other than STORED moves the position of a PSB group; all others ignore it once
-        they have a position. Not durable: nothing is written down of it, and nothing is left when its last
-        member is released (PSB without a name).
+        Raises NotLeaderOrFollower if another broker leads the partition. PTP shared: all members share it.
+        PTP exclusive and PSB need an `owner`. Opening it with another owner takes it from the previous one; the same
+        member with a newer epoch keeps what it has acquired. `max_deliveries` replaces the current limit; None keeps
+        it. A start other than STORED moves the position of a PSB group; all others ignore it once they have a
+        position. Not durable (PSB without a name): nothing is persisted, and the state is lost when the last member
+        is released.
         """
 
     async def positions(self, group: str) -> list[GroupPosition]:
-        """Where a group stands, or all of them (""), as far as this broker keeps it or leads the partitions."""
+        """Positions of a group, or of all (""), that this broker's shards keep or whose partitions it leads."""
 
     def opened(self) -> Iterable[Delivery]:
-        """All windows open here, for metrics and lists."""
+        """All share partitions open on this broker, for metrics and lists."""
 
     async def save_session(self, session: PushSession) -> None:
-        """Durable when this returns. A session in state ENDED is forgotten."""
+        """Durable when this returns. A session in state ENDED is deleted."""
 
     async def sessions(self, group: str | None = None) -> list[PushSession]:
-        """The sessions of a group, or all that are kept on this broker's shards."""
+        """The sessions of a group, or all sessions in the shards of this broker."""

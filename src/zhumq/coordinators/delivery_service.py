@@ -1,4 +1,4 @@
-"""The delivery service: subscriptions, the windows open on this broker, sessions. Implements the seam."""
+"""The delivery service: subscriptions, the share partitions open on this broker, sessions."""
 
 import asyncio
 import logging
@@ -69,7 +69,7 @@ GROUP_SETTINGS_KEPT_MAX: Final = 10_000
 
 
 class DeliveryService:
-    """All windows of this broker. Implements `Deliveries` of the seam."""
+    """All share partitions open on this broker. Implements `Deliveries` of the seam."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class DeliveryService:
         self._clock = clock
         self._claims = Claims(states, store)
         self._share_partitions: dict[SharePartitionKey, SharePartitionDelivery] = {}
-        # Invariant: the same windows, by the partition they are on.
+        # Invariant: the same share partitions, by topic partition.
         self._on_partition: dict[TopicPartition, set[SharePartitionDelivery]] = {}
         self._opening: dict[SharePartitionKey, asyncio.Task[SharePartitionDelivery]] = {}
         self._topics: dict[str, Topic] = dict(store.image.topics)
-        self._forgetting: set[asyncio.Task[None]] = set()
-        # With the time until which they need not be asked for again.
+        self._background: set[asyncio.Task[None]] = set()
+        # Cached settings with the time at which they expire.
         self._group_settings: dict[str, tuple[int, dict[str, str]]] = {}
         self.counters = DeliveryCounters()
-        replicas.watch_leadership(self._leadership_changed)
+        replicas.watch_leadership(self._on_leadership_changed)
 
     # Subscriptions
 
@@ -113,7 +113,7 @@ class DeliveryService:
             subscription.start.kind is StartKind.OFFSET
             and await self.claim_of(subscription.topic) is None
         ):
-            # A new group begins there or is not made; one that has a position goes on from that.
+            # A PSB group, or a new PTP group, begins at this offset. A PTP group with a position ignores it.
             for index in subscription.partitions or range(len(topic.partitions)):
                 partition = self._replicas.find(subscription.topic, index)
                 if partition is not None:
@@ -138,7 +138,7 @@ class DeliveryService:
     async def local_claims(self) -> list[Claim]:
         return await self._claims.local()
 
-    # Windows
+    # Share partitions
 
     async def open(
         self,
@@ -156,11 +156,11 @@ class DeliveryService:
         if mode is SubscriptionMode.PSB:
             check_partition_start(served, start)
         if mode.is_ordered and owner is None:
-            raise InvalidRequest(f"a window that is read as {mode} has an owner")
+            raise InvalidRequest(f"a share partition of mode {mode} needs an owner")
         moves = mode is SubscriptionMode.PSB and start.kind is not StartKind.STORED
         committed: int | None = None
         if mode is SubscriptionMode.PTP_EXCLUSIVE:
-            # A consumer that pulls may have owned the partition before.
+            # A pull consumer may have owned the partition before and committed its position.
             committed = await self._positions.committed(group, topic, partition)
             if committed is not None:
                 start = Start(StartKind.OFFSET, clamped(served, committed))
@@ -174,7 +174,7 @@ class DeliveryService:
             moves=moves,
         )
         if max_deliveries is not None:
-            # A limit that a subscriber names replaces the one in force, be it the wider one.
+            # A limit in the subscription replaces the current one, even if the current one is higher.
             delivery.limits = replace(
                 delivery.limits,
                 redelivery=replace(delivery.limits.redelivery, max_deliveries=max_deliveries),
@@ -199,11 +199,11 @@ class DeliveryService:
         is_durable: bool = True,
         moves: bool = False,
     ) -> SharePartitionDelivery:
-        """The window, loaded at its stored position or begun at `start`; with `moves` begun there anyway."""
+        """The share partition, loaded at its stored position or new at `start`; with `moves` always at `start`."""
         served = self._replicas.partition(topic, partition)
         key = SharePartitionKey(group, served.topic_id, partition)
         if moves:
-            self._close(key, NotLeaderOrFollower(f"group {group!r} begins anew"))
+            self._close(key, NotLeaderOrFollower(f"group {group!r} was repositioned"))
         while True:
             found = self._share_partitions.get(key)
             if found is not None and found.served is served and not found.is_closed and not moves:
@@ -212,9 +212,9 @@ class DeliveryService:
                 return found
             opening = self._opening.get(key)
             if opening is not None and moves:
-                # Somebody else opens it where it was: that comes first, and is closed again.
+                # Another caller is opening it at the stored position: wait for that, then close it.
                 await asyncio.wait([opening])
-                self._close(key, NotLeaderOrFollower(f"group {group!r} begins anew"))
+                self._close(key, NotLeaderOrFollower(f"group {group!r} was repositioned"))
                 continue
             if opening is None:
                 opening = asyncio.get_running_loop().create_task(
@@ -222,7 +222,7 @@ class DeliveryService:
                 )
                 self._opening[key] = opening
                 opening.add_done_callback(lambda _: self._opening.pop(key, None))
-            # Others may wait for the same: one that gives up does not take it from them.
+            # Other callers may wait for the same task: cancelling one of them must not cancel it.
             await asyncio.shield(opening)
             moves = False
 
@@ -238,7 +238,7 @@ class DeliveryService:
     ) -> SharePartitionDelivery:
         if len(self._share_partitions) >= self._settings.share_partitions_max:
             raise InvalidRequest(
-                f"{len(self._share_partitions)} windows are open on this broker already"
+                f"{len(self._share_partitions)} share partitions are open on this broker: the limit is reached"
             )
         self._check_serves(served)
         store: SharePartitionStore
@@ -246,23 +246,23 @@ class DeliveryService:
             kept = PersistedSharePartitionStore(self._states, key, leader_epoch=served.leader_epoch)
             state = await kept.read()
             if state is None or moves:
-                state = await self._fresh_state(served, start)
+                state = await self._new_state(served, start)
                 await kept.reset(state)
-            elif (cut := state.cut_off_at(served.log_end_offset)) is not state:
-                # The log lost records after it was read, as a single disk can. What is written in
-                # their places is new, and nobody has seen it.
+            elif (truncated := state.truncated_at(served.log_end_offset)) is not state:
+                # The log lost records that the group has read, as can happen with a single disk. New records at
+                # those offsets have not been delivered.
                 logger.warning(
-                    "group %s: %s ends at %d and was read up to %d",
+                    "group %s: %s ends at offset %d, but the group has read up to %d",
                     key.group_id,
                     served.topic_partition,
                     served.log_end_offset,
                     state.runs[-1].last_offset if state.runs else state.start_offset,
                 )
-                state = cut
+                state = truncated
                 await kept.reset(state)
             store = kept
         else:
-            state = await self._fresh_state(served, start)
+            state = await self._new_state(served, start)
             store = TransientSharePartitionStore()
         self._check_serves(served)
         share_partition = SharePartition(state, limits)
@@ -273,15 +273,15 @@ class DeliveryService:
             store,
             dead_letters=self._dead_letters,
             clock=self._clock,
-            on_closed=self._closed,
+            on_closed=self._on_closed,
         )
         self._share_partitions[key] = delivery
         self._on_partition.setdefault(served.topic_partition, set()).add(delivery)
         logger.debug("group %s opened %s", key.group_id, served.topic_partition)
         return delivery
 
-    async def _fresh_state(self, served: Partition, start: Start) -> SharePartitionState:
-        # A group that has a position goes on there, wherever its consumer says that a new one begins.
+    async def _new_state(self, served: Partition, start: Start) -> SharePartitionState:
+        # Only for a group without a position: with one, `start` is ignored.
         check_partition_start(served, start)
         return SharePartitionState(
             start_offset=first_offset(served, start),
@@ -291,11 +291,11 @@ class DeliveryService:
     def _check_serves(self, served: Partition) -> None:
         name = served.topic_partition
         if self._replicas.find(name.topic, name.partition) is not served:
-            raise NotLeaderOrFollower(f"{name} is not served from here any more")
+            raise NotLeaderOrFollower(f"{name} is no longer served by this broker")
         served.check_leads()
 
     def find(self, group: str, topic: str, partition: int) -> SharePartitionDelivery | None:
-        """The window if it is open."""
+        """The share partition if it is open."""
         served = self._replicas.find(topic, partition)
         if served is None:
             return None
@@ -305,28 +305,28 @@ class DeliveryService:
         return tuple(self._share_partitions.values())
 
     def close_if_idle(self, delivery: SharePartitionDelivery) -> None:
-        """Nobody reads from it any more: what it knows is in its shard."""
+        """Close it if no member reads from it. Its state is persisted in its shard."""
         if delivery.is_idle:
             task = asyncio.get_running_loop().create_task(
                 self._close_when_written(delivery, delivery.opened_count)
             )
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
 
     async def _close_when_written(
         self, delivery: SharePartitionDelivery, opened_count: int
     ) -> None:
         await delivery.settle()
-        # Whoever opened it meanwhile has not said anything yet, but is about to.
+        # A member that opened it meanwhile is about to acquire.
         if delivery.is_idle and delivery.opened_count == opened_count:
-            delivery.close(NotLeaderOrFollower("the window was idle: open it again"))
+            delivery.close(NotLeaderOrFollower("the share partition was idle: open it again"))
 
     def _close(self, key: SharePartitionKey, reason: BrokerError) -> None:
         delivery = self._share_partitions.get(key)
         if delivery is not None:
             delivery.close(reason)
 
-    def _closed(self, delivery: SharePartitionDelivery) -> None:
+    def _on_closed(self, delivery: SharePartitionDelivery) -> None:
         self.counters.add(delivery)
         if self._share_partitions.get(delivery.key) is delivery:
             del self._share_partitions[delivery.key]
@@ -339,7 +339,7 @@ class DeliveryService:
     # Groups
 
     async def share_partitions_of(self, group: str) -> Sequence[DescribedSharePartition]:
-        """The positions of a group as they are written down."""
+        """The persisted positions of a group."""
         asked = DescribeSharePartitionsRequest(group_id=group)
         return (
             await self._states.ask(group, asked, DescribeSharePartitionsResponse)
@@ -356,17 +356,17 @@ class DeliveryService:
         )
 
     async def reset(self, group: str, topic: Topic, partition: int, start_offset: int) -> None:
-        """Begin anew at an offset. The windows that are open find out at their next write."""
+        """Restart at an offset. A broker that has the share partition open is fenced at its next write."""
         key = SharePartitionKey(group, topic.topic_id, partition)
         store = PersistedSharePartitionStore(self._states, key, leader_epoch=-1)
         producer_id = await self._metadata_client.next_producer_id()
         await store.reset(
             SharePartitionState(start_offset=start_offset, dead_letter_producer_id=producer_id)
         )
-        self._close(key, NotLeaderOrFollower(f"group {group!r} was moved to {start_offset}"))
+        self._close(key, NotLeaderOrFollower(f"group {group!r} was reset to offset {start_offset}"))
 
     async def delete(self, group: str, topics: Sequence[Topic] | None = None) -> None:
-        """Forget where a group stands on these topics; None: on all, and its sessions and claims."""
+        """Delete the state of a group on these topics; None: on all topics, with its sessions and claims."""
         ids = None if topics is None else [topic.topic_id for topic in topics]
         request = DeleteSharePartitionsRequest(group_id=group, topic_ids=ids)
         await self._states.ask(group, request, DeleteSharePartitionsResponse)
@@ -379,7 +379,7 @@ class DeliveryService:
     async def group_settings(
         self, group: str, sets: Mapping[str, str] | None = None, deletes: Sequence[str] = ()
     ) -> dict[str, str]:
-        """What is set for one group, after these changes. Other brokers know within seconds."""
+        """The settings of a group after these changes. Other brokers see a change within seconds."""
         now_ms = self._clock.monotonic_ms()
         known = self._group_settings.get(group)
         changes = bool(sets or deletes)
@@ -395,7 +395,7 @@ class DeliveryService:
         except BrokerError:
             if known is None or changes:
                 raise
-            return known[1]  # what was so lately is better than nothing at all
+            return known[1]  # expired settings are better than a failure
         settings = {each.name: each.value for each in answer.settings}
         if len(self._group_settings) >= GROUP_SETTINGS_KEPT_MAX:
             self._group_settings.clear()
@@ -427,10 +427,10 @@ class DeliveryService:
         )
         return [session for session in found if session is not None]
 
-    # Following the cluster
+    # Metadata changes
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new picture."""
+        """Apply a new metadata image: delete the state of topics that it no longer has."""
         gone = [
             topic
             for name, topic in self._topics.items()
@@ -438,44 +438,44 @@ class DeliveryService:
         ]
         self._topics = dict(image.topics)
         if gone:
-            task = asyncio.get_running_loop().create_task(self._forget_topics(gone))
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
+            task = asyncio.get_running_loop().create_task(self._delete_topics_state(gone))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
 
-    def _leadership_changed(
+    def _on_leadership_changed(
         self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
     ) -> None:
-        """What was given out under another leadership is given out anew under this one."""
+        """Close share partitions that were opened under another leader epoch: their records are delivered again."""
         for delivery in tuple(self._on_partition.get(topic_partition, ())):
             if not leads or delivery.leader_epoch != leader_epoch:
                 delivery.close(
                     NotLeaderOrFollower(f"the leadership of {topic_partition} has changed")
                 )
 
-    async def _forget_topics(self, topics: Sequence[Topic]) -> None:
-        """Every broker cleans up the shards that it leads."""
+    async def _delete_topics_state(self, topics: Sequence[Topic]) -> None:
+        """Delete the state of deleted topics from the shards that this broker leads."""
         request = DeleteSharePartitionsRequest(topic_ids=[topic.topic_id for topic in topics])
         try:
             await self._states.ask_local(request, DeleteSharePartitionsResponse)
         except BrokerError as reason:
-            logger.warning("the delivery state of deleted topics stays: %s", reason)
+            logger.warning("cannot delete the delivery state of deleted topics: %s", reason)
 
     async def close(self) -> None:
-        """Write what is decided, as far as that goes quickly, and let go."""
+        """Persist pending updates for up to DRAIN_SECONDS_MAX, then close all share partitions."""
         share_partitions = tuple(self._share_partitions.values())
         draining = [asyncio.ensure_future(each.drain()) for each in share_partitions]
         if draining:
             await asyncio.wait(draining, timeout=DRAIN_SECONDS_MAX)
         for share_partition in share_partitions:
             share_partition.close(NotLeaderOrFollower("the broker is stopping"))
-        tasks = [*draining, *self._forgetting, *self._opening.values()]
+        tasks = [*draining, *self._background, *self._opening.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _widen(delivery: SharePartitionDelivery, limits: SharePartitionLimits) -> None:
-    """A window that two doors opened is as wide as the wider one of them wants."""
+    """Raise the limits of a share partition that is opened again to the higher ones of both."""
     known = delivery.limits
     if known == limits:
         return

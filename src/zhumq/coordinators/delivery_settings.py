@@ -1,4 +1,4 @@
-"""What an operator can set about delivery, and what is counted of it."""
+"""Settings and counters of delivery."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,16 +8,16 @@ from zhumq.share.redelivery import RedeliveryPolicy
 from zhumq.share.share_partition import SharePartitionLimits
 from zhumq.share.subscription import SubscriptionMode
 
-# In order there are few runs however many messages are in flight.
+# An ordered share partition has few runs however many messages are in flight.
 IN_ORDER_FACTOR: Final = 4
-# Subscriptions that are counted each for itself; those that come later are counted together.
+# Subscriptions with counters of their own; further ones are counted together.
 NAMES_MAX: Final = 10_000
 OTHERS: Final = ("others", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySettings:
-    """What an operator can set about delivery."""
+    """Delivery settings of a broker."""
 
     max_deliveries: int = 16  # delivery.max.deliveries
     lock_ms: int = 30_000  # delivery.lock.ms
@@ -27,7 +27,7 @@ class DeliverySettings:
     share_partitions_max: int = 100_000  # open at once on this broker
 
     def limits(self, mode: SubscriptionMode, max_deliveries: int | None) -> SharePartitionLimits:
-        """Of a window that the push door opens."""
+        """Limits of a share partition that a push consumer opens."""
         in_flight_max = self.in_flight_max * (IN_ORDER_FACTOR if mode.is_ordered else 1)
         return SharePartitionLimits(
             in_flight_max=in_flight_max,
@@ -43,7 +43,7 @@ class DeliverySettings:
 
 @dataclass(slots=True)
 class DeliveryCounters:
-    """Sums over windows that are closed by now."""
+    """Totals of closed share partitions."""
 
     acquired: dict[tuple[str, str], int] = field(default_factory=dict)
     acknowledged: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -1,19 +1,23 @@
-"""The way to the shards of delivery state: asks again while they are on the move, and keeps writes in order."""
+"""The client of the delivery-state shards: retries while a shard moves or loads, and keeps writes in order."""
 
 import asyncio
 import uuid
 from typing import Final, Protocol, TypeVar
 
+from zhumq.coordinators.delivery_routes import DeliveryStateRoute
 from zhumq.coordinators.group_service import partition_for
 from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.model.errors import (
     BrokerError,
     CoordinatorNotAvailable,
     ErrorCode,
     FencedLeaderEpoch,
+    LeaderNotAvailable,
     NotLeaderOrFollower,
 )
+from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC, TopicPartition
 from zhumq.protocol.messages.delivery_state import (
     ReadSharePartitionRequest,
     ReadSharePartitionResponse,
@@ -22,14 +26,14 @@ from zhumq.protocol.messages.delivery_state import (
 )
 from zhumq.share.partition_state import SharePartitionState, SharePartitionUpdate
 from zhumq.share.persisted import SharePartitionKey, read_runs, written_runs
-from zhumq.share.requests import DeliveryRequest, DeliveryResponse
+from zhumq.share.requests import DeliveryRequest, DeliveryResponse, refusal
 
 RETRY_SECONDS_FIRST: Final = 0.02
 RETRY_SECONDS_MAX: Final = 0.5
 ASK_SECONDS_MAX: Final = 15.0  # a failover of the shard's leader takes less
 
-# The shard is on its way from one broker to another, or being read: it is worth asking again.
-_ON_THE_MOVE = frozenset(
+# The shard moves to another broker or is being loaded: retry.
+_RETRIABLE = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -43,69 +47,45 @@ Answer = TypeVar("Answer")
 
 
 class FencedStateEpoch(BrokerError):
-    """Somebody else decided where the window starts: read it again."""
+    """The share partition was reset, deleted or opened again: read its state again."""
 
     code = ErrorCode.FENCED_STATE_EPOCH
 
 
-class StateRouter(Protocol):
-    """How a request gets to the leader of one partition of the state topic, wherever that is."""
-
-    async def ensure(self) -> None:
-        """Done when the topic exists. Raises BrokerError."""
-
-    async def ask(self, index: int, request: DeliveryRequest) -> DeliveryResponse:
-        """One attempt. Where the shard is elsewhere or not there yet, the answer's error says so."""
-
-    def led(self) -> list[int]:
-        """The partitions whose shards are here."""
-
-
-class LocalStateRouter:
-    """All shards are on this broker, or nowhere."""
+class DeliveryStateClient:
+    """Sends requests to the shard that a group (or a topic, for claims) maps to."""
 
     def __init__(
         self,
+        router: LeaderRouter,
         runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse],
         topic: InternalTopic,
+        partition_count: int,
     ) -> None:
+        self._router = router
         self._runtime = runtime
         self._topic = topic
-
-    async def ensure(self) -> None:
-        await self._topic.ensure()
-
-    async def ask(self, index: int, request: DeliveryRequest) -> DeliveryResponse:
-        return await self._runtime.submit(index, request)
-
-    def led(self) -> list[int]:
-        return self._runtime.led
-
-
-class DeliveryStateClient:
-    """Asks the shard that a group (or a topic, for claims) falls into."""
-
-    def __init__(self, router: StateRouter, partition_count: int) -> None:
-        self._router = router
+        self._route = DeliveryStateRoute(runtime)
+        router.add(self._route)
         self.partition_count = partition_count
 
     async def ask(self, routed_by: str, request: DeliveryRequest, expected: type[Answer]) -> Answer:
-        """The shard's answer. Raises BrokerError where it refuses or cannot be reached in time."""
-        await self._router.ensure()
+        """The shard's response. Raises BrokerError if it refuses or cannot be reached in time."""
+        await self._topic.ensure()
         return await self._ask(partition_for(routed_by, self.partition_count), request, expected)
 
     async def ask_all(self, request: DeliveryRequest, expected: type[Answer]) -> list[Answer]:
-        """The answers of all shards, wherever they are. Raises BrokerError if one gives none."""
+        """The responses of all shards, on any broker. Raises BrokerError if one does not respond."""
         indexes = range(self.partition_count)
         return list(
             await asyncio.gather(*(self._ask(index, request, expected) for index in indexes))
         )
 
     async def ask_local(self, request: DeliveryRequest, expected: type[Answer]) -> list[Answer]:
-        """The answers of all shards that are here."""
+        """The responses of the shards that this broker leads."""
         return list(
             await asyncio.gather(
-                *(self._ask(index, request, expected) for index in self._router.led())
+                *(self._ask(index, request, expected) for index in self._runtime.led)
             )
         )
 
@@ -114,19 +94,31 @@ class DeliveryStateClient:
         give_up_at = loop.time() + ASK_SECONDS_MAX
         delay = RETRY_SECONDS_FIRST
         while True:
-            response = await self._router.ask(index, request)
+            response = await self._attempt(index, request)
             code = response.error_code
             if code == ErrorCode.NONE:
                 assert isinstance(response, expected)
                 return response
-            if code not in _ON_THE_MOVE or loop.time() + delay > give_up_at:
+            if code not in _RETRIABLE or loop.time() + delay > give_up_at:
                 raise _error(code, response.error_message)
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
 
+    async def _attempt(self, index: int, request: DeliveryRequest) -> DeliveryResponse:
+        if index in self._runtime.led:
+            return await self._runtime.submit(index, request)
+        partition = TopicPartition(SHARE_GROUP_STATE_TOPIC, index)
+        try:
+            return await self._router.send(self._route, partition, request)
+        except LeaderNotAvailable as reason:
+            return refusal(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(reason))
+        except BrokerError as reason:
+            # The shard may have carried it out. A retry is safe: writes are numbered.
+            return refusal(request, ErrorCode.NETWORK_EXCEPTION, str(reason))
+
 
 class PersistedSharePartitionStore:
-    """One window's state in its shard, under the epochs of whoever opened it."""
+    """The state of one share partition in its shard, written under the epochs of the broker that opened it."""
 
     def __init__(
         self, client: DeliveryStateClient, key: SharePartitionKey, *, leader_epoch: int
@@ -138,7 +130,7 @@ class PersistedSharePartitionStore:
         self._write_number = 0
 
     async def read(self) -> SharePartitionState | None:
-        """The state, or None where nothing is known. Earlier leaders of the partition are fenced."""
+        """The state; None if there is none. Fences earlier leaders of the partition."""
         key = self._key
         request = ReadSharePartitionRequest(
             group_id=key.group_id,
@@ -158,7 +150,7 @@ class PersistedSharePartitionStore:
         )
 
     async def reset(self, state: SharePartitionState) -> None:
-        """Begin anew, with exactly this."""
+        """Replace the persisted state with this one."""
         key = self._key
         request = WriteSharePartitionRequest(
             group_id=key.group_id,
@@ -175,8 +167,7 @@ class PersistedSharePartitionStore:
         self._state_epoch, self._write_number = answer.state_epoch, answer.write_number
 
     async def write(self, update: SharePartitionUpdate) -> None:
-        """Durable when this returns. One at a time: a write that is tried again must not come after
-        a later one."""
+        """Durable when this returns. One write at a time: a retried write must not follow a later one."""
         key = self._key
         self._write_number += 1
         request = WriteSharePartitionRequest(
@@ -194,14 +185,14 @@ class PersistedSharePartitionStore:
 
 
 class TransientSharePartitionStore:
-    """For a window that nothing is kept of."""
+    """For a share partition that is not persisted."""
 
     async def write(self, update: SharePartitionUpdate) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class SharePartitionStore(Protocol):
-    """Where an open window's updates go."""
+    """Persists the updates of an open share partition."""
 
     async def write(self, update: SharePartitionUpdate) -> None:
         """Durable when this returns. Raises BrokerError."""
@@ -212,7 +203,7 @@ def share_partition_key(group: str, topic_id: uuid.UUID, partition: int) -> Shar
 
 
 def _error(code: int, message: str | None) -> BrokerError:
-    why = message or f"the delivery state is out of reach: {ErrorCode(code).name}"
+    why = message or f"the delivery state is unavailable: {ErrorCode(code).name}"
     match code:
         case ErrorCode.FENCED_STATE_EPOCH:
             return FencedStateEpoch(why)

@@ -1,4 +1,4 @@
-"""Where the groups of subscriptions stand, as one broker knows it: what it serves, and what it keeps."""
+"""Positions of subscription groups, as one broker knows them."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ def group_positions(
     topics: Mapping[uuid.UUID, Topic],
     replicas: ReplicaManager,
 ) -> list[GroupPosition]:
-    """Partitions that consumers read through this broker, and positions written down on it that they do not."""
+    """Open share partitions of this broker, and persisted positions of those that are not open."""
     found = {
         (
             share_partition.group,

@@ -46,9 +46,9 @@ from zhumq.protocol.messages.share import (
     ShareGroupHeartbeatRequest,
 )
 
-# One bit for each operation anybody may do with a group: READ (3), DELETE (6), DESCRIBE (8).
+# One bit for each operation that every client may do with a group: READ (3), DELETE (6), DESCRIBE (8).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-GROUP_IDS_REMEMBERED_MAX = 4_096  # whose partition need not be computed again
+GROUP_IDS_REMEMBERED_MAX = 4_096  # size of the cache of computed partitions
 
 Answer = TypeVar("Answer")
 
@@ -64,7 +64,7 @@ class GroupService:
         topics: TopicNames,
     ) -> None:
         self._runtime = runtime
-        # Groups are found by it, so it is that of the topic as it is, or as it will be created.
+        # Groups map to partitions by it: the count of the existing topic, or of the one to be created.
         self.partition_count = partition_count
         self._topics = topics
 
@@ -106,11 +106,11 @@ class GroupService:
                 assert_never(message)
 
     def submit(self, group_id: str, request: GroupRequest) -> "asyncio.Future[GroupResponse]":
-        """Hand a request about one group, with topics by name, to the group's shard."""
+        """Pass a request about one group, with topics by name, to the group's shard."""
         return self._runtime.submit(self.partition_for(group_id), request)
 
     async def topics_deleted(self, names: Iterable[str]) -> int:
-        """Drop the committed offsets of deleted topics, and say how many there were."""
+        """Delete the committed offsets of deleted topics; returns how many there were."""
         request = GroupRequest(message=TopicsDeletedRequest(names=tuple(names)), version=0)
         return (await self._topics_deleted(request)).offsets_deleted
 
@@ -148,7 +148,7 @@ class GroupService:
                 for index, groups in by_shard.items()
             )
         )
-        # Every shard answers in the order it was asked in, also if a group was named twice.
+        # A shard answers groups in request order, also if a group is in the request twice.
         found = {
             index: iter(_expect(OffsetFetchResponse, response).groups)
             for index, response in zip(by_shard, responses, strict=True)
@@ -232,7 +232,7 @@ class GroupService:
         for response in await self._ask_all(request):
             of_shard = _expect(ListGroupsResponse, response)
             if of_shard.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
-                # A list with holes would be taken for the whole.
+                # A client would take a partial list for the whole.
                 return ListGroupsResponse(error_code=of_shard.error_code)
             listed.groups.extend(of_shard.groups)
         return listed
@@ -267,7 +267,7 @@ class GroupService:
 
 @functools.lru_cache(maxsize=GROUP_IDS_REMEMBERED_MAX)
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Where Kafka keeps this group: by Java's String.hashCode, so that tools agree."""
+    """The group's partition, computed as in Kafka from Java's String.hashCode."""
     code = 0
     encoded = group_id.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(encoded), 2):
@@ -275,18 +275,18 @@ def partition_for(group_id: str, partition_count: int) -> int:
         code = (31 * code + unit) & 0xFFFF_FFFF
     if code & 0x8000_0000:
         code -= 1 << 32
-    # Kafka's abs: the one value whose absolute value is not an int counts as 0.
+    # As in Kafka: the one value without an absolute value in an int maps to 0.
     return 0 if code == -(1 << 31) else abs(code) % partition_count
 
 
 def _expect(expected: type[Answer], response: GroupResponse) -> Answer:
-    """The response of the kind that belongs to the request that was sent."""
+    """The response, checked to be of the expected type."""
     assert isinstance(response, expected)
     return response
 
 
 class _Described(Protocol):
-    """A group in any of the answers that describe groups."""
+    """A group in any response that describes groups."""
 
     group_id: str
     error_code: int
@@ -303,6 +303,6 @@ def _authorize(groups: Iterable[_Described]) -> None:
 
 
 def _in_order(groups: Iterable[DescribedGroup], group_ids: Sequence[str]) -> list[DescribedGroup]:
-    """As they were asked for, however often; the shards answer in theirs."""
+    """The groups in the order of the request, with repetitions."""
     found = {group.group_id: group for group in groups}
     return [found[group_id] for group_id in group_ids]

@@ -1,4 +1,4 @@
-"""A coordinator's topic: created on first use, its shards loaded where this broker leads them."""
+"""A coordinator's internal topic: created on first use; the shards that this broker leads are loaded."""
 
 import asyncio
 import contextlib
@@ -21,18 +21,20 @@ LOAD_WAIT_SECONDS_MAX: Final = 1.0
 
 
 class LedPartitions(Protocol):
-    """The partitions of this broker, and the news of which of them it leads."""
+    """The partitions of this broker, and notification of leadership changes."""
 
     def find(self, topic: str, partition: int) -> StatePartition | None:
         """The partition, if this broker has a replica of it."""
 
     def watch_leadership(self, callback: Callable[[TopicPartition, bool, int], None]) -> None:
-        """Call back, on the event loop, with a partition that this broker begins to serve, or stops
-        to, and the leader's epoch. Called for those that it serves already as well."""
+        """Call back, on the event loop, with a partition, whether this broker leads it now, and its leader epoch.
+
+        Also called for partitions that it leads already.
+        """
 
 
 class InternalTopic:
-    """Keeps a runtime's shards in step with the partitions of its topic that this broker leads."""
+    """Loads and unloads a runtime's shards with the leadership of the topic's partitions."""
 
     def __init__(
         self,
@@ -48,27 +50,27 @@ class InternalTopic:
         self._metadata_client = metadata_client
         self._replicas = replicas
         self._runtime = runtime
-        # One for each shard that is on its way, with its later attempts.
+        # One task for each shard that is being loaded, with its retries.
         self._loads: dict[int, asyncio.Task[None]] = {}
-        # Those for which callers wait: the first attempts.
+        # Set when the first attempt to load a shard is over; `ensure` waits for these.
         self._first: dict[int, asyncio.Event] = {}
-        replicas.watch_leadership(self._leadership_changed)
+        replicas.watch_leadership(self._on_leadership_changed)
 
     async def ensure(self) -> None:
-        """Done when the topic exists and its shards here have been loaded, or soon will be.
+        """Create the topic if needed, and wait up to LOAD_WAIT_SECONDS_MAX for the shards led here.
 
         Raises BrokerError.
         """
         while self._new_topic.name not in self._store.image.topics:
-            # As many replicas as there are brokers, where that is less: groups must work at once.
+            # No more replicas than there are brokers: groups must work at once.
             copies = min(self._new_topic.replication_factor, len(self._store.image.brokers))
             new_topic = replace(self._new_topic, replication_factor=max(copies, 1))
             (result,) = await self._metadata_client.create_topics([new_topic])
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists):
                 raise result
         with contextlib.suppress(TimeoutError):
-            # Whoever asks next finds its shard at work, and not on its way. One whose replicas do
-            # not answer holds up nobody for long.
+            # The next request finds its shard loaded. A shard whose replicas do not answer delays it only
+            # for a short time.
             async with asyncio.timeout(LOAD_WAIT_SECONDS_MAX):
                 for first in tuple(self._first.values()):
                     await first.wait()
@@ -80,7 +82,7 @@ class InternalTopic:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._runtime.close()
 
-    def _leadership_changed(
+    def _on_leadership_changed(
         self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
     ) -> None:
         if topic_partition.topic != self._new_topic.name:
@@ -90,14 +92,14 @@ class InternalTopic:
         if leads:
             logger.debug("%s is led here in epoch %d", topic_partition, leader_epoch)
             partition = self._replicas.find(*topic_partition)
-            assert partition is not None, "led, but not here"
+            assert partition is not None, "this broker leads a partition that it does not have"
             self._runtime.expect(index)
             first = self._first[index] = asyncio.Event()
             load = self._load(index, partition, first)
             self._loads[index] = asyncio.get_running_loop().create_task(load)
 
     def _unload(self, index: int) -> None:
-        """Whatever was decided under an earlier leadership may be gone: a shard begins from its log."""
+        """Drop a shard: decisions of an earlier leader epoch may be lost, so it is loaded from its log again."""
         load = self._loads.pop(index, None)
         if load is not None:
             load.cancel()
@@ -111,7 +113,7 @@ class InternalTopic:
             try:
                 await self._runtime.load(index, partition)
             except BrokerError as reason:
-                # Its groups are answered COORDINATOR_NOT_AVAILABLE; all the others are served.
+                # Requests of its groups are refused with COORDINATOR_NOT_AVAILABLE; other shards serve.
                 logger.error(  # noqa: TRY400
                     "cannot load %s-%d: %s", self._new_topic.name, index, reason
                 )

@@ -1,4 +1,4 @@
-"""An open window: reads the log, hands out records, writes down what members say, and buries dead letters."""
+"""An open share partition: reads the log, delivers records, persists acknowledgements, writes dead letters."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from zhumq.coordinators.delivery_seam import NO_EPOCH, Delivered, Owner
 from zhumq.coordinators.delivery_state import SharePartitionStore
 from zhumq.coordinators.group_positions import PositionMirror
 from zhumq.host.clock import Clock
+from zhumq.host.deadline_timer import DeadlineTimer
 from zhumq.model.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -28,13 +29,11 @@ from zhumq.share.subscription import PartitionTaken
 logger = logging.getLogger(__name__)
 
 READS_PER_ACQUIRE_MAX: Final = 16
-LATE_MS: Final = 1_000  # a timer this late means that the whole process stood still
-CATCH_UP_SECONDS: Final = 0.2  # in which acknowledgements that lie unread are heard first
 DEAD_LETTER_RETRY_SECONDS: Final = 2.0
 
 
 class _Arrivals(ParkedFetch):
-    """Stays parked at a partition for good, and passes on that there is something new."""
+    """Parked at the partition until it closes; notifies the share partition of new records."""
 
     __slots__ = ("_closed", "_notify")
 
@@ -42,11 +41,11 @@ class _Arrivals(ParkedFetch):
         self._notify = notify
         self._closed = closed
 
-    def bytes_arrived(self, count: int) -> None:  # noqa: ARG002  any news will do
+    def bytes_arrived(self, count: int) -> None:  # noqa: ARG002  any number will do
         self._notify()
 
     def wake(self) -> None:
-        """The partition is not served from here any more."""
+        """The partition is no longer served by this broker."""
         self._closed()
 
 
@@ -78,18 +77,16 @@ class SharePartitionDelivery:
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watchers_count = 0
         self._wake_scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
-        self._is_catching_up = False
-        # What is decided but not written yet, and who waits for it. One write at a time.
+        self._timer = DeadlineTimer(clock.monotonic_ms, self._expire)
+        # Updates that are not persisted yet, and the futures that wait for them. One write at a time.
         self._unwritten: SharePartitionUpdate | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
         self._dead_lettering: asyncio.Task[None] | None = None
         self._reader = BatchReader(partition)
         self.members: set[str] = set()
-        self.opened_count = 0  # how often somebody asked for it
-        # Set by whoever wants the position of an owner known elsewhere as well.
+        self.opened_count = 0  # how often it was opened
+        # Set if the owner's position is also committed to `__consumer_offsets`.
         self.mirror: PositionMirror | None = None
         self._mirrored_offset = share_partition.start_offset
         self.acquired_total = 0
@@ -97,9 +94,9 @@ class SharePartitionDelivery:
         self.nacked_total = 0
         self.rejected_total = 0
         self.dead_letters_total = 0
-        self._arrivals = _Arrivals(self._wake_soon, self._partition_retired)
+        self._arrivals = _Arrivals(self._wake_soon, self._on_partition_retired)
         partition.parked_fetches.add(self._arrivals)
-        self._arm()
+        self._set_timer()
         self._dead_letter_if_due()
 
     # Facts
@@ -134,7 +131,7 @@ class SharePartitionDelivery:
 
     @property
     def done_count(self) -> int:
-        """Records from the start on that are done with already."""
+        """Number of done records above the start offset."""
         return self._share_partition.done_count
 
     @property
@@ -143,7 +140,7 @@ class SharePartitionDelivery:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody holds anything of it, and nobody waits for anything."""
+        """No member has acquired records of it or watches it."""
         return not (self.members or self._watchers or self._share_partition.acquired_count)
 
     @property
@@ -161,11 +158,14 @@ class SharePartitionDelivery:
     def held_by(self, member: str) -> int:
         return self._share_partition.held_by(member)
 
-    # What the doors call
+    # Called by the push and share-fetch services
 
     def take_over(self, owner: Owner, *, waits_for_chooser: bool = False) -> None:
-        """From now on only this owner is given anything. Raises where a later one has it, and with
-        `waits_for_chooser` where one of both has chosen the partition and the other still has it."""
+        """Make `owner` the only member that may acquire.
+
+        Raises FencedLeaderEpoch if the current owner has a later epoch. With `waits_for_chooser`, raises
+        PartitionTaken if one of both members chose the partition and the current owner is still there.
+        """
         before = self._owner
         if before is not None and before.member != owner.member:
             chosen = NO_EPOCH in (owner.epoch, before.epoch)
@@ -176,8 +176,8 @@ class SharePartitionDelivery:
                 )
             if NO_EPOCH < owner.epoch < before.epoch:
                 raise FencedLeaderEpoch(
-                    f"{before.member!r} owns this partition since epoch {before.epoch},"
-                    f" later than {owner.epoch}"
+                    f"{before.member!r} owns this partition since epoch {before.epoch}:"
+                    f" epoch {owner.epoch} is fenced"
                 )
             self._wake_soon()
         self._owner = owner
@@ -201,16 +201,16 @@ class SharePartitionDelivery:
         delivered: list[Delivered] = []
         records_left, bytes_left, from_offset = records_max, bytes_max, 0
         for _ in range(READS_PER_ACQUIRE_MAX):
-            wanted = share_partition.wants_from(now_ms, from_offset)
-            if wanted is None or wanted >= self.served.high_watermark:
+            offset = share_partition.next_fetch_offset(now_ms, from_offset)
+            if offset is None or offset >= self.served.high_watermark:
                 break
-            read = self._reader.read(wanted, records_left, bytes_left, at_least_one=not delivered)
+            read = self._reader.read(offset, records_left, bytes_left, at_least_one=not delivered)
             if not read.spans:
                 break
             ranges = share_partition.acquire(
                 member,
                 read.spans,
-                from_offset=wanted,
+                from_offset=offset,
                 records_max=records_left,
                 now_ms=now_ms,
                 lock_ms=lock_ms,
@@ -218,7 +218,7 @@ class SharePartitionDelivery:
             )
             from_offset = read.spans[-1].last_offset + 1
             if not ranges:
-                continue  # only control batches, or what another one is not done with
+                continue  # only control batches, or records that other members have acquired
             records = self._reader.cut_out(read, ranges[0].first_offset, ranges[-1].last_offset)
             given = Delivered(records=records, ranges=tuple(ranges))
             delivered.append(given)
@@ -227,7 +227,7 @@ class SharePartitionDelivery:
             if records_left <= 0 or bytes_left <= 0:
                 break
         self.acquired_total += records_max - records_left
-        self._arm()
+        self._set_timer()
         return delivered
 
     async def acknowledge(
@@ -246,20 +246,20 @@ class SharePartitionDelivery:
             results.append(None)
             self._count(each)
             durable = self._apply(update) or durable
-        self._arm()
+        self._set_timer()
         self._wake_soon()
         if durable is not None:
             await durable
         return results
 
-    def _count(self, answer: Acknowledgement) -> None:
-        messages = answer.last_offset - answer.first_offset + 1
-        match answer.kind:
+    def _count(self, acknowledgement: Acknowledgement) -> None:
+        messages = acknowledgement.last_offset - acknowledgement.first_offset + 1
+        match acknowledgement.kind:
             case AckKind.ACCEPT:
                 self.acknowledged_total += messages
             case AckKind.REJECT:
                 self.rejected_total += messages
-            case AckKind.RELEASE if answer.counts:
+            case AckKind.RELEASE if acknowledgement.counts:
                 self.nacked_total += messages
 
     async def release_member(self, member: str, reason: str = "", *, counts: bool = True) -> None:
@@ -270,13 +270,13 @@ class SharePartitionDelivery:
         durable = self._apply(
             self._share_partition.release_member(member, reason, now_ms, counts=counts)
         )
-        self._arm()
+        self._set_timer()
         if durable is not None:
             self._wake_soon()
             await durable
         if self.mirror is not None:
             await self.drain()
-            # Whoever owns the partition next may read the position there.
+            # The next owner may read the position there.
             await self.mirror.flush()
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -290,14 +290,12 @@ class SharePartitionDelivery:
         return unwatch
 
     def close(self, failure: BrokerError) -> None:
-        """Nothing is given out any more, and nothing said about it is heard."""
+        """Stop deliveries; later calls raise `failure`."""
         if self._failure is not None:
             return
         self._failure = failure
         self.served.parked_fetches.discard(self._arrivals)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._dead_lettering is not None:
             self._dead_lettering.cancel()
         if self.mirror is not None:
@@ -310,12 +308,12 @@ class SharePartitionDelivery:
         self._loop.call_soon(self._wake)
 
     async def drain(self) -> None:
-        """Done when what was decided so far is written, or never will be."""
+        """Wait until pending updates are persisted or have failed."""
         while self._writer is not None:
             await asyncio.wait([self._writer])
 
     async def settle(self) -> None:
-        """Done when everything is written, dead letters too."""
+        """Wait until pending updates and dead letters are written."""
         while (work := self._dead_lettering or self._writer) is not None:
             await asyncio.wait([work])
             await asyncio.sleep(0)
@@ -323,25 +321,25 @@ class SharePartitionDelivery:
     # Writing
 
     def _apply(self, update: SharePartitionUpdate) -> "asyncio.Future[None] | None":
-        """Have an update written; the future is done when it is. None: there is nothing to write."""
+        """Persist an update; the future completes when it is durable. None: there is nothing to write."""
         if not update or self._failure is not None:
             return None
         unwritten = self._unwritten
-        self._unwritten = update if unwritten is None else unwritten.followed_by(update)
+        self._unwritten = update if unwritten is None else unwritten.merged_with(update)
         durable: asyncio.Future[None] = self._loop.create_future()
-        # Whoever does not wait for it does not hear of its failure: the window closes.
-        durable.add_done_callback(_look_at)
+        # A failure closes the share partition, also if no caller awaits the future.
+        durable.add_done_callback(_retrieve_exception)
         self._waiting.append(durable)
         if self._writer is None:
             self._writer = self._loop.create_task(self._write())
-            self._writer.add_done_callback(self._writer_over)
+            self._writer.add_done_callback(self._on_writer_done)
         self._dead_letter_if_due()
         return durable
 
-    def _writer_over(self, task: "asyncio.Task[None]") -> None:
+    def _on_writer_done(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (failure := task.exception()) is not None:
-            logger.error("the state of group %s was not written", self.group, exc_info=failure)
-            self.close(CoordinatorNotAvailable("its state could not be written"))
+            logger.error("writing the state of group %s failed", self.group, exc_info=failure)
+            self.close(CoordinatorNotAvailable("the delivery state could not be written"))
 
     async def _write(self) -> None:
         try:
@@ -352,7 +350,7 @@ class SharePartitionDelivery:
                     await self._store.write(update)
                 except BrokerError as reason:
                     logger.warning(
-                        "group %s loses its window on %s: %s",
+                        "group %s: closing the share partition on %s: %s",
                         self.group,
                         self.served.topic_partition,
                         reason,
@@ -377,7 +375,7 @@ class SharePartitionDelivery:
             self.mirror.moved(start_offset, owner)
 
     def skip_to(self, offset: int) -> None:
-        """What is below was done by somebody who reads without this window."""
+        """Archive what is below: a consumer that does not use this share partition has processed it."""
         self._apply(self._share_partition.skip_to(min(offset, self.served.high_watermark)))
 
     # Dead letters
@@ -389,9 +387,9 @@ class SharePartitionDelivery:
             and self._share_partition.archiving_count
         ):
             self._dead_lettering = self._loop.create_task(self._write_dead_letters())
-            self._dead_lettering.add_done_callback(self._dead_lettering_over)
+            self._dead_lettering.add_done_callback(self._on_dead_lettering_done)
 
-    def _dead_lettering_over(self, task: "asyncio.Task[None]") -> None:
+    def _on_dead_lettering_done(self, task: "asyncio.Task[None]") -> None:
         self._dead_lettering = None
         if not task.cancelled() and (failure := task.exception()) is not None:
             logger.error("dead letters of %s failed", self.topic, exc_info=failure)
@@ -415,8 +413,8 @@ class SharePartitionDelivery:
                     )
                 else:
                     planned = plan_dead_letters(self.served, dead_letter)
-                # What is going to be written has to be known before it is: after a crash the same is
-                # written under the same numbers, and none of it is delivered again.
+                # The offsets are persisted before their dead letters are written: after a crash the same ones are
+                # written again under the same sequence numbers, and none is delivered again.
                 await self.drain()
                 if self._failure is None:
                     await self._dead_letters.write(
@@ -428,7 +426,9 @@ class SharePartitionDelivery:
                         dead_letters_written=share_partition.dead_letters_written,
                     )
             except BrokerError as reason:
-                logger.warning("dead letters of %s have to wait: %s", self.topic, reason)
+                logger.warning(
+                    "cannot write dead letters of %s, will retry: %s", self.topic, reason
+                )
                 await asyncio.sleep(DEAD_LETTER_RETRY_SECONDS)
                 continue
             self.dead_letters_total += len(planned.records)
@@ -437,33 +437,13 @@ class SharePartitionDelivery:
 
     # Time
 
-    def _arm(self) -> None:
-        deadline_ms = self._share_partition.next_deadline_ms
-        if deadline_ms is None or self._failure is not None:
-            return
-        if self._timer is not None:
-            if self._timer_at_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = deadline_ms
-        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
-        self._timer = self._loop.call_later(delay_ms / 1000, self._deadline_passed)
+    def _set_timer(self) -> None:
+        if self._failure is None:
+            self._timer.set(self._share_partition.next_deadline_ms)
 
-    def _deadline_passed(self) -> None:
-        self._timer = None
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._timer_at_ms:
-            # libuv's timers may come a millisecond early, when nothing is due yet.
-            self._arm()
-            return
-        if now_ms - self._timer_at_ms > LATE_MS and not self._is_catching_up:
-            # A broker that was paused must not blame its consumers: their answers may lie unread.
-            self._is_catching_up = True
-            self._timer = self._loop.call_later(CATCH_UP_SECONDS, self._deadline_passed)
-            return
-        self._is_catching_up = False
+    def _expire(self, now_ms: int) -> None:
         self._apply(self._share_partition.expire(now_ms))
-        self._arm()
+        self._set_timer()
         self._wake_soon()
 
     # Watchers
@@ -472,9 +452,9 @@ class SharePartitionDelivery:
         if self._failure is not None:
             raise self._failure
 
-    def _partition_retired(self) -> None:
+    def _on_partition_retired(self) -> None:
         where = self.served.topic_partition
-        self.close(NotLeaderOrFollower(f"{where} is not served from here any more"))
+        self.close(NotLeaderOrFollower(f"{where} is no longer served by this broker"))
 
     def _wake_soon(self) -> None:
         if self._watchers and not self._wake_scheduled:
@@ -487,6 +467,6 @@ class SharePartitionDelivery:
             callback()
 
 
-def _look_at(future: "asyncio.Future[None]") -> None:
+def _retrieve_exception(future: "asyncio.Future[None]") -> None:
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""Where in a partition a subscription begins: the offset that a start means, and whether there is one."""
+"""Resolves the start of a subscription to an offset of a partition."""
 
 from zhumq.replication.partition import Partition
 from zhumq.share.subscription import Start, StartKind, check_start
@@ -19,7 +19,7 @@ def clamped(served: Partition, offset: int) -> int:
 
 
 def first_offset(served: Partition, start: Start) -> int:
-    """The offset that a start means now."""
+    """The current offset of a start."""
     kind = start.otherwise if start.kind is StartKind.STORED else start.kind
     match kind:
         case StartKind.LATEST:

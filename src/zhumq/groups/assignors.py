@@ -1,4 +1,4 @@
-"""Who reads which partition: the server-side assignors. Pure functions of members, topics and the last assignment."""
+"""The server-side assignors: pure functions of members, topics and the last assignment."""
 
 import bisect
 import heapq
@@ -16,12 +16,12 @@ NOTHING: Final[Partitions] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedMember:
-    """What an assignor has to know of a member."""
+    """A member as an assignor needs it."""
 
     member_id: str
     instance_id: str | None = None
     subscribed: frozenset[uuid.UUID]
-    # What the last assignment gave it; may name topics and partitions that are gone.
+    # The last assignment; may contain topics and partitions that no longer exist.
     before: Partitions = field(default_factory=dict)
 
 
@@ -31,16 +31,16 @@ Assignor = Callable[[Sequence[AssignedMember], Mapping[uuid.UUID, int]], dict[st
 def uniform(
     members: Sequence[AssignedMember], partition_counts: Mapping[uuid.UUID, int]
 ) -> dict[str, Partitions]:
-    """As even as subscriptions allow, and as few changes as that takes.
+    """Assign as evenly as the subscriptions allow, with as few changes as possible.
 
-    Where all members read the same topics, no two of them differ by more than one partition, and topics
-    get members evenly (see `even_shares`). Otherwise no single move of a partition could make it more even.
+    If all members read the same topics, no two of them differ by more than one partition, and topics get members
+    evenly (see `even_shares`). Otherwise no single move of a partition makes the assignment more even.
     """
     ordered = sorted(members, key=lambda each: each.member_id)
     if len({member.subscribed for member in ordered}) <= 1:
         return _even(ordered, partition_counts)
     load = _Load(ordered, partition_counts)
-    load.hand_out_the_rest()
+    load.assign_free()
     load.even_out()
     return load.result()
 
@@ -53,7 +53,7 @@ def _even(
     topic_ids = sorted(read & partition_counts.keys())
     counts = [partition_counts[topic_id] for topic_id in topic_ids]
     numbers = {topic_id: number for number, topic_id in enumerate(topic_ids)}
-    # What is told twice, or is gone, counts for nothing.
+    # Partitions that no longer exist, or that another member has already, are ignored.
     free = [set(range(count)) for count in counts]
     before: list[dict[int, set[int]]] = []
     for member in members:
@@ -73,13 +73,12 @@ def _even(
 def range_(
     members: Sequence[AssignedMember], partition_counts: Mapping[uuid.UUID, int]
 ) -> dict[str, Partitions]:
-    """Of every topic a run of neighbouring partitions for each reader.
+    """Assign each reader of a topic a range of adjacent partitions.
 
-    Topics with equally many partitions and the same readers are cut at the same places, so that what
-    has the same key in both comes to the same member. That is worth more to its users than keeping
-    partitions where they were.
+    Topics with equally many partitions and the same readers are split alike, so that one member gets the equal keys
+    of all of them. Users of this assignor need that more than partitions that stay where they were.
     """
-    # Static members keep their place in the order however often they restart.
+    # Static members keep their position in the order across restarts.
     ordered = sorted(
         members,
         key=lambda each: (each.instance_id is None, each.instance_id or "", each.member_id),
@@ -103,10 +102,10 @@ ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}
 
 
 class _Load:
-    """Who has what while partitions are being handed out.
+    """The partitions of each member while they are assigned.
 
-    Members and topics are numbered here, and so are all partitions through all topics: an assignment is
-    made while everybody waits, and numbers are looked up several times faster than ids.
+    Members, topics and partitions are numbers here, for speed: the whole group waits for an assignment, and lookups of
+    numbers are several times faster than of ids.
     """
 
     def __init__(
@@ -149,9 +148,9 @@ class _Load:
                 valid.update(start + each for each in partitions if each < count)
         return valid
 
-    def hand_out_the_rest(self) -> None:
-        """Every free partition goes to the reader of its topic that has the fewest."""
-        # Topics with few readers first: the others can still make up for what these have to take.
+    def assign_free(self) -> None:
+        """Assign every free partition to the reader of its topic with the fewest partitions."""
+        # Topics with few readers first: the readers of the others can still balance the load.
         for topic in sorted(range(len(self._counts)), key=lambda each: len(self._readers[each])):
             start, end = self._starts[topic], self._starts[topic + 1]
             free = [each for each in range(start, end) if each not in self._taken]
@@ -166,11 +165,11 @@ class _Load:
 
     def even_out(self) -> None:
         """Move partitions to readers that have at least two fewer, until there are none such."""
-        # Every move makes the sum of squares smaller, so this ends.
+        # Every move decreases the sum of squares, so this terminates.
         moved = True
         while moved:
             moved = False
-            # Receivers only get more during a round, so these stay lower bounds.
+            # Receivers only gain partitions during a round, so these stay lower bounds.
             lowest = [
                 min((len(self._owned[each]) for each in readers), default=0)
                 for readers in self._readers

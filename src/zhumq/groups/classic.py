@@ -1,4 +1,4 @@
-"""A classic group: its members, its state, and what it votes for. The leader member assigns."""
+"""A classic group: its members, its state and its protocol. The leader member assigns partitions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ from zhumq.protocol.messages.groups import (
 
 
 class ClassicGroupState(StrEnum):
-    """Where a group stands; the names are those tools show."""
+    """State of a classic group; tools show these names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -82,7 +82,7 @@ class ClassicMember:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    # True until its first rebalance ends: such a member is not kept alive by a parked join.
+    # True until its first rebalance ends: a parked join does not keep such a member alive.
     is_new: bool = False
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
@@ -92,13 +92,13 @@ class ClassicMember:
         return b""
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The candidate this member likes best."""
-        wanted = set(candidates)
-        return next(name for name, _ in self.protocols if name in wanted)
+        """The candidate that this member prefers."""
+        allowed = set(candidates)
+        return next(name for name, _ in self.protocols if name in allowed)
 
 
 class ClassicGroup(Group):
-    """The members of a group and the state of its rebalance. What to do next is ClassicProtocol's."""
+    """The members of a group and the state of its rebalance. ClassicProtocol decides the next steps."""
 
     type = GroupType.CLASSIC
 
@@ -113,26 +113,26 @@ class ClassicGroup(Group):
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        # Ids handed out (KIP-394) to members that have not joined with them yet.
+        # Ids generated (KIP-394) for members that have not joined with them yet.
         self.pending_members: set[str] = set()
-        # Members of the current generation that have not asked for their assignment yet.
+        # Members of the current generation that have not sent SyncGroup yet.
         self.pending_sync: set[str] = set()
-        # Invariant: every parked request is of a current member.
+        # Invariant: every parked request belongs to a current member.
         self.parked_joins: dict[str, Parked] = {}
         self.parked_syncs: dict[str, Parked] = {}
-        # What is left of the initial rebalance delay; None outside of an initial rebalance.
+        # The rest of the initial rebalance delay; None outside of an initial rebalance.
         self.initial_delay: tuple[int, int] | None = None
         self.new_member_added = False
         self.subscribed: frozenset[str] | None = None
         self._protocol_support: Counter[str] = Counter()
-        # Of what all members offer: names and subscriptions.
+        # Size of what all members offer: protocol names and subscriptions.
         self.metadata_bytes = 0
 
     @classmethod
     def from_record(
         cls, group_id: str, value: GroupMetadataValue, *, now_ms: int
     ) -> "ClassicGroup":
-        """The group as it was written down: stable if it has members, else empty."""
+        """The group as it was persisted: stable if it has members, else empty."""
         group = cls(group_id, now_ms=now_ms)
         has_members = bool(value.members)
         group.state = ClassicGroupState.STABLE if has_members else ClassicGroupState.EMPTY
@@ -164,7 +164,7 @@ class ClassicGroup(Group):
     def with_members(
         cls, group_id: str, *, generation: int, members: Iterable[ClassicMember], now_ms: int
     ) -> "ClassicGroup":
-        """A stable group of consumers, taken over from another protocol with what everybody has."""
+        """A stable group of consumers, converted from another protocol with its members' assignments."""
         group = cls(group_id, now_ms=now_ms)
         group.state = group.previous_state = ClassicGroupState.STABLE
         group.generation = generation
@@ -176,7 +176,7 @@ class ClassicGroup(Group):
         return group
 
     def to_record(self) -> GroupMetadataValue:
-        """The group as it is written down."""
+        """The group's persisted form."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -207,7 +207,7 @@ class ClassicGroup(Group):
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everybody who was going to join has: close the membership and choose the protocol."""
+        """Start a generation: all expected members have joined. Choose the protocol."""
         self.generation += 1
         self.pending_sync.clear()
         self.initial_delay = None
@@ -229,14 +229,14 @@ class ClassicGroup(Group):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member sets the pace."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # Members
 
     def add_member(self, member: ClassicMember) -> None:
         if not self.members:
-            # The first member decides what the group is for; a group that emptied starts over.
+            # The first member decides the protocol type; a group that became empty starts over.
             self._protocol_support.clear()
         self.members[member.member_id] = member
         self.pending_members.discard(member.member_id)
@@ -247,7 +247,7 @@ class ClassicGroup(Group):
             self.leader_id = member.member_id
 
     def remove_member(self, member_id: str) -> None:
-        """Forget a member or pending member. Its parked requests must have been answered."""
+        """Remove a member or pending member. Its parked requests must have been answered."""
         assert member_id not in self.parked_joins
         assert member_id not in self.parked_syncs
         self.pending_members.discard(member_id)
@@ -262,8 +262,8 @@ class ClassicGroup(Group):
             self.leader_id = next(iter(self.members), None)
 
     def replace_static_member(self, old_id: str, new_id: str) -> ClassicMember:
-        """The same static member under a new id; its place and its assignment stay."""
-        # Rebuilding the table keeps the member's position, and with it the order of a leader change.
+        """Give a static member a new id; its position and its assignment stay."""
+        # Rebuilding the table keeps the member's position, and with it the order of leader changes.
         member = self.members[old_id]
         self.members = {
             (new_id if member_id == old_id else member_id): each
@@ -294,7 +294,7 @@ class ClassicGroup(Group):
         member.session_timeout_ms = session_timeout_ms
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined this rebalance, if there is one."""
+        """Choose a leader that has joined this rebalance. False if no member has."""
         if self.leader_id is None:
             return False
         if self.leader_id not in self.parked_joins:
@@ -305,9 +305,9 @@ class ClassicGroup(Group):
         return True
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether the sender is who the group believes it to be."""
+        """Check the sender's member id and instance id against the group."""
         if instance_id is not None:
-            # KIP-345: an instance id belongs to whoever joined with it last.
+            # KIP-345: an instance id belongs to the member that joined with it last.
             known_id = self.static_members.get(instance_id)
             if known_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -316,7 +316,7 @@ class ClassicGroup(Group):
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader needs to know of every member in order to assign."""
+        """The members as the leader needs them to assign."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -329,7 +329,7 @@ class ClassicGroup(Group):
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member that offers these could take part."""
+        """Whether a member that offers these protocols can join."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -337,7 +337,7 @@ class ClassicGroup(Group):
         )
 
     def selected_protocol(self) -> str:
-        """The protocol all members know that most like best; among equals the first voted for."""
+        """The protocol that all members support and most prefer; among equals the first one voted for."""
         candidates = {
             name for name, count in self._protocol_support.items() if count == len(self.members)
         }
@@ -356,7 +356,7 @@ class ClassicGroup(Group):
                 del self._protocol_support[name]
 
     def _subscribed_topics(self) -> frozenset[str] | None:
-        """The topics all members together read; None if that cannot be known."""
+        """The topics that the members subscribe to; None if a subscription cannot be read."""
         if self.protocol_type != PROTOCOL_TYPE:
             return None
         topics: set[str] = set()
@@ -367,7 +367,7 @@ class ClassicGroup(Group):
             topics |= of_member
         return frozenset(topics)
 
-    # What the shard asks of any group
+    # Implementation of Group
 
     @property
     def is_empty(self) -> bool:
@@ -383,7 +383,7 @@ class ClassicGroup(Group):
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if generation < 0 and self.is_empty:
-            # A consumer that assigns partitions itself, or a tool, commits without membership.
+            # A simple consumer, or a tool, commits without membership.
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -393,13 +393,13 @@ class ClassicGroup(Group):
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if self.state is ClassicGroupState.COMPLETING_REBALANCE:
-            # The member has joined anew and given up what it had: what it commits may be another's.
+            # The member has rejoined and given up its partitions: another member may own what it commits.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
         if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
-            # Nobody can tell which topics such members use.
+            # The topics of members of other protocol types are unknown.
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
@@ -413,17 +413,17 @@ class ClassicGroup(Group):
 
     def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
         if self.protocol_type is None:
-            # Nobody ever joined: a simple consumer's offsets age from their commit.
+            # No member ever joined: a simple consumer's offsets age from their commit.
             return commit_timestamp_ms
         if self.is_empty:
-            # KIP-211: offsets stay as long as the group lives, and then the whole retention.
+            # KIP-211: offsets stay while the group has members, and then for the whole retention.
             return commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
         if self.state is ClassicGroupState.STABLE and self.subscribed is not None:
             # Only topics that no member reads any more get here.
             return commit_timestamp_ms
         return None
 
-    def heard_from(self, member_id: str, turn: Turn) -> None:
+    def renew_session(self, member_id: str, turn: Turn) -> None:
         member = self.members.get(member_id)
         if member is not None:
             turn.set_deadline(
@@ -443,7 +443,7 @@ class ClassicGroup(Group):
         )
 
     def described(self) -> DescribedGroup:
-        # Between generations, metadata and assignments are of different ages: only names are shown.
+        # During a rebalance, metadata and assignments belong to different generations: show only names.
         stable = self.state is ClassicGroupState.STABLE
         return DescribedGroup(
             group_id=self.group_id,
@@ -464,6 +464,6 @@ class ClassicGroup(Group):
         )
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Give every member what the leader decided; whom it forgot gets nothing."""
+        """Set every member's assignment; a member without one gets an empty assignment."""
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")

@@ -1,4 +1,4 @@
-"""The classic group protocol: what join, sync, heartbeat, leave and passed deadlines do to a group."""
+"""The classic group protocol: join, sync, heartbeat, leave and expired deadlines."""
 
 from collections.abc import Callable
 
@@ -37,11 +37,11 @@ from zhumq.protocol.messages.groups import (
 
 MEMBER_ID_REQUIRED_SINCE_VERSION = 4  # KIP-394
 SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
-CLIENT_ID_LENGTH_MAX = 255  # of a client's name for itself as it is kept and shown
+CLIENT_ID_LENGTH_MAX = 255  # of a client id as it is stored and shown
 
 
 class ClassicProtocol:
-    """The rules by which a classic group changes. Holds no state of any group."""
+    """The rules by which a classic group changes. Holds no group state."""
 
     def __init__(self, settings: GroupSettings, draw_member_suffix: Callable[[], str]) -> None:
         self._settings = settings
@@ -57,7 +57,7 @@ class ClassicProtocol:
         token: ReplyToken,
         turn: Turn,
     ) -> None:
-        """Add or renew a member; it is answered once everybody has joined, or at once with an error."""
+        """Add or update a member; answered when all members have joined, or at once with an error."""
         parked = Parked(token, request.version)
         member_id = message.member_id
         protocols = protocols_of(message.protocols)
@@ -86,7 +86,7 @@ class ClassicProtocol:
             case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
                 return True
             case ClassicGroupState.PREPARING_REBALANCE:
-                # Who came first stays, so that a group loaded over its capacity shrinks to it.
+                # The first members to rejoin stay, so that a group loaded over its capacity shrinks to it.
                 return member_id in group.parked_joins or len(group.parked_joins) < members_max
             case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
                 return member_id in group.members or len(group.members) < members_max
@@ -146,10 +146,10 @@ class ClassicProtocol:
             case ClassicGroupState.PREPARING_REBALANCE:
                 rejoins = True
             case ClassicGroupState.COMPLETING_REBALANCE:
-                # Unchanged: the answer to its join got lost, and it asks again.
+                # Unchanged: the response to its join was lost, and the client retries.
                 rejoins = not unchanged
             case ClassicGroupState.STABLE:
-                # A leader that joins again wants to assign anew: it has seen a change in the topics.
+                # A leader that rejoins requests a new assignment: it has seen a change of the topics.
                 rejoins = member_id == group.leader_id or not unchanged
             case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
                 raise AssertionError(f"{group.group_id}: {group.state} with members")
@@ -186,8 +186,8 @@ class ClassicProtocol:
         if group.initial_delay is not None:
             group.new_member_added = True
         group.parked_joins[member_id] = parked
-        # A new member sends no heartbeats while its join is parked, however long that takes; but a
-        # client that is gone must not hold the rebalance for ever.
+        # A new member sends no heartbeats while its join is parked, however long that takes. But a client that is
+        # gone must not block the rebalance forever.
         turn.set_deadline(_session(group, member_id), self._settings.new_member_join_timeout_ms)
         self._rebalance_or_complete_join(group, turn)
 
@@ -206,8 +206,8 @@ class ClassicProtocol:
             rebalance_timeout_ms=_rebalance_timeout_ms(message, parked.version),
             session_timeout_ms=message.session_timeout_ms,
         )
-        # A repeated join takes the place of the one that is parked; that one still gets an answer,
-        # because answers leave a connection in the order of the requests.
+        # A repeated join replaces the parked one. The parked one still gets a response, because a connection
+        # sends responses in the order of the requests.
         answer_parked_join(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn)
         group.parked_joins[member.member_id] = parked
 
@@ -221,14 +221,14 @@ class ClassicProtocol:
         parked: Parked,
         turn: Turn,
     ) -> None:
-        """KIP-345: a static member came back under a new id; the old one is fenced."""
+        """KIP-345: a static member rejoins with a new id; the old one is fenced."""
         leader_before = group.leader_id
         answer_parked_join(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn)
         answer_parked_sync(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn)
         turn.deadlines.cancel(_session(group, old_id))
         member = group.replace_static_member(old_id, new_id)
         self._update_member(group, member, message, protocols, parked, turn)
-        group.heard_from(new_id, turn)
+        group.renew_session(new_id, turn)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._complete_join_if_ready(group, turn)
             return
@@ -241,13 +241,13 @@ class ClassicProtocol:
         ):
             self._rebalance_or_complete_join(group, turn)
             return
-        # Nothing changes for the others: no rebalance, the member takes over its assignment.
+        # Nothing changes for the other members: no rebalance, the member keeps its assignment.
         del group.parked_joins[new_id]
         response = joined(group, new_id)
         if parked.version >= SKIP_ASSIGNMENT_SINCE_VERSION:
             response.skip_assignment = new_id == group.leader_id
         else:
-            # An older leader would assign anew if it were told that it leads.
+            # An older client that learns that it leads would assign again.
             response.leader = leader_before or ""
             response.members = []
         turn.record([record])
@@ -267,7 +267,7 @@ class ClassicProtocol:
             group.assign({})
             for member_id in list(group.parked_syncs):
                 answer_parked_sync(group, member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn)
-                group.heard_from(member_id, turn)
+                group.renew_session(member_id, turn)
         group.pending_sync.clear()
         turn.deadlines.cancel(_sync(group))
         initial = group.state is ClassicGroupState.EMPTY
@@ -291,13 +291,13 @@ class ClassicProtocol:
             self._complete_join(group, turn)
 
     def join_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
-        """The group has waited long enough for joins."""
+        """End the wait for joins."""
         if group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return
         if group.initial_delay is not None:
             delay_ms, remaining_ms = group.initial_delay
             if group.new_member_added and remaining_ms > 0:
-                # More members are arriving: wait on, but no longer than the rebalance timeout.
+                # More members are joining: wait longer, up to the rebalance timeout.
                 group.new_member_added = False
                 next_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
                 group.initial_delay = (next_ms, max(remaining_ms - delay_ms, 0))
@@ -323,7 +323,7 @@ class ClassicProtocol:
             parked = group.parked_joins.pop(member.member_id, None)
             if parked is not None:
                 turn.answer(parked.token, joined(group, member.member_id))
-            group.heard_from(member.member_id, turn)
+            group.renew_session(member.member_id, turn)
             member.is_new = False
             group.pending_sync.add(member.member_id)
         turn.set_deadline(_sync(group), group.rebalance_timeout_ms)
@@ -363,21 +363,21 @@ class ClassicProtocol:
         group.transition_to(ClassicGroupState.STABLE, turn.now_ms)
         record = group_record(group.group_id, group.to_record())
         if self._is_too_large(record):
-            # What cannot be written down cannot be so: nobody gets an assignment.
+            # The assignment cannot be persisted: no member gets one.
             group.assign({})
             for member_id in list(group.parked_syncs):
                 answer_parked_sync(group, member_id, ErrorCode.UNKNOWN_SERVER_ERROR, turn)
-                group.heard_from(member_id, turn)
+                group.renew_session(member_id, turn)
             self.prepare_rebalance(group, turn)
             return
         turn.record([record])
         for member_id, parked in group.parked_syncs.items():
             turn.answer(parked.token, synced(group, member_id))
-            group.heard_from(member_id, turn)
+            group.renew_session(member_id, turn)
         group.parked_syncs.clear()
 
     def sync_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
-        """Members that joined and then fell silent would hold partitions nobody reads."""
+        """Remove members that joined but did not sync: they would own partitions without reading them."""
         if not group.pending_sync:
             return
         for member_id in list(group.pending_sync):
@@ -387,13 +387,13 @@ class ClassicProtocol:
     # Heartbeat, leave, session timeout
 
     def heartbeat(self, group: ClassicGroup, message: HeartbeatRequest, turn: Turn) -> ErrorCode:
-        """Keep the member alive and tell it whether it has to join again."""
+        """Renew the member's session and answer whether it must rejoin."""
         error = group.check_member(message.member_id, message.group_instance_id)
         if error is not ErrorCode.NONE:
             return error
         if message.generation_id != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        group.heard_from(message.member_id, turn)
+        group.renew_session(message.member_id, turn)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -401,7 +401,7 @@ class ClassicProtocol:
     def leave(
         self, group: ClassicGroup, message: LeaveGroupRequest, turn: Turn
     ) -> LeaveGroupResponse:
-        """Remove every member named, or say for each why not."""
+        """Remove every listed member, with an error code for each that cannot be removed."""
         members_before = len(group.members)
         responses = []
         for leaving in message.members:
@@ -432,11 +432,11 @@ class ClassicProtocol:
         return ErrorCode.NONE
 
     def session_deadline_passed(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
-        """A member has not been heard of; unless it is we who keep it waiting, it is gone."""
+        """Remove a member whose session has expired, unless one of its requests is parked here."""
         member = group.members.get(member_id)
         if member is not None and not member.is_new:
             if member_id in group.parked_joins or member_id in group.parked_syncs:
-                # Its next session begins when it is answered.
+                # Its next session begins when the parked request is answered.
                 return
         elif member is None and member_id not in group.pending_members:
             return
@@ -448,7 +448,7 @@ class ClassicProtocol:
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._complete_join_if_ready(group, turn)
         elif len(group.members) != members_before:
-            # Pending members had no partitions: their going alone changes nothing for the others.
+            # Pending members own no partitions: removing them needs no rebalance.
             self.prepare_rebalance(group, turn)
 
     def _remove(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
@@ -481,7 +481,7 @@ def _check_sync(group: ClassicGroup, message: SyncGroupRequest) -> ErrorCode:
         return error
     if message.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    # KIP-559: a member that says which protocol it means must mean the group's.
+    # KIP-559: a protocol named in the request must be the group's.
     if message.protocol_type not in (None, group.protocol_type):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if message.protocol_name not in (None, group.protocol_name):

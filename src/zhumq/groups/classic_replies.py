@@ -1,4 +1,4 @@
-"""What members of a classic group are answered, at once or when a parked request ends."""
+"""Responses to members of a classic group, sent at once or when a parked request ends."""
 
 from zhumq.groups.classic import ClassicGroup
 from zhumq.groups.group import Parked, Turn
@@ -42,7 +42,7 @@ def refuse_join(parked: Parked, error: ErrorCode, member_id: str, turn: Turn) ->
 def answer_parked_join(group: ClassicGroup, member_id: str, error: ErrorCode, turn: Turn) -> None:
     parked = group.parked_joins.pop(member_id, None)
     if parked is not None:
-        # A member that is told it is unknown starts over without an id.
+        # A member that gets UNKNOWN_MEMBER_ID joins again without an id.
         answered_id = UNKNOWN_MEMBER if error is ErrorCode.UNKNOWN_MEMBER_ID else member_id
         refuse_join(parked, error, answered_id, turn)
 

@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848): its members, what each has and is to have, and who owns which partition."""
+"""A consumer group (KIP-848): its members, their current and target assignments, and the partition owners."""
 
 import uuid
 from collections import Counter
@@ -20,12 +20,12 @@ from zhumq.protocol.messages.groups import ListedGroup
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
-# A static member that went away for a moment: its partitions wait for it.
+# A static member that leaves temporarily: its partitions stay reserved.
 AWAY_EPOCH: Final = -2
 
 
 class ConsumerGroupState(StrEnum):
-    """Where a group stands; the names are those tools show."""
+    """State of a consumer group; tools show these names."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -34,29 +34,29 @@ class ConsumerGroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; the numbers are those in records."""
+    """Progress of a member towards its target assignment; records contain these numbers."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it has to give up partitions first
-    UNRELEASED_PARTITIONS = 2  # others have to give up partitions that are to be its
+    UNREVOKED_PARTITIONS = 1  # it must revoke partitions first
+    UNRELEASED_PARTITIONS = 2  # other members must release partitions of its target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicSide:
-    """What is kept of a member that still speaks the classic protocol."""
+    """The classic protocol's data of a member that still uses it."""
 
     session_timeout_ms: int
     protocols: Protocols
 
     @property
     def protocol_name(self) -> str:
-        """The one it is told was chosen. All of them carry the same subscription."""
+        """The protocol in the member's responses. All its protocols carry the same subscription."""
         return self.protocols[0][0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """One member: what it asked for, and what it has."""
+    """One member: its subscription and its current assignment."""
 
     member_id: str
     instance_id: str | None = None
@@ -68,7 +68,7 @@ class ConsumerMember:
     subscribed_names: frozenset[str] = frozenset()
     subscribed_regex: str | None = None
     classic: ClassicSide | None = None
-    # The epoch its heartbeats have to carry, and the one before, in case the answer got lost.
+    # The epoch that its heartbeats must carry, and the previous one, in case the response is lost.
     epoch: int = JOINING_EPOCH
     previous_epoch: int = JOINING_EPOCH
     state: MemberState = MemberState.STABLE
@@ -77,7 +77,7 @@ class ConsumerMember:
 
     @property
     def held(self) -> Iterator[tuple[uuid.UUID, int]]:
-        """Every partition that no other member may have yet."""
+        """Every partition that no other member may own yet."""
         for partitions in (self.assigned, self.pending_revocation):
             for topic_id, indexes in partitions.items():
                 for index in indexes:
@@ -85,11 +85,11 @@ class ConsumerMember:
 
 
 class ConsumerGroup(Group):
-    """The members of a group and its epochs. What to do next is ConsumerProtocol's.
+    """The members of a group and its epochs. ConsumerProtocol decides the next steps.
 
-    The group epoch grows whenever the assignment may have to change, the assignment epoch is the group
-    epoch that the target assignment was made for, and every member's epoch follows when it has given up
-    what is no longer its.
+    The group epoch grows whenever the assignment may have to change. The assignment epoch is the group epoch for
+    which the target assignment was computed. A member's epoch follows when it has revoked what is no longer in its
+    target.
     """
 
     type = GroupType.CONSUMER
@@ -105,11 +105,11 @@ class ConsumerGroup(Group):
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Partitions] = {}
-        # The topics every expression of a member meant when it was last looked at.
+        # The topics that each expression of a member matched when it was last resolved.
         self.regexes: dict[str, frozenset[str]] = {}
-        # Invariant: exactly what all members hold; a partition has one owner.
+        # Invariant: exactly the partitions that the members hold; each has one owner.
         self.owners: dict[tuple[uuid.UUID, int], str] = {}
-        # What members read, as the cluster was at this version; None: not looked yet.
+        # The metadata version of `shapes`; None: not resolved yet.
         self.topics_version: int | None = None
         self.shapes: dict[str, TopicShape] = {}
 
@@ -120,7 +120,7 @@ class ConsumerGroup(Group):
     # Members
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Add a member, or what has become of it."""
+        """Add or replace a member."""
         before = self.members.get(member.member_id)
         if before is not None:
             self._disown(before)
@@ -155,7 +155,7 @@ class ConsumerGroup(Group):
         return self.targets.get(member_id, NOTHING)
 
     def names_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics a member reads, named or meant by its expression."""
+        """The topics of a member, by name or by its expression."""
         if member.subscribed_regex is None:
             return member.subscribed_names
         return member.subscribed_names | self.regexes.get(member.subscribed_regex, frozenset())
@@ -166,7 +166,7 @@ class ConsumerGroup(Group):
 
     @property
     def assignor_name(self) -> str:
-        """The assignor most members want; among equals the first one asked for."""
+        """The assignor that most members request; among equals the first one requested."""
         votes = Counter(
             member.server_assignor
             for member in self.members.values()
@@ -175,18 +175,18 @@ class ConsumerGroup(Group):
         return votes.most_common(1)[0][0] if votes else self._default_assignor
 
     @property
-    def speaks_classic_only(self) -> bool:
+    def has_only_classic_members(self) -> bool:
         return all(member.classic is not None for member in self.members.values())
 
     def is_waiting_for_others(self, member: ConsumerMember) -> bool:
-        """Whether a partition that is to be this member's is still another's."""
+        """Whether another member still owns a partition of this member's target."""
         return any(
             self.owners.get((topic_id, index), member.member_id) != member.member_id
             for topic_id, indexes in self.target_of(member.member_id).items()
             for index in indexes
         )
 
-    # What the shard asks of any group
+    # Implementation of Group
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -213,7 +213,7 @@ class ConsumerGroup(Group):
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if generation < 0 and self.is_empty:
-            # A consumer that assigns partitions itself, or a tool, commits without membership.
+            # A simple consumer, or a tool, commits without membership.
             return ErrorCode.NONE
         if instance_id is not None:
             known_id = self.static_members.get(instance_id)
@@ -249,8 +249,8 @@ class ConsumerGroup(Group):
     def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
         return commit_timestamp_ms
 
-    def heard_from(self, member_id: str, turn: Turn) -> None:
-        # Only heartbeats keep a member alive here; a classic one's session is as it always was.
+    def renew_session(self, member_id: str, turn: Turn) -> None:
+        # Consumer protocol sessions are renewed by heartbeats only; classic ones as in a classic group.
         member = self.members.get(member_id)
         if member is not None and member.classic is not None:
             self.begin_session(member, turn)

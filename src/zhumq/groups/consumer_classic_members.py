@@ -1,4 +1,4 @@
-"""Members of a consumer group that still speak the classic protocol: join, sync, heartbeat, leave (KIP-848)."""
+"""Members of a consumer group that use the classic protocol: join, sync, heartbeat, leave (KIP-848)."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -40,10 +40,10 @@ ASSIGNMENT_VERSION_MAX = 3
 
 
 class ClassicMembers:
-    """Translates: a join is a heartbeat that says what it owns, a sync reads what that led to.
+    """Translates: a join is a heartbeat with owned partitions, a sync returns the resulting assignment.
 
-    No member leads. Whenever there is something new for a member, its heartbeat is answered with a
-    rebalance, and it alone joins again.
+    No member is leader. When a member's assignment changes, its heartbeat is answered with
+    REBALANCE_IN_PROGRESS, and only this member joins again.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, message: JoinGroupRequest, request: GroupRequest, turn: Turn
     ) -> JoinGroupResponse:
-        """Add or renew a member. Raises Refused, and then nothing has changed."""
+        """Add or update a member. Raises Refused, and then nothing has changed."""
         protocols = protocols_of(message.protocols)
         _check_protocols(group, message, protocols)
         subscription = read_subscription(protocols[0][1])
         if subscription is None:
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not a consumer's subscription")
+            raise Refused(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the metadata is not a consumer subscription"
+            )
         member_id = message.member_id
         instance_id = message.group_instance_id
         if not member_id and instance_id is None:
@@ -77,8 +79,8 @@ class ClassicMembers:
                 )
         claims = any(each.partitions for each in subscription.owned_partitions)
         if claims and member_id not in group.members:
-            # It was given up while it was away: only one that hears so lets go of what it had.
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "not a member any more")
+            # It was removed while it was away: UNKNOWN_MEMBER_ID makes it give up its partitions.
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the member was removed")
         replaced, member = self._member_for(group, member_id, instance_id)
         asked = replace(
             member,
@@ -99,7 +101,7 @@ class ClassicMembers:
         owned = partitions_by_id(subscription.owned_partitions, self._topics)
         updated = self._protocol.update(group, asked, owned, turn)
         group.begin_session(updated, turn)
-        # It has to ask for its assignment, and not only to beat.
+        # It must send SyncGroup in time; heartbeats are not enough.
         turn.set_deadline(
             rebalance_deadline(group, updated.member_id), updated.rebalance_timeout_ms
         )
@@ -130,19 +132,19 @@ class ClassicMembers:
     def sync(
         self, group: ConsumerGroup, message: SyncGroupRequest, turn: Turn
     ) -> SyncGroupResponse:
-        """What the member may read now."""
+        """The member's current assignment."""
         member = _find(group, message.member_id, message.group_instance_id)
         classic = _classic_side(member)
         if message.generation_id != member.epoch:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION, "not the member's epoch")
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, "the generation is not the member's epoch")
         if message.protocol_type not in (None, PROTOCOL_TYPE) or message.protocol_name not in (
             None,
             classic.protocol_name,
         ):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "not the member's protocol")
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the protocol is not the member's")
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._expect_join(group, member, turn)
-            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, "the group has moved on")
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, "the group has a new epoch")
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             turn.deadlines.cancel(rebalance_deadline(group, member.member_id))
         group.begin_session(member, turn)
@@ -153,11 +155,11 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, message: HeartbeatRequest, turn: Turn) -> ErrorCode:
-        """Keep the member alive and tell it whether it has to join again."""
+        """Renew the member's session and answer whether it must rejoin."""
         member = _find(group, message.member_id, message.group_instance_id)
         _classic_side(member)
         if message.generation_id != member.epoch:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION, "not the member's epoch")
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, "the generation is not the member's epoch")
         group.begin_session(member, turn)
         if (
             member.epoch < group.epoch
@@ -172,7 +174,7 @@ class ClassicMembers:
         return ErrorCode.NONE
 
     def leaving(self, group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-        """The member that a LeaveGroup means. Raises Refused."""
+        """The member that a LeaveGroup names. Raises Refused."""
         if not identity.member_id:
             # An administrator removes a static member of either protocol by its instance id alone.
             holder = group.static_member(identity.group_instance_id or "")
@@ -190,7 +192,7 @@ class ClassicMembers:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """What a classic consumer wants to read; None if this is not one's."""
+    """The decoded subscription of a classic consumer; None if it is not one."""
     try:
         return decode_versioned(ConsumerProtocolSubscription, metadata)[1]
     except MalformedFrame:
@@ -200,7 +202,7 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
 def partitions_by_id(
     named: Iterable[ConsumerProtocolTopicPartition], topics: ClusterTopics
 ) -> Partitions:
-    """The partitions of topics that exist."""
+    """The partitions of existing topics, by topic id."""
     found: dict[uuid.UUID, frozenset[int]] = {}
     for each in named:
         shape = topics.shape(each.topic)
@@ -211,7 +213,7 @@ def partitions_by_id(
 
 
 def write_assignment(member: ConsumerMember, topics: ClusterTopics) -> bytes:
-    """What a member has, in the words of the classic protocol and the version it speaks."""
+    """A member's assignment, encoded in the version of the classic protocol that it uses."""
     metadata = b"\x00\x00" if member.classic is None else member.classic.protocols[0][1]
     version = int.from_bytes(metadata[:2], "big", signed=True)
     named = [
@@ -226,7 +228,7 @@ def write_assignment(member: ConsumerMember, topics: ClusterTopics) -> bytes:
 
 
 def _check_protocols(group: ConsumerGroup, message: JoinGroupRequest, protocols: Protocols) -> None:
-    """A classic group must be possible again: all classic members have one protocol in common."""
+    """Keep a downgrade possible: all classic members must have one protocol in common."""
     common = {name for name, _ in protocols}
     for member in group.members.values():
         if member.classic is not None and member.member_id != message.member_id:
@@ -237,7 +239,7 @@ def _check_protocols(group: ConsumerGroup, message: JoinGroupRequest, protocols:
 
 def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     if instance_id is not None:
-        # KIP-345: an instance id belongs to whoever joined with it last.
+        # KIP-345: an instance id belongs to the member that joined with it last.
         holder = group.static_member(instance_id)
         if holder is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "no such static member")
@@ -251,5 +253,5 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
 
 def _classic_side(member: ConsumerMember) -> ClassicSide:
     if member.classic is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the member speaks the consumer protocol")
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the member uses the consumer protocol")
     return member.classic

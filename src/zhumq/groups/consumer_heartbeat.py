@@ -1,4 +1,4 @@
-"""The consumer group protocol (KIP-848): what heartbeats and passed deadlines do to a group."""
+"""The consumer group protocol (KIP-848): heartbeats, leaving and expired deadlines."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -34,13 +34,13 @@ from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 
-CLIENT_ID_LENGTH_MAX = 255  # of a client's name for itself as it is kept and shown
+CLIENT_ID_LENGTH_MAX = 255  # of a client id as it is stored and shown
 MEMBER_ID_OF_CLIENT_SINCE_VERSION = 1  # KIP-1082
 UNCHANGED_TIMEOUT_MS = -1
 
 
 class Refused(Exception):
-    """A heartbeat that cannot be granted. Nothing has changed."""
+    """A refused heartbeat. Nothing has changed."""
 
     def __init__(self, code: ErrorCode, why: str) -> None:
         super().__init__(why)
@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 class ConsumerProtocol:
-    """The rules by which a consumer group changes. Holds no state of any group."""
+    """The rules by which a consumer group changes. Holds no group state."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ConsumerProtocol:
         self._draw_member_suffix = draw_member_suffix
 
     def check(self, message: ConsumerGroupHeartbeatRequest, version: int) -> None:
-        """What is wrong with a heartbeat whatever the group. Also keeps out what no record could hold."""
+        """Check what does not depend on the group, and that all texts fit into a record. Raises Refused."""
         epoch = message.member_epoch
         if not self._settings.consumer_protocol_enabled:
             raise Refused(
@@ -111,12 +111,12 @@ class ConsumerProtocol:
         request: GroupRequest,
         turn: Turn,
     ) -> ConsumerGroupHeartbeatResponse:
-        """Join, or go on: renew what the member asks for and take one step towards its target."""
+        """Join or continue: update the member's subscription and reconcile it by one step."""
         owned = _read(message.topic_partitions)
         replaced, member = self._member_for(group, message, owned)
-        asked = _as_asked(member, message, request)
+        asked = _updated_by(member, message, request)
         self._check_member(group, member, asked)
-        # From here on nothing is refused.
+        # No refusal from here on.
         if replaced is not None:
             self.replace_static(group, replaced, member, turn)
         updated = self.update(group, asked, owned, turn)
@@ -136,7 +136,7 @@ class ConsumerProtocol:
         message: ConsumerGroupHeartbeatRequest,
         owned: Partitions | None,
     ) -> tuple[ConsumerMember | None, ConsumerMember]:
-        """The sender as it is known or, if it joins, as a new member; and whom that one replaces."""
+        """The member that it replaces, if any, and the sender: as it is known or, if it joins, a new member."""
         joins = message.member_epoch == JOINING_EPOCH
         member_id = message.member_id or self._draw_member_suffix()
         member = group.members.get(member_id)
@@ -194,17 +194,17 @@ class ConsumerProtocol:
             self.check_size(group, asked)
 
     def check_size(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """What cannot be written down cannot be so."""
+        """Refuse a member that does not fit into one record."""
         record = member_record(group.group_id, member)
         if len(record.key) + len(record.value or b"") > self._settings.group_record_bytes_max:
             raise _invalid("The subscription is too large.")
 
-    # What a member of either protocol goes through
+    # For members of either protocol
 
     def update(
         self, group: ConsumerGroup, asked: ConsumerMember, owned: Partitions | None, turn: Turn
     ) -> ConsumerMember:
-        """Take over what a member asks for, assign anew if that changes anything, and reconcile it."""
+        """Update a member, compute a new target assignment if needed, and reconcile the member."""
         before = group.members.get(asked.member_id)
         changed = False
         if asked is not before and asked != before:
@@ -232,9 +232,9 @@ class ConsumerProtocol:
         successor: ConsumerMember,
         turn: Turn,
     ) -> None:
-        """KIP-848: a static member came back under a new id, and finds its partitions as they were."""
+        """KIP-848: a static member rejoins with a new id, and keeps its target assignment."""
         target = group.target_of(replaced.member_id)
-        self._forget(group, replaced.member_id, turn)
+        self._delete_member(group, replaced.member_id, turn)
         group.put_member(successor)
         group.targets[successor.member_id] = target
         turn.record(
@@ -257,7 +257,7 @@ class ConsumerProtocol:
     def leave(
         self, group: ConsumerGroup, message: ConsumerGroupHeartbeatRequest, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        """A member goes for good, or a static one for a moment."""
+        """Remove a member, or mark a static member as temporarily away."""
         member = group.members.get(message.member_id)
         if message.instance_id is not None:
             holder = group.static_member(message.instance_id)
@@ -273,15 +273,15 @@ class ConsumerProtocol:
                 f"Member {message.member_id} is not a member of group {group.group_id}.",
             )
         if message.member_epoch == AWAY_EPOCH:
-            self._send_away(group, member, turn)
+            self._leave_temporarily(group, member, turn)
         else:
             self.remove(group, [member.member_id], turn)
         return ConsumerGroupHeartbeatResponse(
             member_id=message.member_id, member_epoch=message.member_epoch
         )
 
-    def _send_away(self, group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-        """Its session goes on: if it does not come back in time, its partitions go to others."""
+    def _leave_temporarily(self, group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+        """Keep its session running: if it does not return in time, its partitions go to other members."""
         away = replace(
             member,
             epoch=AWAY_EPOCH,
@@ -294,14 +294,14 @@ class ConsumerProtocol:
         turn.deadlines.cancel(rebalance_deadline(group, member.member_id))
 
     def remove(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
-        """Members are gone; what they had goes to others when these are heard of next."""
+        """Remove members; their partitions go to other members with those members' next heartbeats."""
         for member_id in member_ids:
-            self._forget(group, member_id, turn)
-        # Its topics and expressions may have been its alone.
+            self._delete_member(group, member_id, turn)
+        # Other members may not use their topics and expressions.
         group.topics_version = None
         self._targets.bump(group, turn)
 
-    def _forget(self, group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    def _delete_member(self, group: ConsumerGroup, member_id: str, turn: Turn) -> None:
         group.remove_member(member_id)
         turn.record(member_deletions(group.group_id, member_id))
         turn.deadlines.cancel(DeadlineKey(DeadlineKind.SESSION, group.group_id, member_id))
@@ -310,7 +310,7 @@ class ConsumerProtocol:
     # Loading
 
     def resume(self, group: ConsumerGroup, turn: Turn) -> None:
-        """The group has just been read from the log: everybody has a session to be heard in."""
+        """Start a full session for every member of a group that was read from the log."""
         for member in group.members.values():
             group.begin_session(member, turn)
             self._watch_revocation(group, member, turn)
@@ -321,7 +321,7 @@ def refused(reason: Refused) -> ConsumerGroupHeartbeatResponse:
 
 
 def successor_of(replaced: ConsumerMember, member_id: str) -> ConsumerMember:
-    """The same static member under another id. It starts over, and owns nothing that it has to give up."""
+    """The same static member with another id. It starts at the joining epoch, with nothing to revoke."""
     return replace(
         replaced,
         member_id=member_id,
@@ -335,7 +335,7 @@ def successor_of(replaced: ConsumerMember, member_id: str) -> ConsumerMember:
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
     if epoch == member.epoch:
         return
-    # The answer with the new epoch may have got lost, if the member has nothing that is not its.
+    # The response with the new epoch may be lost; accepted if the member owns only assigned partitions.
     if (
         epoch < member.epoch
         and epoch == member.previous_epoch
@@ -353,10 +353,10 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     )
 
 
-def _as_asked(
+def _updated_by(
     member: ConsumerMember, message: ConsumerGroupHeartbeatRequest, request: GroupRequest
 ) -> ConsumerMember:
-    """The member with all that the heartbeat says of it; what it does not say stays."""
+    """The member with the fields that the heartbeat sets; the others stay."""
     names = message.subscribed_topic_names
     regex = message.subscribed_topic_regex
     if (
@@ -368,7 +368,7 @@ def _as_asked(
         and message.instance_id in (None, member.instance_id)
         and member.classic is None
     ):
-        # Nearly every heartbeat: it only says that the member is there.
+        # Nearly every heartbeat changes nothing.
         return member
     return replace(
         member,
@@ -383,7 +383,7 @@ def _as_asked(
         if message.server_assignor is None
         else message.server_assignor,
         subscribed_names=member.subscribed_names if names is None else frozenset(names),
-        # An empty expression takes the former one back.
+        # An empty expression removes the previous one.
         subscribed_regex=member.subscribed_regex if regex is None else regex or None,
         classic=None,
     )
@@ -398,7 +398,7 @@ def _asks_for_other_partitions(before: ConsumerMember, asked: ConsumerMember) ->
 
 
 def _is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says all there is to say: it joins, or is not sure of what it knows."""
+    """Whether the heartbeat has all fields: the member joins, or resynchronizes."""
     return (
         message.rebalance_timeout_ms != UNCHANGED_TIMEOUT_MS
         and message.topic_partitions is not None

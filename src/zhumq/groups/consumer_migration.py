@@ -1,4 +1,4 @@
-"""A group changes its protocol while its members go on: classic to consumer, and back. KIP-848."""
+"""Online migration of a group with its members: classic to consumer protocol, and back (KIP-848)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,14 +23,14 @@ from zhumq.protocol.messages.coordinator_records import (
     decode_versioned,
 )
 
-# What these tell their members beside partitions only helps them to keep partitions where they are.
+# The user data of these assignors only helps to keep partitions where they are.
 ASSIGNORS_OF_CLIENTS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 
 def upgraded(
     classic: ClassicGroup, settings: GroupSettings, topics: ClusterTopics
 ) -> ConsumerGroup:
-    """The same group with the coordinator assigning. Raises Refused; changes nothing itself."""
+    """The group converted to the consumer protocol. Raises Refused; does not change `classic`."""
     group = ConsumerGroup(
         classic.group_id,
         session_timeout_ms=settings.consumer_session_timeout_ms,
@@ -38,24 +38,24 @@ def upgraded(
     )
     group.epoch = group.assignment_epoch = classic.generation
     if classic.is_empty:
-        # Nobody is there to take along; what was committed stays.
+        # There are no members to convert; the committed offsets stay.
         return group
     if not settings.consumer_migration_policy.upgrades:
-        raise _not_a_consumer_group(classic, "and must not become one")
+        raise _cannot_upgrade(classic, "the migration policy forbids it")
     if classic.protocol_type != PROTOCOL_TYPE:
-        raise _not_a_consumer_group(classic, "nor one of consumers")
+        raise _cannot_upgrade(classic, "its members are not consumers")
     if len(classic.members) >= settings.consumer_members_max:
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The group has too many members.")
     subscriptions = {
         each.member_id: _subscription(each, classic) for each in classic.members.values()
     }
     for each in classic.members.values():
-        member = _taken_over(each, subscriptions[each.member_id], classic, topics, group)
+        member = _to_consumer(each, subscriptions[each.member_id], classic, topics, group)
         group.put_member(member)
         group.targets[member.member_id] = member.assigned
     for member in list(group.members.values()):
         claimed = subscriptions[member.member_id].owned_partitions
-        group.put_member(_with_claims(member, _free(claimed, topics, group)))
+        group.put_member(_with_revocation(member, _free(claimed, topics, group)))
     for name in group.subscribed_names:
         shape = topics.shape(name)
         if shape is not None:
@@ -67,8 +67,8 @@ def upgraded(
 def downgraded(
     group: ConsumerGroup, settings: GroupSettings, topics: ClusterTopics, now_ms: int
 ) -> ClassicGroup | None:
-    """The same group with a member assigning; None if that is not due."""
-    if not group.members or not group.speaks_classic_only:
+    """The group converted to the classic protocol; None if that is not due."""
+    if not group.members or not group.has_only_classic_members:
         return None
     if not settings.consumer_migration_policy.downgrades:
         return None
@@ -77,7 +77,7 @@ def downgraded(
     return ClassicGroup.with_members(
         group.group_id,
         generation=group.epoch,
-        members=[_given_back(member, topics) for member in group.members.values()],
+        members=[_to_classic(member, topics) for member in group.members.values()],
         now_ms=now_ms,
     )
 
@@ -85,11 +85,11 @@ def downgraded(
 def _subscription(member: ClassicMember, classic: ClassicGroup) -> ConsumerProtocolSubscription:
     subscription = read_subscription(member.protocols[0][1])
     if subscription is None:
-        raise _not_a_consumer_group(classic, "because a subscription cannot be read")
+        raise _cannot_upgrade(classic, "a subscription cannot be decoded")
     return subscription
 
 
-def _taken_over(
+def _to_consumer(
     member: ClassicMember,
     subscription: ConsumerProtocolSubscription,
     classic: ClassicGroup,
@@ -109,12 +109,12 @@ def _taken_over(
         ),
         epoch=classic.generation,
         previous_epoch=classic.generation,
-        assigned=_free(_had(member, subscription, classic), topics, group),
+        assigned=_free(_current_partitions(member, subscription, classic), topics, group),
     )
 
 
-def _with_claims(member: ConsumerMember, claimed: Partitions) -> ConsumerMember:
-    """What it said it had when it joined and was not given again it may be reading to this moment."""
+def _with_revocation(member: ConsumerMember, claimed: Partitions) -> ConsumerMember:
+    """Add partitions that the member reported as owned and was not assigned: it may still be reading them."""
     if not claimed:
         return member
     return replace(member, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=claimed)
@@ -123,7 +123,7 @@ def _with_claims(member: ConsumerMember, claimed: Partitions) -> ConsumerMember:
 def _free(
     named: Iterable[ConsumerProtocolTopicPartition], topics: ClusterTopics, group: ConsumerGroup
 ) -> Partitions:
-    """Those of the partitions that nobody has. An assignor of the user's own may give one to two."""
+    """The partitions without an owner. A custom assignor may assign one partition twice."""
     found = {
         topic_id: frozenset(each for each in indexes if (topic_id, each) not in group.owners)
         for topic_id, indexes in partitions_by_id(named, topics).items()
@@ -131,25 +131,25 @@ def _free(
     return {topic_id: indexes for topic_id, indexes in found.items() if indexes}
 
 
-def _had(
+def _current_partitions(
     member: ClassicMember, subscription: ConsumerProtocolSubscription, classic: ClassicGroup
 ) -> list[ConsumerProtocolTopicPartition]:
-    """What a member may be reading now."""
+    """The partitions that a member may be reading now."""
     if not member.assignment:
-        # In the middle of a rebalance it may still have what it had, and said so when it joined.
+        # During a rebalance it may still read the partitions that it reported as owned when it joined.
         stable = classic.state is ClassicGroupState.STABLE
         return [] if stable else subscription.owned_partitions
     try:
         _, assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)
     except MalformedFrame as error:
-        raise _not_a_consumer_group(classic, "because an assignment cannot be read") from error
+        raise _cannot_upgrade(classic, "an assignment cannot be decoded") from error
     if assignment.user_data and classic.protocol_name not in ASSIGNORS_OF_CLIENTS:
-        # What an assignor of the user's own tells its members would be lost.
-        raise _not_a_consumer_group(classic, "because its assignor has data of its own")
+        # The user data of a custom assignor would be lost.
+        raise _cannot_upgrade(classic, "its assignor uses custom user data")
     return assignment.assigned_partitions
 
 
-def _given_back(member: ConsumerMember, topics: ClusterTopics) -> ClassicMember:
+def _to_classic(member: ConsumerMember, topics: ClusterTopics) -> ClassicMember:
     classic = member.classic
     assert classic is not None
     return ClassicMember(
@@ -164,7 +164,8 @@ def _given_back(member: ConsumerMember, topics: ClusterTopics) -> ClassicMember:
     )
 
 
-def _not_a_consumer_group(classic: ClassicGroup, why: str) -> Refused:
+def _cannot_upgrade(classic: ClassicGroup, why: str) -> Refused:
     return Refused(
-        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group, {why}."
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Group {classic.group_id} cannot be upgraded to a consumer group: {why}.",
     )

@@ -1,4 +1,4 @@
-"""Which topics a member's subscription names, read from the consumer protocol's metadata."""
+"""Reads the topics of a subscription from the consumer protocol's metadata."""
 
 import struct
 
@@ -11,8 +11,8 @@ _INT32 = struct.Struct(">i")
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics of a ConsumerProtocolSubscription of any version; None if it is not one.
 
-    The embedded protocol only ever appends fields, so that its first ones are read the same in every
-    version: an assignor of a later client does not blind the coordinator.
+    The embedded protocol only ever appends fields: the first ones have the same layout in every version, so that
+    the coordinator can read a later client's metadata.
     """
     # | version i16 | topic count i32 | (length i16, utf-8)* | later fields ... |
     try:

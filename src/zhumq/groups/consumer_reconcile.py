@@ -1,4 +1,4 @@
-"""One step of a member towards its target: give up first, then take what is free. Pure."""
+"""One reconciliation step of a member towards its target: revoke first, then assign what is free. Pure."""
 
 import uuid
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ def reconcile(
     owners: Owners,
     owned: Partitions | None,
 ) -> ConsumerMember:
-    """What becomes of a member that says it owns `owned`; None: it did not say.
+    """The member after one step. `owned`: the partitions that it reports as owned; None: not reported.
 
-    KIP-848: a member moves to a new epoch only when it has stopped reading what is no longer its, and a
-    partition goes to its next reader only when nobody holds it. So it never has two.
+    KIP-848: a member moves to a new epoch only when it has revoked what is not in its target, and a partition
+    gets a new owner only when no member holds it. So a partition never has two readers.
     """
     match member.state:
         case MemberState.STABLE:
@@ -46,10 +46,10 @@ def _next(
     to_revoke: dict[uuid.UUID, frozenset[int]] = {}
     has_unreleased = False
     for topic_id, indexes in member.assigned.items():
-        wanted = target.get(topic_id, frozenset())
-        if kept := indexes & wanted:
+        target_indexes = target.get(topic_id, frozenset())
+        if kept := indexes & target_indexes:
             assigned[topic_id] = kept
-        if gone := indexes - wanted:
+        if gone := indexes - target_indexes:
             to_revoke[topic_id] = gone
     if to_revoke and _owns_any(owned, to_revoke):
         return _moved(
@@ -59,17 +59,17 @@ def _next(
             assigned=assigned,
             pending_revocation=to_revoke,
         )
-    for topic_id, wanted in target.items():
+    for topic_id, target_indexes in target.items():
         kept = assigned.get(topic_id, frozenset())
-        # What it was just giving up is nobody else's yet, and may become its own again.
+        # What this member was revoking has no other owner yet: it can get it back.
         free = frozenset(
             index
-            for index in wanted - kept
+            for index in target_indexes - kept
             if owners.get((topic_id, index), member.member_id) == member.member_id
         )
         if kept | free:
             assigned[topic_id] = kept | free
-        has_unreleased = has_unreleased or len(kept) + len(free) < len(wanted)
+        has_unreleased = has_unreleased or len(kept) + len(free) < len(target_indexes)
     return _moved(
         member,
         state=MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE,
@@ -105,7 +105,7 @@ def _moved(
 
 
 def _owns_any(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether a member may still read any of these. Silence is no promise."""
+    """Whether a member may still read any of these. A heartbeat without partitions counts as yes."""
     if owned is None:
         return True
     return any(

@@ -1,4 +1,4 @@
-"""A consumer group written down, record by record, and read back."""
+"""The records of a consumer group: writing and reading."""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ def group_epoch_record(group: ConsumerGroup) -> StateRecord:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> StateRecord:
-    """What a member asked for."""
+    """A member's subscription."""
     classic = member.classic
     return _record(
         ConsumerKey(ConsumerRecordKind.MEMBER, group_id, member.member_id),
@@ -75,7 +75,7 @@ def target_epoch_record(group: ConsumerGroup) -> StateRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> StateRecord:
-    """What a member is to have."""
+    """A member's target assignment."""
     return _record(
         ConsumerKey(ConsumerRecordKind.TARGET, group_id, member_id),
         ConsumerGroupTargetAssignmentMemberValue(topic_partitions=_written(target)),
@@ -83,7 +83,7 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> StateRec
 
 
 def current_record(group_id: str, member: ConsumerMember) -> StateRecord:
-    """What a member has."""
+    """A member's current assignment."""
     return _record(
         ConsumerKey(ConsumerRecordKind.CURRENT, group_id, member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
@@ -97,7 +97,7 @@ def current_record(group_id: str, member: ConsumerMember) -> StateRecord:
 
 
 def regex_record(group_id: str, pattern: str, topics: Iterable[str]) -> StateRecord:
-    """Which topics an expression means."""
+    """The topics that an expression matches."""
     return _record(
         ConsumerKey(ConsumerRecordKind.REGEX, group_id, pattern),
         ConsumerGroupRegularExpressionValue(topics=sorted(topics)),
@@ -109,7 +109,7 @@ def deletion(kind: ConsumerRecordKind, group_id: str, name: str = "") -> StateRe
 
 
 def member_deletions(group_id: str, member_id: str) -> list[StateRecord]:
-    """The end of a member. What it has goes first, as in Kafka."""
+    """The tombstones of a member, the current assignment first, as in Kafka."""
     return [
         deletion(kind, group_id, member_id)
         for kind in (
@@ -121,7 +121,7 @@ def member_deletions(group_id: str, member_id: str) -> list[StateRecord]:
 
 
 def records_of(group: ConsumerGroup) -> Iterator[StateRecord]:
-    """The whole group. Also what the log says of it, at any time."""
+    """All records of the group. At any time equal to its last records in the log."""
     group_id = group.group_id
     for member in group.members.values():
         yield member_record(group_id, member)
@@ -151,13 +151,13 @@ def _written(partitions: Partitions) -> list[ConsumerGroupTopicPartitions]:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedGroup:
-    """The last records of one group, gathered while a log is read. In any order, and any may be missing."""
+    """The last records of one group, collected while a log is read. In any order; any may be missing."""
 
     group_id: str
     values: dict[ConsumerKey, bytes] = field(default_factory=dict)
 
     def restore(self, *, session_timeout_ms: int, default_assignor: str) -> ConsumerGroup | None:
-        """The group as it was written down; None if its own record is not there."""
+        """The restored group; None if its own record is missing."""
         group = ConsumerGroup(
             self.group_id,
             session_timeout_ms=session_timeout_ms,
@@ -230,7 +230,7 @@ class RecordedGroup:
             ConsumerRecordKind.CURRENT, member_id, ConsumerGroupCurrentMemberAssignmentValue
         )
         if current is None or current.state not in set(MemberState):
-            # A state of a later version: as if it had just joined, the member starts over.
+            # Written by a later version: the member starts over as if it had just joined.
             return member
         return replace(
             member,

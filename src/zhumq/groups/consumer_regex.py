@@ -1,18 +1,18 @@
-"""Regular expressions for topic names that cannot hang: compiled to a table, matched in one step a character."""
+"""Regular expressions for topic names, matched in linear time: compiled to a table with one step a character."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-# RE2's promise, which Kafka relies on here: the time to match grows with the name only. Python's own
-# matcher backtracks, and a subscription such as (a+)+$ would stop the whole broker. What a topic's
-# name can consist of is known, so the expression becomes a table of states for just these characters.
+# As in RE2, which Kafka uses here, matching takes time linear in the name. Python's own matcher backtracks: a
+# subscription such as (a+)+$ would block the whole broker. The alphabet of topic names is known, so the
+# expression becomes a table of states for just these characters.
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 PATTERN_LENGTH_MAX = 1_000
-REPETITIONS_MAX = 1_000  # RE2's bound for {n,m}
-PATTERN_STATES_MAX = 4_000  # after repetitions are written out
+REPETITIONS_MAX = 1_000  # RE2's limit for {n,m}
+PATTERN_STATES_MAX = 4_000  # after repetitions are expanded
 TABLE_STATES_MAX = 2_000
-TABLE_STEPS_MAX = 1_000_000  # of making the table: about a second, at worst
+TABLE_STEPS_MAX = 1_000_000  # to build the table: about a second at worst
 NESTING_MAX = 50
 
 _ALL = frozenset(ALPHABET)
@@ -34,11 +34,11 @@ _POSIX: Final = {
 
 
 class RegexInvalid(Exception):
-    """Not an expression, or one that this broker does not take; says why."""
+    """Not a regular expression, or one that this broker does not support; the message has the reason."""
 
 
 class TopicRegex:
-    """A compiled expression. Like Kafka's, it has to match the whole name."""
+    """A compiled expression. As in Kafka, it must match the whole name."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > PATTERN_LENGTH_MAX:
@@ -57,7 +57,7 @@ class TopicRegex:
         return state in self._accepting
 
 
-# What an expression consists of.
+# Nodes of a parsed expression.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Repeat:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """The begin or the end of the name."""
+    """The start or the end of the name."""
 
     at_start: bool
 
@@ -93,7 +93,7 @@ _Node = _Set | _Sequence | _Choice | _Repeat | _Edge
 
 
 class _Parser:
-    """Reads RE2's syntax as far as it makes sense for names; refuses the rest by name."""
+    """Parses RE2's syntax as far as it applies to names; refuses the rest with a reason."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -104,7 +104,7 @@ class _Parser:
     def parse(self) -> _Node:
         node = self._choice()
         if self._position < len(self._text):
-            raise RegexInvalid("an unexpected )")
+            raise RegexInvalid("unexpected )")
         return node
 
     def _peek(self) -> str:
@@ -112,7 +112,7 @@ class _Parser:
 
     def _take(self) -> str:
         if self._position >= len(self._text):
-            raise RegexInvalid("it ends too early")
+            raise RegexInvalid("unexpected end")
         self._position += 1
         return self._text[self._position - 1]
 
@@ -153,13 +153,13 @@ class _Parser:
         end = self._text.find("}", self._position)
         first, comma, last = self._text[self._position + 1 : max(end, 0)].partition(",")
         if end < 0 or not first.isdecimal() or (last and not last.isdecimal()):
-            raise RegexInvalid("a { that is not a repetition")
+            raise RegexInvalid("a { that does not begin a repetition")
         if len(first) > 4 or len(last) > 4:
             raise RegexInvalid(f"more than {REPETITIONS_MAX} repetitions")
         least = int(first)
         most = (int(last) if last else None) if comma else least
         if max(least, most or 0) > REPETITIONS_MAX or (most is not None and most < least):
-            raise RegexInvalid(f"repetitions must rise and be at most {REPETITIONS_MAX}")
+            raise RegexInvalid(f"{{n,m}} needs n <= m <= {REPETITIONS_MAX}")
         self._position = end + 1
         return least, most
 
@@ -189,7 +189,7 @@ class _Parser:
             self._take()
             opened = self._extension()
             if not opened:
-                return _Sequence(())  # (?i) holds until its own group ends
+                return _Sequence(())  # (?i) applies until its group ends
         node = self._choice()
         if self._peek() != ")":
             raise RegexInvalid("a ( without its )")
@@ -198,7 +198,7 @@ class _Parser:
         return node
 
     def _extension(self) -> bool:
-        """What follows (? up to the group's content; False if there is none."""
+        """Parse what follows (? up to the group's content; False if there is no content."""
         named = self._text[self._position :].removeprefix("P")
         if named.startswith("<") and named[1:2] not in ("=", "!"):
             end = self._text.find(">", self._position)
@@ -218,7 +218,7 @@ class _Parser:
                 case "-":
                     ignores = False
                 case "s" | "m" | "U":
-                    pass  # about line ends and greed, neither of which names have
+                    pass  # about line ends and greediness, irrelevant for names
                 case other:
                     raise RegexInvalid(f"(?{other} is not supported")
 
@@ -257,7 +257,7 @@ class _Parser:
                 self._take()
                 high = self._class_member()
                 if isinstance(high, frozenset) or high < low:
-                    raise RegexInvalid("a range of characters that is none")
+                    raise RegexInvalid("an invalid character range")
                 found.update(each for each in ALPHABET if low <= each <= high)
             else:
                 found.add(low)
@@ -279,7 +279,7 @@ class _Parser:
         end = self._text.find(":]", self._position)
         name = self._text[self._position + 2 : max(end, 0)]
         if end < 0 or name not in _POSIX:
-            raise RegexInvalid("an unknown class of characters")
+            raise RegexInvalid("an unknown character class")
         self._position = end + 2
         return _POSIX[name]
 
@@ -298,7 +298,7 @@ _AT_END: Final = "at the end"
 
 
 class _Automaton:
-    """States with steps: free ones, ones at an edge of the name, and ones that take a character."""
+    """States with transitions: free ones, free ones at an edge of the name, and ones that consume a character."""
 
     def __init__(self) -> None:
         self.free: list[list[tuple[int, str | None]]] = []
@@ -315,7 +315,7 @@ class _Automaton:
         self.free[start].append((end, edge))
 
     def fragment(self, node: _Node) -> tuple[int, int]:
-        """The states in which a part begins and ends."""
+        """Build a node; returns its first and last state."""
         start, end = self._state(), self._state()
         match node:
             case _Set(characters):
@@ -358,7 +358,7 @@ class _Automaton:
         self._link(last, end)
 
     def closure(self, states: Iterable[int], edges: frozenset[str]) -> frozenset[int]:
-        """All states that can be reached without taking a character."""
+        """All states that can be reached without consuming a character."""
         reached = set(states)
         waiting = list(reached)
         while waiting:
@@ -372,7 +372,7 @@ class _Automaton:
 def _table_of(
     automaton: _Automaton, start: int, end: int
 ) -> tuple[list[dict[str, int]], frozenset[int]]:
-    """One row for every set of states that can be reached: the next row for every character."""
+    """One row for each reachable set of states: the next row for each character."""
     first = automaton.closure([start], frozenset({_AT_START}))
     rows: dict[frozenset[int], int] = {first: 0}
     waiting = [first]

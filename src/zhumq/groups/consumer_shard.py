@@ -1,4 +1,4 @@
-"""The consumer groups' side of a shard: founds, upgrades and downgrades groups, and hands requests to the rules."""
+"""The consumer groups of a shard: creates, upgrades and downgrades groups, and dispatches requests."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ MEMBER_TYPE_CONSUMER = 1
 
 
 class ConsumerGroups:
-    """All that a shard does for groups of the consumer protocol. The groups themselves are the shard's."""
+    """Handles requests for consumer groups. The shard owns the groups."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ConsumerGroups:
     def heartbeat(
         self, message: ConsumerGroupHeartbeatRequest, request: GroupRequest, turn: Turn
     ) -> ConsumerGroupHeartbeatResponse:
-        """Answer a heartbeat of any kind: join, go on, leave."""
+        """Handle a heartbeat: join, continue, leave."""
         try:
             self._protocol.check(message, request.version)
             if message.member_epoch == JOINING_EPOCH:
@@ -91,8 +91,8 @@ class ConsumerGroups:
     def _existing(self, group_id: str) -> ConsumerGroup:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            # Kafka says GROUP_ID_NOT_FOUND, which ends its consumers for good. A member that hears
-            # that it is unknown joins anew, and that is what it has to do.
+            # Kafka answers GROUP_ID_NOT_FOUND, which is fatal for its consumers. A member that gets
+            # UNKNOWN_MEMBER_ID joins again, as it must here.
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Consumer group {group_id} not found.")
         return group
 
@@ -103,13 +103,13 @@ class ConsumerGroups:
         if isinstance(group, ConsumerGroup):
             return self._protocol.heartbeat(group, message, request, turn)
         if group is None:
-            founded = ConsumerGroup(
+            created = ConsumerGroup(
                 message.group_id,
                 session_timeout_ms=self._settings.consumer_session_timeout_ms,
                 default_assignor=self._settings.consumer_assignors[0],
             )
-            response = self._protocol.heartbeat(founded, message, request, turn)
-            self._groups[message.group_id] = founded
+            response = self._protocol.heartbeat(created, message, request, turn)
+            self._groups[message.group_id] = created
             return response
         if not isinstance(group, ClassicGroup):
             raise Refused(
@@ -124,7 +124,7 @@ class ConsumerGroups:
         request: GroupRequest,
         turn: Turn,
     ) -> ConsumerGroupHeartbeatResponse:
-        """The first member of the consumer protocol takes a classic group along."""
+        """Upgrade a classic group when the first member of the consumer protocol joins."""
         group = upgraded(classic, self._settings, self._topics)
         before = len(turn.records)
         if not group.is_empty or classic.protocol_type is not None:
@@ -148,7 +148,7 @@ class ConsumerGroups:
         return response
 
     def _downgrade_if_due(self, group: ConsumerGroup, turn: Turn) -> None:
-        """The last member of the consumer protocol is gone: those that are left know how to go on."""
+        """Downgrade to a classic group when the last member of the consumer protocol is gone."""
         classic = downgraded(group, self._settings, self._topics, turn.now_ms)
         if classic is None:
             return
@@ -159,11 +159,11 @@ class ConsumerGroups:
         self._groups[group.group_id] = classic
         for member_id in classic.members:
             turn.deadlines.cancel(rebalance_deadline(group, member_id))
-            classic.heard_from(member_id, turn)
+            classic.renew_session(member_id, turn)
         self._classic.prepare_rebalance(classic, turn)
 
     def deadline_passed(self, group: ConsumerGroup, key: DeadlineKey, turn: Turn) -> None:
-        """A member was not heard of, or did not give up its partitions, in its time."""
+        """Remove a member whose session expired, or that did not revoke its partitions in time."""
         assert key.kind in (DeadlineKind.SESSION, DeadlineKind.REBALANCE)
         if key.member_id in group.members:
             self._protocol.remove(group, [key.member_id], turn)
@@ -198,7 +198,7 @@ class ConsumerGroups:
     def leave(
         self, group: ConsumerGroup, message: LeaveGroupRequest, turn: Turn
     ) -> LeaveGroupResponse:
-        """Remove every member named, or say for each why not."""
+        """Remove every listed member, with an error code for each that cannot be removed."""
         responses = []
         leaving: dict[str, None] = {}
         for identity in message.members:
@@ -222,7 +222,7 @@ class ConsumerGroups:
     # Loading, describing
 
     def restore(self, values: Mapping[ConsumerKey, bytes]) -> None:
-        """Make groups of the last record of every key."""
+        """Build groups from the last record of every key."""
         recorded: dict[str, RecordedGroup] = {}
         for key, value in values.items():
             of_group = recorded.setdefault(key.group_id, RecordedGroup(group_id=key.group_id))
@@ -237,7 +237,7 @@ class ConsumerGroups:
 
     def resume(self, group: ConsumerGroup, turn: Turn) -> None:
         self._protocol.resume(group, turn)
-        # The last member of the consumer protocol may have gone just before the end of the log.
+        # The last member of the consumer protocol may have left just before the end of the log.
         self._downgrade_if_due(group, turn)
 
     def describe(self, group_id: str) -> ConsumerGroupDescribedGroup:

@@ -1,4 +1,4 @@
-"""When a consumer group needs a new assignment, and making it: epochs, topics, expressions, assignor."""
+"""Target assignments of consumer groups: computes a new one when members, topics or expressions change."""
 
 import uuid
 
@@ -16,13 +16,15 @@ from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, shapes_hash
 from zhumq.groups.group import Turn
 from zhumq.groups.persisted import TEXT_BYTES_MAX, ConsumerRecordKind
 
-COMPILED_REGEXES_MAX = 100  # kept, of all groups of a shard
+COMPILED_REGEXES_MAX = 100  # cached, of all groups of a shard
 TEXT_OVERHEAD_BYTES = 2  # of one name in a record
-RECORD_OVERHEAD_BYTES = 2 * TEXT_BYTES_MAX + 50  # at most, of the key and of all that is not names
+RECORD_OVERHEAD_BYTES = (
+    2 * TEXT_BYTES_MAX + 50
+)  # upper bound for the key and the fields other than names
 
 
 class ConsumerTargets:
-    """Keeps the target assignments of groups in step with their members and with the cluster."""
+    """Keeps the target assignments of groups current with their members and the cluster's topics."""
 
     def __init__(self, topics: ClusterTopics, *, record_bytes_max: int) -> None:
         self._topics = topics
@@ -30,9 +32,9 @@ class ConsumerTargets:
         self._compiled: dict[str, TopicRegex | None] = {}
 
     def refresh(self, group: ConsumerGroup, turn: Turn, *, changed: bool) -> None:
-        """Begin a new epoch if a member changed or the topics that members read did, and assign."""
+        """Start a new group epoch if a member or its topics changed, and assign."""
         if changed or group.topics_version != self._topics.version:
-            self._look_at_topics(group, turn)
+            self._refresh_shapes(group, turn)
             metadata_hash = shapes_hash(group.shapes)
             if changed or metadata_hash != group.metadata_hash:
                 group.metadata_hash = metadata_hash
@@ -41,11 +43,11 @@ class ConsumerTargets:
             self._assign(group, turn)
 
     def bump(self, group: ConsumerGroup, turn: Turn) -> None:
-        """A new group epoch: the next heartbeat of anybody finds that the target is out of date."""
+        """Start a new group epoch: the target assignment is computed again at the next heartbeat."""
         group.epoch += 1
         turn.record([group_epoch_record(group)])
 
-    def _look_at_topics(self, group: ConsumerGroup, turn: Turn) -> None:
+    def _refresh_shapes(self, group: ConsumerGroup, turn: Turn) -> None:
         self._resolve(group, turn, again=group.topics_version != self._topics.version)
         group.topics_version = self._topics.version
         shapes: dict[str, TopicShape] = {}
@@ -56,7 +58,7 @@ class ConsumerTargets:
         group.shapes = shapes
 
     def _resolve(self, group: ConsumerGroup, turn: Turn, *, again: bool) -> None:
-        """Find the topics of every expression; those that no member uses any more are forgotten."""
+        """Resolve every expression to topics; drop those that no member uses any more."""
         used = {
             member.subscribed_regex
             for member in group.members.values()
@@ -74,12 +76,12 @@ class ConsumerTargets:
                 turn.record([regex_record(group.group_id, pattern, found)])
 
     def _topics_of(self, pattern: str) -> frozenset[str]:
-        """What an expression means: as in Kafka, internal topics too."""
+        """The topics that an expression matches, internal ones included, as in Kafka."""
         compiled = self._compile(pattern)
         if compiled is None:
             return frozenset()
         found = [name for name in self._topics.names() if compiled.matches(name)]
-        # What cannot be written down cannot be so: the first topics that fit into one record are read.
+        # The result must fit into one record: the first topics that do are used.
         bytes_left = self._record_bytes_max - RECORD_OVERHEAD_BYTES
         if sum(map(len, found)) + TEXT_OVERHEAD_BYTES * len(found) <= bytes_left:
             return frozenset(found)
@@ -98,7 +100,7 @@ class ConsumerTargets:
             try:
                 self._compiled[pattern] = TopicRegex(pattern)
             except RegexInvalid:
-                # Members are refused one that is not valid; a log of another broker may have it.
+                # Heartbeats with an invalid expression are refused, but a log from another broker may have one.
                 self._compiled[pattern] = None
         return self._compiled[pattern]
 
@@ -107,7 +109,7 @@ class ConsumerTargets:
         counts: dict[uuid.UUID, int] = {
             shape.topic_id: shape.partition_count for shape in shapes.values()
         }
-        # Members with equal subscriptions share one set of ids, made once.
+        # Members with equal subscriptions share one set of ids.
         ids_of: dict[frozenset[str], frozenset[uuid.UUID]] = {}
         members = []
         for member in group.members.values():

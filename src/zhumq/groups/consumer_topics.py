@@ -1,4 +1,4 @@
-"""The cluster's topics as consumer groups see them, and which of them a subscription means."""
+"""The cluster's topics as consumer groups see them."""
 
 import hashlib
 import uuid
@@ -7,18 +7,18 @@ from typing import NamedTuple, Protocol
 
 
 class TopicShape(NamedTuple):
-    """A topic that exists."""
+    """Id and partition count of an existing topic."""
 
     topic_id: uuid.UUID
     partition_count: int
 
 
 class ClusterTopics(Protocol):
-    """Which topics there are now. The shard looks here whenever it is asked something."""
+    """The topics that exist now."""
 
     @property
     def version(self) -> int:
-        """Another one whenever anything may be different."""
+        """Changes whenever a topic may have changed."""
 
     def shape(self, name: str) -> TopicShape | None:
         """The topic of this name; None if there is none."""
@@ -46,7 +46,7 @@ class NoTopics:
 
 
 def shapes_hash(shapes: Mapping[str, TopicShape]) -> int:
-    """One number that differs when any of these topics does, the same in every process."""
+    """A hash of these topics, equal in every process."""
     if not shapes:
         return 0
     digest = hashlib.blake2b(digest_size=8)

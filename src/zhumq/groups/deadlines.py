@@ -1,4 +1,4 @@
-"""Deadlines by key in one heap: setting one again is cheap, and nothing waits for nothing."""
+"""Deadlines by key in one heap; setting one again is cheap."""
 
 import heapq
 from collections.abc import Hashable
@@ -8,12 +8,12 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Deadlines(Generic[Key]):
-    """The next moment at which something has to happen, for each of many keys."""
+    """The next deadline of each of many keys."""
 
     def __init__(self) -> None:
         self._due_ms: dict[Key, int] = {}
         # Invariant: every key of _due_ms has its _queued_ms entry in the heap, at or before its due time.
-        # A heartbeat only moves _due_ms, so a member costs one heap entry however often it beats.
+        # A heartbeat only changes _due_ms, so a member takes one heap entry however many heartbeats it sends.
         self._queued_ms: dict[Key, int] = {}
         self._heap: list[tuple[int, int, Key]] = []
         self._pushed = 0
@@ -25,14 +25,14 @@ class Deadlines(Generic[Key]):
         return key in self._due_ms
 
     def set(self, key: Key, due_ms: int) -> None:
-        """Let `key` fall due at `due_ms`, in place of any earlier setting."""
+        """Set the deadline of `key`, replacing an earlier one."""
         self._due_ms[key] = due_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or queued_ms > due_ms:
             self._push(key, due_ms)
 
     def cancel(self, key: Key) -> None:
-        """Forget `key`; its heap entry is dropped when it surfaces."""
+        """Remove `key`; its heap entry is dropped when it reaches the top."""
         self._due_ms.pop(key, None)
 
     @property
@@ -41,7 +41,7 @@ class Deadlines(Generic[Key]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Key | None:
-        """Take one key whose time has come, the earliest first; None when there is none."""
+        """Remove and return the key with the earliest deadline that is due; None if there is none."""
         self._settle_top()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -57,7 +57,7 @@ class Deadlines(Generic[Key]):
         heapq.heappush(self._heap, (due_ms, self._pushed, key))
 
     def _settle_top(self) -> None:
-        """Drop or move entries that no longer say the truth until the top one does."""
+        """Drop or move outdated entries until the top one is current."""
         while self._heap:
             at_ms, _, key = self._heap[0]
             due_ms = self._due_ms.get(key)

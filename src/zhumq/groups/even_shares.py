@@ -1,23 +1,23 @@
-"""Shares of members that all read the same topics: equal in partitions, and of as few topics each as can be. Pure.
+"""Even shares for members with equal subscriptions, with as few topics for each member as possible. Pure.
 
-Members differ by at most one partition. Within that, topics get members evenly: a hundred members over twenty
-topics of 25 partitions are five for each topic, with five partitions each, and not 25 with one. Each member has a
-home topic, and topics have as many homes as their partitions are worth. Shares are put together anew around the
-homes when somebody joins, which keeps most partitions where they are; as long as nobody does, a member loses a
-partition for evenness only.
+Members differ by at most one partition. Within that, topics get members evenly: with a hundred members and twenty
+topics of 25 partitions, each topic gets five members with five partitions each, and not 25 with one. Each member has
+a home topic, and the number of homes of a topic is proportional to its partitions. When a member joins, shares are
+built again around the homes, which keeps most partitions where they are. Otherwise a member loses a partition only
+for evenness.
 """
 
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-# Topics and members are numbered: an assignment is made while the whole group waits.
+# Topics and members are numbers, for speed: the whole group waits for an assignment.
 Share = dict[int, set[int]]  # topic -> partitions
 NO_HOME = -1
 
 
 def even_shares(before: Sequence[Mapping[int, set[int]]], counts: Sequence[int]) -> list[Share]:
-    """The share of each member. `before` names only partitions that exist, and none of them twice."""
+    """The share of each member. `before` contains only existing partitions, and none of them twice."""
     if not before:
         return []
     shares = _Shares(before, counts)
@@ -25,25 +25,25 @@ def even_shares(before: Sequence[Mapping[int, set[int]]], counts: Sequence[int])
         shares.gather_at_home(_homes(before, counts))
     shares.keep()
     shares.fill()
-    shares.hand_out_odd_ones()
+    shares.assign_odd()
     return shares.result
 
 
 class _Shares:
-    """The shares while they are made: partitions only ever leave the pool of free ones."""
+    """The shares during computation: partitions only ever leave the free pool."""
 
     def __init__(self, before: Sequence[Mapping[int, set[int]]], counts: Sequence[int]) -> None:
         self._before = before
         self.result: list[Share] = [{} for _ in before]
-        # Everybody gets the least, and `_odd` members one more.
+        # Every member gets `least` partitions, and `_odd` members one more.
         self.least, self._odd = divmod(sum(counts), len(before))
         self._room = [self.least] * len(before)
         self._free = [set(range(count)) for count in counts]
-        # The same, smallest first, with some that are taken already.
+        # Heaps of the same, smallest first; may contain partitions that are taken already.
         self._queues = [list(range(count)) for count in counts]
 
     def gather_at_home(self, homes: Sequence[int]) -> None:
-        """Each topic to the members that are at home there: what they have of it, then the rest of it."""
+        """Assign each topic to its home members: first what they have of it, then the rest."""
         at_home: dict[int, list[int]] = defaultdict(list)
         for member, topic in enumerate(homes):
             if topic != NO_HOME:
@@ -51,17 +51,17 @@ class _Shares:
         for topic, members in at_home.items():
             for member in members:
                 self._keep(member, topic, self._room[member])
-            # Room that is left over is one member's rather than a bit of everyone's.
+            # One member takes all the remaining room, rather than each a bit of it.
             for member in sorted(members, key=lambda each: (self._room[each], each)):
                 self._take(member, topic, self._room[member])
-        # An odd partition at home is one that no member of another topic has to read.
+        # Odd partitions go to home members first, so that no member of another topic has to read the topic.
         for topic in sorted(at_home, key=lambda each: (len(self._free[each]), each)):
             for member in at_home[topic]:
                 if self._odd and self._free[topic]:
                     self._grant_odd(member, topic)
 
     def keep(self) -> None:
-        """Members keep what they have and is still free, the larger parts of topics first."""
+        """Let members keep what they have and is still free, the largest topic shares first."""
         for member, had in enumerate(self._before):
             for topic in sorted(had, key=lambda each: (-len(had[each]), each)):
                 self._keep(member, topic, self._room[member])
@@ -71,8 +71,8 @@ class _Shares:
                     self._grant_odd(member, topic)
 
     def fill(self) -> None:
-        """Free partitions for members with room: of topics that they read already, else of the topic
-        that has most of them left."""
+        """Assign free partitions to members with room: of topics that they read already, else of the topic with the most
+        free partitions."""
         short = [member for member, room in enumerate(self._room) if room]
         short.sort(key=lambda each: (-self._room[each], each))
         for member in short:
@@ -83,7 +83,7 @@ class _Shares:
         heapq.heapify(left)
         for member in short:
             while self._room[member]:
-                # There is one: the least of all members together is not more than there are.
+                # The heap is not empty: `least` times the members is at most the number of partitions.
                 topic = left[0][1]
                 self._take(member, topic, self._room[member])
                 if self._free[topic]:
@@ -91,8 +91,8 @@ class _Shares:
                 else:
                     heapq.heappop(left)
 
-    def hand_out_odd_ones(self) -> None:
-        """What is left, one each, to members that read the topic already where there are such."""
+    def assign_odd(self) -> None:
+        """Assign the remaining partitions, one each, preferably to members that read the topic already."""
         left = [topic for topic, free in enumerate(self._free) if free]
         if not left:
             return
@@ -110,7 +110,7 @@ class _Shares:
                 self._grant_odd(next(others), topic)
 
     def _is_at_least(self, member: int) -> bool:
-        """Whether it may get an odd one."""
+        """Whether the member may get an odd partition."""
         return sum(map(len, self.result[member].values())) == self.least
 
     def _grant_odd(self, member: int, topic: int) -> None:
@@ -120,13 +120,13 @@ class _Shares:
         self._take(member, topic, self._room[member])
 
     def _keep(self, member: int, topic: int, most: int) -> None:
-        """What the member had of the topic and is free, as many as that."""
+        """Assign up to `most` free partitions of the topic that the member had."""
         had = self._before[member].get(topic)
         if had and most:
             self._give(member, topic, sorted(had & self._free[topic])[:most])
 
     def _take(self, member: int, topic: int, most: int) -> None:
-        """The smallest that are free, as many as that."""
+        """Assign up to `most` free partitions of the topic, the smallest first."""
         free, queue = self._free[topic], self._queues[topic]
         taken: list[int] = []
         while queue and len(taken) < most:
@@ -144,15 +144,15 @@ class _Shares:
 
 
 def _homes(before: Sequence[Mapping[int, set[int]]], counts: Sequence[int]) -> list[int]:
-    """A home topic for each member: where it has most, as long as that topic has places left."""
+    """The home topic of each member: where it has most partitions, if that topic has places left."""
     places = _places(counts, len(before))
     homes = [NO_HOME] * len(before)
-    holdings = sorted(
+    by_size = sorted(
         (-len(partitions), topic, member)
         for member, had in enumerate(before)
         for topic, partitions in had.items()
     )
-    for _, topic, member in holdings:
+    for _, topic, member in by_size:
         if homes[member] == NO_HOME and places[topic]:
             homes[member] = topic
             places[topic] -= 1
@@ -161,8 +161,8 @@ def _homes(before: Sequence[Mapping[int, set[int]]], counts: Sequence[int]) -> l
 
 
 def _places(counts: Sequence[int], members: int) -> list[int]:
-    """How many members are at home in each topic: Sainte-Laguë's method, which takes no place away
-    from any topic when there is one more to give. No topic has more than it has partitions."""
+    """The number of home members of each topic, by the Sainte-Laguë method: one more member never takes a place away
+    from a topic. No topic has more places than partitions."""
     places = [0] * len(counts)
     heap = [(-float(count), topic) for topic, count in enumerate(counts) if count]
     heapq.heapify(heap)

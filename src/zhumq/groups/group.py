@@ -1,4 +1,4 @@
-"""What any group is, whatever its protocol, and the turn in which a shard handles one input."""
+"""The interface of all group types, and the turn in which a shard handles one input."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from zhumq.protocol.messages.groups import ListedGroup
 
 
 class GroupType(StrEnum):
-    """Who assigns partitions to members; the names are those ListGroups shows."""
+    """Who assigns partitions to members; ListGroups shows these names."""
 
     CLASSIC = "classic"  # a leader among the members
     CONSUMER = "consumer"  # the coordinator (KIP-848)
@@ -21,18 +21,18 @@ class GroupType(StrEnum):
 
 
 class DeadlineKind(StrEnum):
-    """What can fall due in a shard."""
+    """Kinds of deadlines in a shard."""
 
-    SESSION = "session"  # a member has not been heard of
-    JOIN = "join"  # a rebalance has waited long enough for members to join
-    SYNC = "sync"  # members have joined and then not asked for their assignment
-    # A member of a consumer group has not given up partitions, or not joined again, in its time.
+    SESSION = "session"  # a member's session expires
+    JOIN = "join"  # a rebalance stops waiting for joins
+    SYNC = "sync"  # members that joined have not sent SyncGroup
+    # A member of a consumer group has not revoked partitions, or not rejoined, in time.
     REBALANCE = "rebalance"
-    OFFSETS_CHECK = "offsets check"  # look for offsets to expire, over all groups
+    OFFSETS_CHECK = "offsets check"  # expire offsets of all groups
 
 
 class DeadlineKey(NamedTuple):
-    """One waiting thing of one group (and member)."""
+    """One deadline of a group or of a member."""
 
     kind: DeadlineKind
     group_id: str = ""
@@ -40,14 +40,14 @@ class DeadlineKey(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """A request that is answered later, in the form its version asks for."""
+    """A request that is answered later, in the format of its version."""
 
     token: ReplyToken
     version: int
 
 
 class Turn:
-    """One input being handled: the time it is, and what has been decided so far."""
+    """The handling of one input: the current time, and the records and replies so far."""
 
     __slots__ = ("deadlines", "now_ms", "records", "replies")
 
@@ -71,7 +71,7 @@ class Turn:
 
 
 class Group(ABC):
-    """A group as the shard sees it: something with offsets that can be listed and deleted."""
+    """A group as the shard sees it: it has offsets and can be listed and deleted."""
 
     type: GroupType
     group_id: str
@@ -79,17 +79,17 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """No members, so that it may be deleted and anyone may commit offsets."""
+        """No members: it may be deleted, and any client may commit offsets."""
 
     @property
     @abstractmethod
     def is_idle(self) -> bool:
-        """Empty, and nobody is on the way in either."""
+        """Empty, and no member is joining."""
 
     @property
     @abstractmethod
     def member_bytes(self) -> int:
-        """About how much memory the members take with what they have sent."""
+        """Approximate memory of the members with what they have sent."""
 
     @property
     @abstractmethod
@@ -114,11 +114,11 @@ class Group(ABC):
 
     @abstractmethod
     def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when on the retention of an offset counts; None while offsets do not expire."""
+        """The start of an offset's retention; None while offsets do not expire."""
 
     @abstractmethod
-    def heard_from(self, member_id: str, turn: Turn) -> None:
-        """The member has shown a sign of life other than a heartbeat."""
+    def renew_session(self, member_id: str, turn: Turn) -> None:
+        """Restart the member's session timeout, if requests other than heartbeats do so."""
 
     @abstractmethod
     def tombstones(self) -> list[StateRecord]:
@@ -126,4 +126,4 @@ class Group(ABC):
 
     @abstractmethod
     def listed(self) -> ListedGroup:
-        """The group's line in ListGroups."""
+        """The group's entry in ListGroups."""

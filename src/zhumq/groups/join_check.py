@@ -1,4 +1,4 @@
-"""What is wrong with a JoinGroup whatever the group. Also keeps out what no record could hold."""
+"""Checks of a JoinGroup that do not depend on the group, and that its texts fit into a record."""
 
 from zhumq.groups.persisted import fits
 from zhumq.groups.settings import GroupSettings
@@ -9,7 +9,7 @@ INSTANCE_ID_LENGTH_MAX = 249  # KIP-345: as long as a topic's name at most
 
 
 def check_join(message: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
-    """NONE, or the first thing that is wrong."""
+    """NONE, or the first error."""
     timeout_ms = message.session_timeout_ms
     instance_id = message.group_instance_id
     if not message.group_id or not fits(message.group_id):

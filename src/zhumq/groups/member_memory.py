@@ -1,4 +1,4 @@
-"""How much the members of a shard's groups may make it keep. Pure: sizes in, yes or no out."""
+"""Limits the memory that the members of a shard's groups use. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -9,17 +9,17 @@ from zhumq.protocol.messages.consumer_groups import ConsumerGroupHeartbeatReques
 from zhumq.protocol.messages.groups import JoinGroupRequest
 from zhumq.protocol.messages.share import ShareGroupHeartbeatRequest
 
-MEMBER_BYTES: Final = 500  # what a member costs beside what it sent
-NAME_BYTES: Final = 100  # what the name of a topic costs beside its letters
+MEMBER_BYTES: Final = 500  # of a member in addition to what it sent
+NAME_BYTES: Final = 100  # of a topic name in addition to its characters
 
 
 def names_bytes(names: Iterable[str]) -> int:
-    """What a member that subscribes to these topics makes the shard keep."""
+    """Memory of a member that subscribes to these topics."""
     return MEMBER_BYTES + sum(len(name) + NAME_BYTES for name in names)
 
 
 def bytes_to_keep(message: GroupMessage) -> int:
-    """What a request may make the shard keep of its sender. 0: nothing new."""
+    """Memory that a request may add for its sender. 0: none."""
     match message:
         case JoinGroupRequest():
             offered = sum(len(each.name) + len(each.metadata) for each in message.protocols)
@@ -32,19 +32,19 @@ def bytes_to_keep(message: GroupMessage) -> int:
 
 
 class MemberMemory:
-    """Bounds what members of all groups of one shard have sent and the shard has to keep.
+    """Limits the memory for what the members of all groups of one shard have sent.
 
-    Members that leave are not subtracted: the groups are counted again once the bound seems reached.
-    So no way of losing a member can be forgotten here.
+    Members that leave are not subtracted. The groups are counted again when the limit seems reached, so that no
+    removal of a member can be overlooked.
     """
 
     def __init__(self, groups: Mapping[str, Group], bytes_max: int) -> None:
         self._groups = groups
         self._bytes_max = bytes_max
-        self._bytes = 0  # at least what the groups hold
+        self._bytes = 0  # an upper bound of the groups' memory
 
     def take(self, size: int) -> bool:
-        """Whether a member may make the shard keep this much more."""
+        """Reserve `size` bytes for a member; False if the limit is reached."""
         if self._bytes + size > self._bytes_max:
             self._bytes = sum(group.member_bytes for group in self._groups.values())
         if self._bytes + size > self._bytes_max:

@@ -1,4 +1,4 @@
-"""Committed offsets: what may be committed, what is answered, and when an offset expires."""
+"""Committed offsets: commit, fetch, delete and expire."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -30,13 +30,13 @@ from zhumq.protocol.messages.offsets import (
 
 NO_OFFSET = -1
 TIMESTAMP_MAX = 2**63 - 1
-DEFAULT_RETENTION = -1  # OffsetCommit's retention_time_ms: as the broker is set
+DEFAULT_RETENTION = -1  # OffsetCommit's retention_time_ms: use the broker's setting
 
 PartitionOffsets = dict[int, CommittedOffset]
 
 
 class Expired(NamedTuple):
-    """The offsets of a group whose time is over, and whether these are all it has."""
+    """The expired offsets of a group, and whether these are all it has."""
 
     keys: tuple[OffsetKey, ...]
     all_expired: bool
@@ -46,7 +46,7 @@ class CommittedOffsets:
     """The committed offsets of all groups of a shard. Written by replay only."""
 
     def __init__(self) -> None:
-        # Invariant: no empty dictionaries inside, so that a group is here only if it has offsets.
+        # Invariant: no empty dictionaries inside; a group is in here only if it has offsets.
         self._by_group: dict[str, dict[str, PartitionOffsets]] = {}
 
     def put(self, key: OffsetKey, committed: CommittedOffset) -> None:
@@ -64,7 +64,7 @@ class CommittedOffsets:
             del self._by_group[key.group_id]
 
     def __len__(self) -> int:
-        """How many partitions have a committed offset, of all groups."""
+        """Number of partitions with a committed offset, of all groups."""
         return sum(
             len(partitions) for topics in self._by_group.values() for partitions in topics.values()
         )
@@ -81,11 +81,11 @@ class CommittedOffsets:
                 yield OffsetKey(group_id, topic, partition)
 
     def keys_of_topics(self, names: Iterable[str]) -> list[OffsetKey]:
-        wanted = frozenset(names)
+        deleted = frozenset(names)
         return [
             OffsetKey(group_id, topic, partition)
             for group_id, topics in self._by_group.items()
-            for topic in wanted & topics.keys()
+            for topic in deleted & topics.keys()
             for partition in topics[topic]
         ]
 
@@ -134,7 +134,7 @@ def commit(
 
 
 def fetch(offsets: CommittedOffsets, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """The committed offsets of a group: of the partitions asked for, or with None of all."""
+    """The committed offsets of a group for the requested partitions, or with None for all."""
     of_group = offsets.of_group(asked.group_id)
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
     if asked.topics is None:
@@ -181,7 +181,7 @@ def delete(
 
 
 def expired(offsets: CommittedOffsets, group: Group, *, retention_ms: int, now_ms: int) -> Expired:
-    """Which offsets of a group have outlived their retention (KIP-211)."""
+    """The offsets of a group whose retention is over (KIP-211)."""
     keys = []
     all_expired = True
     for topic, partitions in offsets.of_group(group.group_id).items():

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats: keys, values, and back."""
+"""The records of `__consumer_offsets`, in Kafka's formats: encoding and decoding."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,7 +27,7 @@ from zhumq.protocol.schema import Message
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
-# Only this version carries an expiry of the commit's own (OffsetCommit v2-v4 retention_time_ms).
+# The only version with an expiry for each commit (OffsetCommit v2-v4 retention_time_ms).
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
@@ -35,13 +35,13 @@ TEXT_BYTES_MAX = 32_767  # a string in these records has an int16 length
 
 
 class GroupKey(NamedTuple):
-    """The key under which a classic group's metadata lies."""
+    """Key of a classic group's metadata."""
 
     group_id: str
 
 
 class OffsetKey(NamedTuple):
-    """The key under which one committed offset lies."""
+    """Key of a committed offset."""
 
     group_id: str
     topic: str
@@ -49,7 +49,7 @@ class OffsetKey(NamedTuple):
 
 
 class ConsumerRecordKind(IntEnum):
-    """What a record of a consumer group (KIP-848) says; the first number of its key."""
+    """Kind of a consumer group's record (KIP-848); the first number of its key."""
 
     GROUP = 3
     MEMBER = 5
@@ -60,23 +60,23 @@ class ConsumerRecordKind(IntEnum):
 
 
 class ConsumerKey(NamedTuple):
-    """The key under which one record of a consumer group lies."""
+    """Key of a consumer group's record."""
 
     kind: ConsumerRecordKind
     group_id: str
-    # Of a member or, with REGEX, the expression; nothing for what is the group's as a whole.
+    # Member id or, with REGEX, the expression; empty for records of the whole group.
     name: str = ""
 
 
 class ShareRecordKind(IntEnum):
-    """What a record of a share group (KIP-932) says; the first number of its key."""
+    """Kind of a share group's record (KIP-932); the first number of its key."""
 
     MEMBER = 10
     GROUP = 11
 
 
 class ShareKey(NamedTuple):
-    """The key under which one record of a share group lies."""
+    """Key of a share group's record."""
 
     kind: ShareRecordKind
     group_id: str
@@ -88,23 +88,23 @@ RecordKey = GroupKey | OffsetKey | ConsumerKey | ShareKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """How far a group has read a partition, with the words its member left beside it."""
+    """The committed position of a group on a partition, with the consumer's metadata."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_timestamp_ms: int
-    # Set only by old clients that asked for a retention of their own.
+    # Set only by old clients that request a retention of their own.
     expire_timestamp_ms: int = NO_TIMESTAMP
 
 
 def fits(text: str) -> bool:
-    """Whether a text can stand in a record. Newer requests can carry longer ones."""
+    """Whether a text fits into a record. Newer requests can carry longer ones."""
     return len(text) * 4 <= TEXT_BYTES_MAX or len(text.encode()) <= TEXT_BYTES_MAX
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> StateRecord:
-    """The record that commits an offset, or with None deletes it."""
+    """The record that commits an offset or, with None, deletes it."""
     return StateRecord(
         key=encode_versioned(
             OffsetCommitKey(group=key.group_id, topic=key.topic, partition=key.partition),
@@ -115,7 +115,7 @@ def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> StateRec
 
 
 def group_record(group_id: str, value: GroupMetadataValue | None) -> StateRecord:
-    """The record that is a classic group's state, or with None deletes the group."""
+    """The record that sets a classic group's state or, with None, deletes the group."""
     return StateRecord(
         key=encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION),
         value=None if value is None else encode_versioned(value, GROUP_VALUE_VERSION),
@@ -123,7 +123,7 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> StateRecord
 
 
 def decode_key(key: bytes) -> RecordKey | None:
-    """What a record is about; None for kinds of records this coordinator does not know."""
+    """The decoded key; None for kinds of records that this coordinator does not know."""
     version = int.from_bytes(key[:2], "big", signed=True)
     try:
         if version in (0, OFFSET_KEY_VERSION):
@@ -201,7 +201,7 @@ def _decode_share_key(version: int, key: bytes) -> ShareKey:
 
 
 def decode_group(value: bytes) -> GroupMetadataValue | None:
-    """A classic group's state; None if the bytes are not one."""
+    """A classic group's decoded state; None if it is unreadable."""
     try:
         _, decoded = decode_versioned(GroupMetadataValue, value)
     except MalformedFrame:
@@ -210,7 +210,7 @@ def decode_group(value: bytes) -> GroupMetadataValue | None:
 
 
 def decode_offset(value: bytes) -> CommittedOffset | None:
-    """A committed offset; None if the bytes are not one."""
+    """A decoded committed offset; None if it is unreadable."""
     try:
         _, decoded = decode_versioned(OffsetCommitValue, value)
     except MalformedFrame:

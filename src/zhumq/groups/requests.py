@@ -1,4 +1,4 @@
-"""What a group shard is asked and what it answers: the envelope of a request, and refusals."""
+"""Requests and responses of a group shard, and refusals."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -51,14 +51,14 @@ from zhumq.protocol.messages.share import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsDeletedRequest:
-    """These topics are gone: their committed offsets go with them."""
+    """Topics were deleted: delete their committed offsets."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsDeletedResponse:
-    """How many committed offsets went."""
+    """Number of deleted committed offsets."""
 
     offsets_deleted: int = 0
     error_code: int = ErrorCode.NONE
@@ -102,7 +102,7 @@ GroupResponse = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """A message with what the connection it came on knows about its sender."""
+    """A message with the sender's data from its connection."""
 
     message: GroupMessage
     version: int
@@ -111,7 +111,7 @@ class GroupRequest:
 
 
 def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
-    """The answer that says `code` in the place where this kind of response has it."""
+    """The response with `code` in the field that this kind of response has for it."""
     message = request.message
     match message:
         case JoinGroupRequest():
@@ -123,7 +123,7 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
         case SyncGroupRequest():
             return SyncGroupResponse(error_code=code)
         case HeartbeatRequest():
-            # A member must not take a loading coordinator for a lost one: it has nothing to do but wait.
+            # While the coordinator loads, a member must not look for another one: it only has to wait.
             loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else code)
         case LeaveGroupRequest():
@@ -200,6 +200,6 @@ def refused_commit(message: OffsetCommitRequest, code: ErrorCode) -> OffsetCommi
 
 
 def no_protocol_name(version: int) -> str | None:
-    """How a JoinGroup response of this version says that no protocol was chosen."""
+    """The value for "no protocol chosen" in a JoinGroup response of this version."""
     # JoinGroup v7 made the field nullable (KIP-559).
     return None if version >= 7 else ""

@@ -1,4 +1,4 @@
-"""One shard: the groups of one partition of `__consumer_offsets`, requests in, records and replies out."""
+"""One shard: the groups of one partition of `__consumer_offsets`. Requests in, records and replies out."""
 
 from collections.abc import Callable
 from typing import assert_never
@@ -88,12 +88,12 @@ GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION = 9  # KIP-848
 
 
 class GroupShard:
-    """The groups whose ids fall into one partition. Its hard state is the last record of every key.
+    """The groups whose ids map to one partition. Its hard state is the last record of every key.
 
-    While the log is read, `replay` only keeps the last value of every key; `loaded` makes groups and
-    offsets of them. From then on `replay` keeps the offsets, and what a classic group recorded of itself.
-    A rebalance that is under way is not recorded, as in Kafka: after a reload its members join again.
-    A consumer group records every step, so that it is at all times what the log says of it.
+    While the log is read, `replay` only keeps the last value of every key; `loaded` builds groups and offsets from
+    them. Afterwards `replay` updates the offsets and the recorded state of classic groups.
+    A rebalance in progress is not recorded, as in Kafka: after a reload its members join again.
+    A consumer group records every step, so that its state always equals the log.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class GroupShard:
         self._deadlines: Deadlines[DeadlineKey] = Deadlines()
         self._loading: dict[bytes, bytes] | None = {}
 
-    # The seam
+    # The StateMachine interface
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -209,11 +209,11 @@ class GroupShard:
             case ShareKey() as key:
                 self._share.replay(key, record.value)
             case None:
-                # A kind of record of a later version: whoever knows it will read it.
+                # Written by a later version, which can read it.
                 pass
 
     def loaded(self, now_ms: int) -> Outcome[GroupResponse]:
-        """The log has been read to its end: be what it says. Members have a session to be heard in."""
+        """Build the groups from the log, which is read to its end. Every member starts with a full session timeout."""
         assert self._loading is not None, "a shard is loaded once"
         records, self._loading = self._loading, None
         of_consumers: dict[ConsumerKey, bytes] = {}
@@ -243,16 +243,16 @@ class GroupShard:
                 self._share.resume(group, turn)
             elif isinstance(group, ClassicGroup):
                 for member_id in group.members:
-                    group.heard_from(member_id, turn)
+                    group.renew_session(member_id, turn)
                 if len(group.members) > self._settings.members_max:
-                    # The limit was lowered: let the members commit, and then only so many join again.
+                    # The limit was lowered: let the members commit; then only `members_max` of them can rejoin.
                     self._classic.prepare_rebalance(group, turn)
         if self._groups:
             self._schedule_offsets_check(turn)
         return turn.outcome()
 
     def hard_state(self) -> dict[bytes, bytes]:
-        """What the log says, as the last value of every key."""
+        """The contents of the log, as the last value of every key."""
         state: dict[bytes, bytes] = {}
         for group_id, value in self._recorded_groups.items():
             state[group_record(group_id, None).key] = value
@@ -288,15 +288,15 @@ class GroupShard:
             return
         if not isinstance(group, ClassicGroup):
             if message.member_id:
-                # Only a member without an id can found a group.
+                # Only a member without an id can create a group.
                 turn.answer(token, refusal(request, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
-            founded = ClassicGroup(message.group_id, now_ms=turn.now_ms)
+            created = ClassicGroup(message.group_id, now_ms=turn.now_ms)
             if isinstance(group, ConsumerGroup):
-                # Nobody is left of the consumer protocol: whoever comes first decides.
+                # No member of the consumer protocol is left: the next member decides the protocol.
                 turn.record(group.tombstones())
-                founded.generation = group.epoch
-            group = founded
+                created.generation = group.epoch
+            group = created
             self._add_group(group, turn)
         self._classic.join(group, message, request, token, turn)
 
@@ -359,7 +359,7 @@ class GroupShard:
             case DeadlineKind.SYNC:
                 self._classic.sync_deadline_passed(group, turn)
             case DeadlineKind.REBALANCE | DeadlineKind.OFFSETS_CHECK:
-                raise AssertionError(f"{key.kind} is not of a classic group")
+                raise AssertionError(f"{key.kind} is not a deadline of a classic group")
 
     # Offsets
 
@@ -373,7 +373,7 @@ class GroupShard:
         elif not fits(message.group_id):
             code = ErrorCode.INVALID_GROUP_ID
         elif generation < 0:
-            # A simple consumer's first commit founds its group.
+            # A simple consumer's first commit creates its group.
             code = ErrorCode.NONE
         elif version >= GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION:
             code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -382,7 +382,7 @@ class GroupShard:
         if code is not ErrorCode.NONE:
             return refused_commit(message, code)
         if group is not None:
-            group.heard_from(message.member_id, turn)
+            group.renew_session(message.member_id, turn)
         return offsets.commit(message, self._settings, turn)
 
     def _fetch(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
@@ -478,7 +478,7 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is not None:
-            # The group decided this itself and is already so.
+            # The group has applied this already when it decided it.
             self._recorded_groups[group_id] = value
             return
         self._recorded_groups.pop(group_id, None)
@@ -491,7 +491,7 @@ class GroupShard:
     def _replay_consumer_group(
         self, kind: ConsumerRecordKind, group_id: str, value: bytes | None
     ) -> None:
-        # What a group decided itself is already so; only that it is deleted was not decided by it.
+        # A group applies its own decisions when it makes them. Only its deletion is decided elsewhere.
         if kind is ConsumerRecordKind.GROUP and value is None:
             group = self._groups.get(group_id)
             if isinstance(group, ConsumerGroup):

@@ -1,4 +1,4 @@
-"""A share group (KIP-932): its members, which partitions each reads from, and how it is written down."""
+"""A share group (KIP-932): its members, their assignments, and its records."""
 
 import uuid
 from collections import Counter
@@ -26,7 +26,7 @@ VALUE_VERSION = 0
 
 
 class ShareGroupState(StrEnum):
-    """Where a group stands; the names are those tools show."""
+    """State of a share group; tools show these names."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -34,7 +34,7 @@ class ShareGroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMember:
-    """One member: what it asked for."""
+    """One member and its subscription."""
 
     member_id: str
     rack_id: str | None = None
@@ -44,8 +44,8 @@ class ShareMember:
 
 
 class ShareGroup(Group):
-    """The members of a share group. A new assignment is in force at once: nothing has to be given up first,
-    since partitions are not exclusive."""
+    """The members of a share group. A new assignment takes effect at once: partitions are not exclusive, so no
+    member has to revoke any first."""
 
     type = GroupType.SHARE
 
@@ -57,7 +57,7 @@ class ShareGroup(Group):
         self.metadata_hash = 0
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
-        # The topics as they were at this version; None: not looked yet.
+        # The metadata version of the assignment; None: not assigned yet.
         self.topics_version: int | None = None
 
     @property
@@ -68,7 +68,7 @@ class ShareGroup(Group):
         return self.targets.get(member_id, NOTHING)
 
     def refresh(self, topics: ClusterTopics, turn: Turn, *, changed: bool) -> None:
-        """Begin a new epoch if a member changed or the topics that members read did, and assign."""
+        """Start a new epoch if a member or its topics changed, and assign."""
         if not changed and self.topics_version == topics.version:
             return
         self.topics_version = topics.version
@@ -90,7 +90,7 @@ class ShareGroup(Group):
             DeadlineKey(DeadlineKind.SESSION, self.group_id, member_id), self._session_timeout_ms
         )
 
-    # What the shard asks of any group
+    # Implementation of Group
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +98,7 @@ class ShareGroup(Group):
 
     @property
     def is_idle(self) -> bool:
-        # It has no offsets here to outlive: where it stands is kept elsewhere, until it is deleted.
+        # It has no committed offsets that expire: its positions are in `__share_group_state` until it is deleted.
         return False
 
     @property
@@ -121,8 +121,8 @@ class ShareGroup(Group):
     def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
         return commit_timestamp_ms
 
-    def heard_from(self, member_id: str, turn: Turn) -> None:
-        """Only heartbeats keep a member alive here."""
+    def renew_session(self, member_id: str, turn: Turn) -> None:
+        """Only heartbeats renew a session here."""
 
     def tombstones(self) -> list[StateRecord]:
         keys = [
@@ -171,7 +171,7 @@ def member_deletion(group_id: str, member_id: str) -> StateRecord:
 
 
 def records_of(group: ShareGroup) -> list[StateRecord]:
-    """All that is written of a group."""
+    """All records of a group."""
     return [
         group_record(group),
         *(member_record(group.group_id, member) for member in group.members.values()),
@@ -183,7 +183,7 @@ def assign_shares(
     shapes: Mapping[str, TopicShape],
     before: Mapping[str, Partitions],
 ) -> dict[str, Partitions]:
-    """Every partition to somebody, evenly; whoever is left without one reads along where fewest do."""
+    """Assign every partition evenly; a member without one also reads the partition with the fewest readers."""
     counts = {shape.topic_id: shape.partition_count for shape in shapes.values()}
     subscribed = {
         member.member_id: frozenset(
@@ -196,7 +196,7 @@ def assign_shares(
     for member_id, topic_ids in subscribed.items():
         kept: dict[uuid.UUID, frozenset[int]] = {}
         for topic_id, indexes in before.get(member_id, NOTHING).items():
-            # Of those who read along only the first one is the owner that may keep it.
+            # Of several readers of a partition only the first one is its owner, who may keep it.
             kept[topic_id] = frozenset(index for index in indexes if (topic_id, index) not in owned)
             owned.update((topic_id, index) for index in kept[topic_id])
         asking.append(AssignedMember(member_id=member_id, subscribed=topic_ids, before=kept))

@@ -1,4 +1,4 @@
-"""The share groups' side of a shard: heartbeats, describing, and what is read back from the log."""
+"""The share groups of a shard: heartbeats, descriptions, loading from the log."""
 
 import uuid
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ LEAVING_EPOCH = -1
 
 
 class ShareGroups:
-    """All that a shard does for share groups. The groups themselves are the shard's."""
+    """Handles requests for share groups. The shard owns the groups."""
 
     def __init__(
         self, settings: GroupSettings, topics: ClusterTopics, groups: dict[str, Group]
@@ -68,19 +68,19 @@ class ShareGroups:
     def heartbeat(
         self, message: ShareGroupHeartbeatRequest, request: GroupRequest, turn: Turn
     ) -> ShareGroupHeartbeatResponse:
-        """Answer a heartbeat of any kind: join, go on, leave."""
+        """Handle a heartbeat: join, continue, leave."""
         try:
             self._check(message)
             if message.member_epoch == LEAVING_EPOCH:
                 return self._leave(message, turn)
-            return self._go_on(message, request, turn)
+            return self._join_or_continue(message, request, turn)
         except Refused as reason:
             return ShareGroupHeartbeatResponse(
                 error_code=reason.code, error_message=str(reason), member_id=message.member_id
             )
 
     def _check(self, message: ShareGroupHeartbeatRequest) -> None:
-        """What is wrong with a heartbeat whatever the group. Also keeps out what no record could hold."""
+        """Check what does not depend on the group, and that all texts fit into a record. Raises Refused."""
         for name, text in (
             ("GroupId", message.group_id),
             ("MemberId", message.member_id),
@@ -95,7 +95,7 @@ class ShareGroups:
         if not all(fits(name) for name in message.subscribed_topic_names or ()):
             raise _invalid("SubscribedTopicNames must fit into a record.")
 
-    def _go_on(
+    def _join_or_continue(
         self, message: ShareGroupHeartbeatRequest, request: GroupRequest, turn: Turn
     ) -> ShareGroupHeartbeatResponse:
         joins = message.member_epoch == JOINING_EPOCH
@@ -117,12 +117,12 @@ class ShareGroups:
                 f"({message.member_epoch}) than the one known by the group coordinator "
                 f"({group.epoch}). The member must abandon all its partitions and rejoin.",
             )
-        asked = _as_asked(known or ShareMember(member_id=message.member_id), message, request)
+        asked = _updated_by(known or ShareMember(member_id=message.member_id), message, request)
         if asked != known:
             record = member_record(group.group_id, asked)
             if len(record.key) + len(record.value or b"") > self._settings.group_record_bytes_max:
                 raise _invalid("The subscription is too large.")
-            # From here on nothing is refused.
+            # No refusal from here on.
             self._groups[group.group_id] = group
             group.members[asked.member_id] = asked
             turn.record([record])
@@ -134,7 +134,7 @@ class ShareGroups:
             member_epoch=group.epoch,
             heartbeat_interval_ms=self._settings.share_heartbeat_interval_ms,
         )
-        # A member of an earlier epoch has missed something, or never got the answer.
+        # A member with an earlier epoch did not get the latest assignment.
         if message.member_epoch != group.epoch or message.subscribed_topic_names is not None:
             response.assignment = _assignment(group.target_of(asked.member_id))
         return response
@@ -165,14 +165,14 @@ class ShareGroups:
         group.refresh(self._topics, turn, changed=True)
 
     def deadline_passed(self, group: ShareGroup, key: DeadlineKey, turn: Turn) -> None:
-        """A member was not heard of in its time."""
+        """Remove a member whose session has expired."""
         if key.member_id in group.members:
             self._remove(group, key.member_id, turn)
 
     # Loading, replaying
 
     def restore(self, key: ShareKey, value: bytes) -> None:
-        """Take over the last record of a key."""
+        """Apply the last record of a key."""
         group = self._groups.get(key.group_id)
         if not isinstance(group, ShareGroup):
             group = ShareGroup(
@@ -196,14 +196,14 @@ class ShareGroups:
         )
 
     def resume(self, group: ShareGroup, turn: Turn) -> None:
-        """The log has been read: members have a session to be heard in, and a new assignment."""
+        """Start a full session for every member and assign: the log has been read."""
         for member_id in group.members:
             group.begin_session(member_id, turn)
         if group.members:
             group.refresh(self._topics, turn, changed=True)
 
     def replay(self, key: ShareKey, value: bytes | None) -> None:
-        # What a group decided itself is already so; only that it is deleted was not decided by it.
+        # A group applies its own decisions when it makes them. Only its deletion is decided elsewhere.
         is_deleted = key.kind is ShareRecordKind.GROUP and value is None
         if is_deleted and isinstance(self._groups.get(key.group_id), ShareGroup):
             del self._groups[key.group_id]
@@ -253,7 +253,7 @@ class ShareGroups:
         )
 
 
-def _as_asked(
+def _updated_by(
     member: ShareMember, message: ShareGroupHeartbeatRequest, request: GroupRequest
 ) -> ShareMember:
     names = message.subscribed_topic_names

@@ -1,4 +1,4 @@
-"""Names and ids of topics in offset requests: any version in, names alone to the shard, and back."""
+"""Topic names and ids in offset requests: converts any version to names for the shard, and back."""
 
 import uuid
 from typing import NamedTuple, Protocol
@@ -27,7 +27,7 @@ TOP_LEVEL_ERROR_SINCE_VERSION = 2  # of OffsetFetch
 
 
 class TopicNames(Protocol):
-    """Which topics there are."""
+    """The topics that exist."""
 
     def topic_id(self, name: str) -> uuid.UUID | None:
         """The id of the topic of this name; None if there is none."""
@@ -37,14 +37,14 @@ class TopicNames(Protocol):
 
 
 class NamedCommit(NamedTuple):
-    """A commit by topic names, and the topics that do not exist with their answer."""
+    """A commit by topic names, and the error responses of topics that do not exist."""
 
     message: OffsetCommitRequest
     refused: list[OffsetCommitResponseTopic]
 
 
 def name_commit(message: OffsetCommitRequest, version: int, topics: TopicNames) -> NamedCommit:
-    """Find the name of every topic of a commit, and refuse the topics that do not exist."""
+    """Resolve the topics of a commit to names, and refuse the topics that do not exist."""
     by_id = version >= TOPIC_IDS_SINCE_VERSION
     named = []
     refused = []
@@ -76,19 +76,19 @@ def name_commit(message: OffsetCommitRequest, version: int, topics: TopicNames) 
 def name_fetch(
     message: OffsetFetchRequest, version: int, topics: TopicNames
 ) -> list[OffsetFetchRequestGroup]:
-    """What a fetch of any version asks for, group by group. A topic without a name does not exist."""
+    """A fetch request of any version, group by group. A topic without a name does not exist."""
     if version < GROUPS_SINCE_VERSION:
-        wanted = message.topics
+        requested = message.topics
         return [
             OffsetFetchRequestGroup(
                 group_id=message.group_id,
                 topics=None
-                if wanted is None
+                if requested is None
                 else [
                     OffsetFetchRequestTopics(
                         name=topic.name, partition_indexes=topic.partition_indexes
                     )
-                    for topic in wanted
+                    for topic in requested
                 ],
             )
         ]
@@ -120,7 +120,7 @@ def unname_fetch(
     version: int,
     topics: TopicNames,
 ) -> OffsetFetchResponse:
-    """The answers of the shards in the form of the request's version."""
+    """The shards' responses in the format of the request's version."""
     if version < GROUPS_SINCE_VERSION:
         return _single_group_response(message, answered[0], version)
     if version >= TOPIC_IDS_SINCE_VERSION:
@@ -159,7 +159,7 @@ def _with_id(
                 for each in topic.partitions
             ],
         )
-    # All topics were asked for: one that has been deleted meanwhile has no id to be named by.
+    # All topics were requested: one that was deleted meanwhile has no id and is left out.
     topic_id = topics.topic_id(topic.name)
     if topic_id is None:
         return None
@@ -189,7 +189,7 @@ def _single_group_response(
             for topic in group.topics
         ]
         return response
-    # Version 1 has no place for an error but the partitions.
+    # Version 1 has error codes for partitions only.
     response.topics = [
         OffsetFetchResponseTopic(
             name=topic.name,

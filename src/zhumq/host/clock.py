@@ -1,4 +1,4 @@
-"""What time it is: wall time for records, monotonic time for deadlines."""
+"""Clocks: wall time for records, monotonic time for deadlines."""
 
 import time
 from typing import Protocol

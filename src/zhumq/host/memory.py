@@ -1,39 +1,39 @@
-"""How the C library keeps memory that was freed: with us, not given back and faulted in anew."""
+"""Settings of the C library's allocator: it keeps freed memory, and returns it after a burst."""
 
 import ctypes
 import resource
 from pathlib import Path
 from typing import Final
 
-# glibc's malloc.h. Setting either one also ends the thresholds' own adjustment.
+# glibc's malloc.h. Setting either one also turns off the dynamic adjustment of the thresholds.
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-# A request of some hundred KiB is allocated and freed for each produce. Left alone, glibc returns
-# such memory to the system every time: 200 page faults a request, and half of its CPU time.
+# Each produce request allocates and frees some hundred KiB. By default glibc returns such memory to
+# the system every time: 200 page faults a request, and half of its CPU time.
 FREED_BYTES_KEPT_MAX: Final = 64 * 1024 * 1024
 MAPPED_BYTES_MIN: Final = 32 * 1024 * 1024  # the most that glibc allows
 
 
-# Worth giving back.
+# Less than this is not worth a trim.
 SPARE_BYTES_MIN: Final = 32 * 1024 * 1024
-# Looks to let pass after one that gave back little: the memory is in use.
+# Checks to skip after a trim that returned little: the memory is in use.
 LOOKS_SKIPPED_MAX: Final = 12
 _STATM: Final = Path("/proc/self/statm")
 
 
 class SpareMemory:
-    """Gives back what was freed and is not at the end of the heap, when there may be much of it.
+    """Returns freed memory inside the heap to the system, when there may be much of it.
 
-    A burst, such as clients that read nothing, leaves memory that the C library would keep for ever.
+    After a burst, such as clients that do not read, the C library would keep that memory for ever.
     """
 
     def __init__(self) -> None:
-        self._least_bytes = 0  # that was held at any look
+        self._least_bytes = 0  # the lowest resident size of all checks
         self._skip = 1
         self._skipped = 0
 
     def look(self) -> int:
-        """Called from time to time, in a thread: it can take some milliseconds. What was given back."""
+        """Trim if it is worth it; returns the freed bytes. Takes some milliseconds: run it in a thread."""
         self._skipped += 1
         try:
             held = _resident_bytes()
@@ -57,7 +57,7 @@ def _resident_bytes() -> int:
 
 
 def keep_freed_memory() -> bool:
-    """Set it for this process; False where the C library has no such setting (musl)."""
+    """Keep freed memory in this process; False where the C library has no such setting (musl)."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

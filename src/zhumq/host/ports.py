@@ -1,7 +1,7 @@
-"""Free ports for servers that keep theirs while they are down.
+"""Free ports for servers that keep their port while they are down.
 
-A port that the system itself picks (port 0) is one of those it gives to outgoing connections, too: while its
-server is restarted, anybody's connection may take it.
+The system picks the port for port 0 from the range of outgoing connections. While the server restarts, any
+outgoing connection may take that port.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 # Below the ports for outgoing connections: Linux begins at 32,768, others higher up.
 FIRST: Final = 20_000
-# Every process looks in a part of its own, so that two that look at once do not find the same.
+# Each process searches its own part, so that two processes do not find the same port.
 PARTS: Final = 60
 PORTS_OF_A_PART: Final = 200
 
@@ -20,7 +20,7 @@ _turns = itertools.count()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens, not those given before. Raises OSError where there are none."""
+    """Ports without a listener, each returned only once. Raises OSError if too few are free."""
     begin = FIRST + os.getpid() % PARTS * PORTS_OF_A_PART
     found: list[int] = []
     for _ in range(PORTS_OF_A_PART):

@@ -1,4 +1,4 @@
-"""TCP connections of this process that another library owns: found by their peer, cut off if they are stuck."""
+"""Shuts down stuck TCP connections of this process that another library owns, found by their peer."""
 
 import contextlib
 import fcntl
@@ -15,10 +15,10 @@ _OWN_FILES: Final = Path("/proc/self/fd")
 _INT: Final = struct.Struct("i")
 
 
-def cut_off_stuck(peers: Collection[tuple[str, int]]) -> int:
-    """Shut down the connections to these peers that do not take what was sent to them; says how many.
+def close_stuck(peers: Collection[tuple[str, int]]) -> int:
+    """Shut down the connections to these peers that have unacknowledged bytes; returns how many.
 
-    Linux only: elsewhere none is found.
+    Linux only: elsewhere it finds none.
     """
     found = 0
     with contextlib.suppress(FileNotFoundError):
@@ -30,7 +30,7 @@ def cut_off_stuck(peers: Collection[tuple[str, int]]) -> int:
 
 
 def _cut_off_if_stuck(number: int, peers: Collection[tuple[str, int]]) -> bool:
-    # A number of our own: whoever owns the socket closes theirs.
+    # A duplicate descriptor: the library that owns the socket closes the original.
     with socket.socket(fileno=os.dup(number)) as connection:
         if connection.getpeername()[:2] not in peers or not _unsent_bytes(connection):
             return False
@@ -39,6 +39,6 @@ def _cut_off_if_stuck(number: int, peers: Collection[tuple[str, int]]) -> bool:
 
 
 def _unsent_bytes(connection: socket.socket) -> int:
-    """What the kernel holds that the peer has not taken (tcp(7), SIOCOUTQ)."""
+    """The bytes in the send queue that the peer has not acknowledged (tcp(7), SIOCOUTQ)."""
     answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, _INT.pack(0))
     return int(_INT.unpack(answer)[0])

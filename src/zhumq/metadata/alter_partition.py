@@ -1,4 +1,4 @@
-"""What replicas ask of the cluster, decided on the newest picture: a change, or nothing. Pure."""
+"""Decides AlterPartition requests of replicas on the newest metadata image. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ from zhumq.model.replication_mode import Mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLeaderRequest:
-    """A replica that was named leader, or knows of a later epoch, asks for another word."""
+    """A replica declines its leadership, or reports a later epoch, and asks for another leader."""
 
     broker_id: BrokerId
-    # The latest epoch that it knows of.
+    # The latest epoch that the replica knows.
     leader_epoch: LeaderEpoch
     partition_epoch: int
-    # It has lost flushed data, and must not be named again until it has got it back.
+    # The replica lost flushed data and must not be named again before it has recovered.
     damaged: bool
 
 
@@ -40,14 +40,14 @@ def plan_in_sync(
     request: InSyncRequest,
     policy: LeaderPolicy,
 ) -> PartitionChanged | None:
-    """The in-sync set that a leader asks for. Raises BrokerError where it may not ask."""
+    """The in-sync set that a leader requests. Raises BrokerError if the request is not valid."""
     state = existing_partition(image, topic_partition)
     if state.mode is not Mode.FETCH:
         return None
     try:
         return change_in_sync(image, topic_partition, request, policy.min_in_sync)
     except IneligibleReplica:
-        # A refusal is a version of its own, so that the same proposal cannot come true later.
+        # A refusal raises the version, so that the same proposal cannot be accepted later.
         refused = replace(state, partition_epoch=state.partition_epoch + 1)
         return changed_partition(topic_partition, refused)
 
@@ -59,7 +59,7 @@ def plan_other_leader(
     policy: LeaderPolicy,
     log_ends: Mapping[BrokerId, LogEnd],
 ) -> PartitionChanged | None:
-    """A leader in an epoch above all that the replica knows of."""
+    """A leader in an epoch above every epoch that the replica knows."""
     state = existing_partition(image, topic_partition)
     if state.mode is not Mode.FETCH or request.partition_epoch != state.partition_epoch:
         return None
@@ -67,9 +67,9 @@ def plan_other_leader(
     others = [
         each for each in state.replicas if each != request.broker_id and each in image.brokers
     ]
-    lost_the_vote = state.changing_mode and state.leader == request.broker_id
-    if request.damaged or (lost_the_vote and others and not log_ends):
-        # Without a word on whose log is longest, another one tries.
+    lost_election = state.changing_mode and state.leader == request.broker_id
+    if request.damaged or (lost_election and others and not log_ends):
+        # The ends of the logs are unknown, so another replica tries.
         unfit = (request.broker_id,)
     named = name_leader(
         state, image.brokers, policy, log_ends, above_epoch=request.leader_epoch, unfit=unfit
@@ -86,10 +86,10 @@ def plan_replacements(
     policy_of: PolicyOf,
     log_ends: LogEnds,
 ) -> Iterator[PartitionChanged]:
-    """Other leaders for what a broker leads that cannot be reached, though its session goes on."""
+    """New leaders for the partitions of an unreachable broker whose session has not ended."""
 
     def clean_policy_of(topic: Topic) -> LeaderPolicy:
-        # A guess is no reason to lose messages.
+        # The broker may be alive: never lose messages on a suspicion.
         return replace(policy_of(topic), unclean=False)
 
     broker = image.brokers.get(broker_id)

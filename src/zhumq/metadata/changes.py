@@ -1,4 +1,4 @@
-"""The only ways the picture of the cluster changes, each a value that can be written down."""
+"""All changes of the metadata image, each a value with a JSON form."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from zhumq.model.replication_mode import Mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
-    """A topic came to be, with all its partitions placed."""
+    """A topic was created, with all its partitions placed."""
 
     topic: Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeleted:
-    """A topic is gone, its data with it."""
+    """A topic was deleted with its data."""
 
     name: str
     topic_id: uuid.UUID
@@ -28,7 +28,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsAdded:
-    """A topic grew by these partitions, after the ones it had."""
+    """These partitions were added to a topic, after the existing ones."""
 
     name: str
     partitions: tuple[PartitionState, ...]
@@ -36,7 +36,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettingsChanged:
-    """The settings given to a topic are now exactly these."""
+    """These settings replace all explicit settings of a topic."""
 
     name: str
     settings: Mapping[str, str]
@@ -44,23 +44,23 @@ class TopicSettingsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettingsChanged:
-    """What a broker, or all of them, was told while running is now exactly this."""
+    """These settings replace all dynamic settings of one broker or of all brokers."""
 
-    # A broker's number, or ALL_BROKERS.
+    # A broker id, or ALL_BROKERS.
     who: str
     settings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsAllocated:
-    """All producer ids below this one belong to some broker."""
+    """All producer ids below this one are allocated to brokers."""
 
     next_producer_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChanged:
-    """A partition has this leader, these replicas and this in-sync set now."""
+    """This state replaces the state of a partition."""
 
     name: str
     partition: int
@@ -69,21 +69,21 @@ class PartitionChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistered:
-    """A broker is alive and reached there; an earlier registration of it is over."""
+    """A broker registered with these listeners. It ends an earlier registration of the broker."""
 
     broker: Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerGone:
-    """A broker is taken for dead until it registers again."""
+    """A broker's session ended. It counts as dead until it registers again."""
 
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerElected:
-    """This broker decides for the cluster from now on."""
+    """This broker became the controller."""
 
     broker_id: BrokerId
     epoch: int
@@ -104,7 +104,7 @@ Change = (
 
 
 class Draft:
-    """A picture being drawn: change after change on one copy, so that many cost little more than one."""
+    """A draft of the next metadata image. All changes work on one copy, so many cost little more than one."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -117,7 +117,7 @@ class Draft:
         self._controller = (image.controller_id, image.controller_epoch)
 
     def apply(self, change: Change) -> None:
-        """Draw one change. It was decided on this very draft, so it fits."""
+        """Apply one change, which was decided on this draft."""
         match change:
             case TopicCreated():
                 self._put(change.topic)
@@ -147,7 +147,7 @@ class Draft:
                 assert_never(change)
 
     def change_partitions(self, name: str, changes: Sequence[PartitionChanged]) -> None:
-        """Draw many changes of one topic's partitions at the cost of one."""
+        """Apply many changes of one topic's partitions at the cost of one."""
         topic = self.topics[name]
         partitions = list(topic.partitions)
         for change in changes:
@@ -155,7 +155,7 @@ class Draft:
         self._put(replace(topic, partitions=tuple(partitions)))
 
     def finish(self) -> ClusterImage:
-        """The picture as drawn. The draft is not used after that."""
+        """The finished image. Do not use the draft after this."""
         controller_id, controller_epoch = self._controller
         return replace(
             self._image,
@@ -178,7 +178,7 @@ class Draft:
 
 
 def apply_changes(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """The next picture. The changes were decided on this very image, one after the other."""
+    """The next metadata image. The changes were decided on this image, one after the other."""
     draft = Draft(image)
     for name, run in groupby(changes, key=_changed_partitions_topic):
         if name is None:
@@ -196,7 +196,7 @@ def _changed_partitions_topic(change: Change) -> str | None:
 
 
 def changes_of(image: ClusterImage) -> list[Change]:
-    """The changes that lead from an empty cluster to this one: a snapshot."""
+    """A snapshot: the changes that lead from an empty cluster to this image."""
     changes: list[Change] = [TopicCreated(topic=topic) for topic in image.topics.values()]
     changes.append(ProducerIdsAllocated(next_producer_id=image.next_producer_id))
     for who, settings in image.broker_settings.items():
@@ -205,7 +205,7 @@ def changes_of(image: ClusterImage) -> list[Change]:
 
 
 def change_to_json(change: Change) -> dict[str, Any]:
-    """A change as plain data, for a store to keep."""
+    """The JSON form of a change."""
     match change:
         case TopicCreated():
             topic = change.topic
@@ -266,7 +266,7 @@ def change_to_json(change: Change) -> dict[str, Any]:
 
 
 def change_from_json(data: Mapping[str, Any]) -> Change:
-    """The change that was kept. Raises KeyError or ValueError on data that is none."""
+    """The change of a JSON form. Raises KeyError or ValueError on invalid data."""
     match data["change"]:
         case "topic_created":
             topic = Topic(
@@ -322,7 +322,7 @@ def _partition_to_json(state: PartitionState) -> dict[str, Any]:
         "leader_epoch": state.leader_epoch,
         "in_sync": list(state.in_sync),
     }
-    # What is seldom there is left out, so that a topic of many partitions stays small.
+    # Rare fields are left out, so that a topic of many partitions stays small.
     if state.partition_epoch:
         data["partition_epoch"] = state.partition_epoch
     if state.leader_broker_epoch:
@@ -345,7 +345,7 @@ def _partition_to_json(state: PartitionState) -> dict[str, Any]:
 
 
 def _partition_from_json(data: Mapping[str, Any]) -> PartitionState:
-    # A start reads all partitions of the cluster, and nearly always these two are the same.
+    # A starting broker reads every partition of the cluster, and these two are nearly always equal.
     replicas = _brokers(data["replicas"])
     in_sync = replicas if data["in_sync"] == data["replicas"] else _brokers(data["in_sync"])
     return PartitionState(

@@ -1,4 +1,4 @@
-"""An immutable picture of the cluster: brokers, topics, partitions, leaders, settings."""
+"""The immutable metadata image of the cluster: brokers, topics, partitions, leaders, settings."""
 
 import uuid
 from collections.abc import Mapping
@@ -10,70 +10,70 @@ from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-# Stands where a partition has no leader, or the cluster no controller.
+# The leader of a partition without a leader, the controller of a cluster without a controller.
 NO_BROKER = BrokerId(-1)
-# Stands for every broker where settings of one could be.
+# The key of settings that apply to every broker.
 ALL_BROKERS: Final = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One live broker and where clients reach it."""
+    """One live broker and its listeners."""
 
     broker_id: BrokerId
     host: str
     port: int
     rack: str | None = None
-    # Grows with every registration (KIP-380), so that an earlier life of a broker can be told apart.
+    # The broker epoch: grows with every registration (KIP-380), so that each session has its own.
     epoch: int = 0
-    # Where the other brokers reach it: a listener of its own. Port 0: it is alone.
+    # The listener for the other brokers. Port 0: a single broker without a cluster.
     replica_host: str = ""
     replica_port: int = 0
-    # HOST:PORT where push consumers reach it; empty: it does not push.
+    # HOST:PORT of the push listener; empty: push is off.
     push_address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Who holds a partition and who leads it."""
+    """Replicas, leader and in-sync set of a partition."""
 
-    # The first one is the preferred leader. While the partition moves, old and new ones together.
+    # The first one is the preferred leader. During a reassignment: the new and the old replicas.
     replicas: tuple[BrokerId, ...]
-    # Invariant: one broker leads in one epoch, or nobody does (NO_BROKER).
+    # Invariant: at most one broker leads in one epoch; NO_BROKER: no broker does.
     leader: BrokerId
     leader_epoch: LeaderEpoch
-    # Invariant: a subset of replicas, never empty, that has the leader in it.
+    # Invariant: a subset of replicas, never empty, that includes the leader.
     in_sync: tuple[BrokerId, ...]
     # Grows with every change of this state (KIP-497): the version of an in-sync set.
     partition_epoch: int = 0
-    # The registration that the leader was named under. A broker that registered again since then
-    # does not lead: it may have lost what it had not flushed, in this very epoch.
+    # The leader's broker epoch when it was named. A broker that has registered again since then does
+    # not lead: it may have lost unflushed records of this leader epoch.
     leader_broker_epoch: int = 0
-    # KIP-455: of the replicas, those that are on their way in, and those on their way out.
+    # KIP-455: the replicas that a reassignment adds, and those that it removes.
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
-    # How the replicas agree now. What the topic's setting asks for reaches each partition when it
-    # may; a partition that moves is in fetch mode meanwhile.
+    # The current replication mode. It may differ from the topic's setting until the partition can
+    # change its mode. A partition is in fetch mode during a reassignment.
     mode: Mode = Mode.RAFT
-    # Fetch mode only: it comes from raft, and the named leader has to win the replicas' votes first.
+    # Fetch mode only: the partition comes from raft mode, and the named leader must win votes first.
     changing_mode: bool = False
-    # KIP-966: left the in-sync set when it fell below min.insync.replicas. Nothing has been
-    # committed since, so they are as good as those who are in it.
+    # KIP-966: replicas that left the in-sync set when it fell below min.insync.replicas. Nothing has
+    # been committed since, so each of them has everything committed.
     eligible: tuple[BrokerId, ...] = ()
-    # Where a partition of a raft topic is to move once it is in fetch mode; empty: nowhere.
+    # The target of a reassignment that starts once the partition is in fetch mode; empty: none.
     planned_replicas: tuple[BrokerId, ...] = ()
-    # The last epoch whose leader was named out of the in-sync set; -1: there was none.
+    # The epoch of the last unclean election; -1: none.
     unclean_epoch: int = -1
 
     @property
     def target_replicas(self) -> tuple[BrokerId, ...]:
-        """The replicas when the move is over, or as they are if there is none."""
+        """The replicas at the end of the reassignment; without one, the current replicas."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic's identity, partitions by index, and the settings it was given."""
+    """A topic: its identity, its partitions by index, its explicit settings."""
 
     name: str
     topic_id: uuid.UUID
@@ -82,7 +82,7 @@ class Topic:
 
 
 class ClusterView(Protocol):
-    """What a planner looks at: a picture, or one that is just being drawn."""
+    """What a planner reads: a metadata image or a draft of the next one."""
 
     @property
     def brokers(self) -> Mapping[BrokerId, Broker]: ...
@@ -96,7 +96,7 @@ class ClusterView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
-    """Everything a broker needs to route, at one version. Changes make a new one."""
+    """The metadata image at one version. A change makes a new image."""
 
     version: int
     cluster_id: str
@@ -107,11 +107,11 @@ class ClusterImage:
     topics_by_id: Mapping[uuid.UUID, Topic]
     # Invariant: the partitions of all topics together.
     partition_count: int = 0
-    # The first producer id that no broker has been given yet.
+    # The first producer id that is not allocated to a broker yet.
     next_producer_id: int = 0
-    # Grows with every election of a controller; an older one's decisions do not count.
+    # Grows with every election of a controller. Decisions of an older epoch do not count.
     controller_epoch: int = 0
-    # What brokers were told while running: by a broker's number, and for all of them by "".
+    # Dynamic broker settings by broker id; under ALL_BROKERS those of every broker.
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
@@ -121,7 +121,7 @@ class ClusterImage:
         return topic.partitions[topic_partition.partition]
 
     def broker_setting(self, broker_id: BrokerId, name: str) -> str | None:
-        """What a broker was told while running; what was said to it alone comes first."""
+        """A dynamic setting of a broker. Its own value precedes the one for all brokers."""
         for who in (str(broker_id), ALL_BROKERS):
             value = self.broker_settings.get(who, _NOTHING).get(name)
             if value is not None:
@@ -130,15 +130,17 @@ class ClusterImage:
 
     @property
     def admin_broker_id(self) -> BrokerId:
-        """Whom clients are to send administrative requests to: the controller, or any other broker
-        while there is none, for each can carry them out. librdkafka that is told of nobody asks
-        again only with its next refresh of metadata, minutes later."""
+        """The broker that clients send administrative requests to.
+
+        The controller, or another broker while there is no controller: every broker accepts them.
+        Without one librdkafka waits for its next metadata refresh, minutes later.
+        """
         if self.controller_id in self.brokers:
             return self.controller_id
         return min(self.brokers, default=NO_BROKER)
 
     def leader_of(self, state: PartitionState) -> BrokerId:
-        """Who leads the partition now: the named leader, if it has not registered again since."""
+        """The current leader: the named leader unless it has registered again since."""
         broker = self.brokers.get(state.leader)
         if broker is None or broker.epoch != state.leader_broker_epoch:
             return NO_BROKER

@@ -1,8 +1,8 @@
-"""Who leads which partition: the controller's decisions. Pure: facts in, changes out.
+"""The controller's decisions on partition leaders and in-sync sets. Pure: facts in, changes out.
 
-One broker leads in one epoch. Every change of a leader raises the leader's epoch, every change of a
-partition raises the partition's, and a proposal counts only on the picture it was decided on. So two
-controllers, or one that is late, cannot name two leaders for one epoch.
+One broker leads in one epoch. Every change of a leader raises the leader epoch, every change of a
+partition raises the partition epoch, and a proposal is valid only for the metadata image that it was
+decided on. So two controllers, or a delayed one, cannot name two leaders for one epoch.
 """
 
 from collections import Counter
@@ -25,16 +25,16 @@ from zhumq.model.errors import FencedLeaderEpoch, InvalidRequest, UnknownTopicOr
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from zhumq.model.replication_mode import Mode
 
-# A proposal of so many changes is well below what ZooKeeper takes in one transaction.
+# A proposal of this many changes is well below ZooKeeper's limit for one transaction.
 CHANGES_PER_PROPOSAL_MAX: Final = 1_000
-# So are the topics that one proposal touches, which are written whole.
+# So is this size of the topics in one proposal: each changed topic is written as a whole.
 TOPIC_BYTES_MAX: Final = 600_000
 
 
 class LogEnd(NamedTuple):
-    """How far a replica's log goes. The larger one has everything that was ever committed.
+    """The end of a replica's log. The replica with the largest one has everything committed.
 
-    The epoch comes first: a stale replica may have a long tail that was never committed.
+    The epoch compares first: a stale replica may have a long tail that was never committed.
     """
 
     last_epoch: LeaderEpoch
@@ -49,11 +49,11 @@ _NO_ENDS: Final[Mapping[BrokerId, LogEnd]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderPolicy:
-    """How a topic gets its leaders."""
+    """The topic settings that decide on its leaders."""
 
-    # What the topic's setting asks for. What holds for a partition now is in its state.
+    # The topic's setting. The current mode of a partition is in its state.
     mode: Mode = Mode.FETCH
-    # Whether a replica that is not in sync may lead when no other is left. Loses messages.
+    # Whether an out-of-sync replica may lead when no other is left (unclean election). Loses messages.
     unclean: bool = False
     min_in_sync: int = 1
 
@@ -63,7 +63,7 @@ PolicyOf = Callable[[Topic], LeaderPolicy]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncRequest:
-    """What a leader asks of the controller (KIP-497): that these replicas count as in sync."""
+    """A leader's AlterPartition request (KIP-497): make this the in-sync set."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -74,7 +74,7 @@ class InSyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionResult:
-    """The outcome of an election among replicas."""
+    """The result of an election among raft replicas."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -86,11 +86,10 @@ def plan_membership(
     policy_of: PolicyOf,
     log_ends: LogEnds = _NO_LOG_ENDS,
 ) -> Iterator[Change]:
-    """What follows from who is alive now: brokers declared gone, and leaders for their partitions.
+    """Changes after a change of the live brokers: brokers that are gone, leaders for their partitions.
 
-    It looks at nothing but the picture and the facts, so a new controller goes on where the last one
-    stopped, whatever that had done. It decides as it is read: the first of a million changes can be
-    on their way before the last ones are known.
+    It depends only on its arguments, so a new controller continues where the last one stopped. It is
+    lazy: the store can write the first of a million changes before the last ones are decided.
     """
     alive = {broker_id: each for broker_id, each in image.brokers.items() if broker_id in live}
     for broker_id in image.brokers:
@@ -99,8 +98,8 @@ def plan_membership(
     for topic in image.topics.values():
         policy: LeaderPolicy | None = None
         for index, state in enumerate(topic.partitions):
-            # In raft mode the replicas vote among themselves, and only make it known.
-            if state.mode is Mode.RAFT or _is_well(state, alive):
+            # In raft mode the replicas elect their leader and only report it.
+            if state.mode is Mode.RAFT or _needs_no_change(state, alive):
                 continue
             policy = policy or policy_of(topic)
             ends = (
@@ -114,7 +113,7 @@ def plan_membership(
 def partitions_without_leader(
     image: ClusterImage, live: Collection[BrokerId]
 ) -> list[TopicPartition]:
-    """The partitions whose replicas are to be asked for the ends of their logs."""
+    """The fetch partitions without a live leader: the controller asks their replicas for log ends."""
     return [
         TopicPartition(topic.name, index)
         for topic in image.topics.values()
@@ -131,10 +130,11 @@ def choose_leader(
     log_ends: Mapping[BrokerId, LogEnd],
     unfit: Collection[BrokerId] = (),
 ) -> BrokerId | None:
-    """The live replica with the largest log end, in-sync ones first, else the preferred order.
+    """The live in-sync replica with the largest log end; without log ends the first in order.
 
-    KIP-966: then those that left the in-sync set when it became too small for anything to be
-    committed since. In a handover from raft the votes decide who has everything, so any may try.
+    KIP-966: after in-sync replicas come those that left the in-sync set when it became too small to
+    commit anything. In a mode change from raft the votes show which replica has everything, so any
+    live replica may try.
     """
 
     def log_end(broker_id: BrokerId) -> LogEnd:
@@ -163,17 +163,17 @@ def name_leader(
     above_epoch: int = -1,
     unfit: Collection[BrokerId] = (),
 ) -> PartitionState:
-    """The partition with a leader in a new epoch, or with none; the same one if that is so."""
+    """The partition with a leader in a new epoch, or without one; unchanged if it has none already."""
     chosen = choose_leader(state, alive, policy, log_ends, unfit)
     raised = replace(state, leader_epoch=LeaderEpoch(max(state.leader_epoch, above_epoch)))
     if chosen is None:
-        # The last in-sync set is kept: only its members have all that was acknowledged.
+        # The last in-sync set stays: only its members have everything acknowledged.
         return state if state.leader == NO_BROKER else with_leader(raised, None)
     in_sync = tuple(
         [each for each in state.in_sync if each in alive and each not in unfit] or [chosen]
     )
     if state.changing_mode:
-        # Nobody counts as in sync before the named leader has won, not even those who are.
+        # Only the named leader counts as in sync before it has won the votes.
         return with_leader(replace(raised, eligible=()), alive[chosen], (chosen,))
     if chosen in state.in_sync or chosen in state.eligible:
         kept = with_in_sync(raised, in_sync, policy.min_in_sync)
@@ -185,22 +185,22 @@ def name_leader(
 def plan_preferred_leaders(
     image: ClusterImage, *, tolerated_percent: int = 0
 ) -> Iterator[PartitionChanged]:
-    """Leadership back to the first replicas, wherever they can take it and leaders are named.
+    """Preferred-leader election for fetch partitions whose preferred leader is alive and in sync.
 
-    Brokers that miss no more than so many of their partitions are left alone.
+    Skips brokers that lack the leadership of at most `tolerated_percent` of their partitions.
     """
-    unreachable: Counter[BrokerId] = Counter()
+    led_elsewhere: Counter[BrokerId] = Counter()
     preferred_by: Counter[BrokerId] = Counter()
     for topic in image.topics.values():
         for state in topic.partitions:
             if state.mode is Mode.FETCH:
                 preferred_by[state.replicas[0]] += 1
-                unreachable[state.replicas[0]] += image.leader_of(state) != state.replicas[0]
+                led_elsewhere[state.replicas[0]] += image.leader_of(state) != state.replicas[0]
     for topic in image.topics.values():
         for index, state in enumerate(topic.partitions):
             preferred = state.replicas[0]
             if state.mode is Mode.RAFT or (
-                100 * unreachable[preferred] <= tolerated_percent * preferred_by[preferred]
+                100 * led_elsewhere[preferred] <= tolerated_percent * preferred_by[preferred]
             ):
                 continue
             leader = image.leader_of(state)
@@ -211,13 +211,13 @@ def plan_preferred_leaders(
 
 
 def elect_preferred(image: ClusterImage, topic_partition: TopicPartition) -> PartitionChanged:
-    """The first replica leads from now on. Raises what the ElectLeaders API answers (KIP-460).
+    """Make the preferred replica the leader. Raises the errors of the ElectLeaders API (KIP-460).
 
-    Of a fetch partition: voters are not told whom to elect.
+    For fetch partitions only: raft voters elect their leader themselves.
     """
     state = existing_partition(image, topic_partition)
     if state.mode is Mode.RAFT:
-        raise InvalidRequest(f"the leader of {topic_partition} is elected, not named")
+        raise InvalidRequest(f"{topic_partition} is in raft mode: its replicas elect their leader")
     preferred = state.replicas[0]
     if image.leader_of(state) == preferred:
         raise ElectionNotNeeded(f"broker {preferred} already leads {topic_partition}")
@@ -231,13 +231,13 @@ def elect_preferred(image: ClusterImage, topic_partition: TopicPartition) -> Par
 def elect_unclean(
     image: ClusterImage, topic_partition: TopicPartition, log_ends: Mapping[BrokerId, LogEnd]
 ) -> PartitionChanged:
-    """Any live replica leads from now on, because an operator asked for it."""
+    """Unclean election on an operator's request: any live replica may become leader."""
     state = existing_partition(image, topic_partition)
     if image.leader_of(state) != NO_BROKER:
         raise ElectionNotNeeded(f"broker {state.leader} leads {topic_partition}")
     if state.mode is Mode.RAFT:
         raise EligibleLeadersNotAvailable(
-            f"{topic_partition} is a raft topic's: its replicas vote, and a minority cannot"
+            f"{topic_partition} is in raft mode: only a majority of its replicas can elect a leader"
         )
     repaired = _repaired(state, image.brokers, LeaderPolicy(unclean=True), log_ends)
     if repaired.leader == NO_BROKER:
@@ -251,7 +251,7 @@ def check_in_sync_request(
     request: InSyncRequest,
     min_in_sync: int = 1,
 ) -> PartitionState:
-    """The partition with the in-sync set that its leader asks for, or the reason why not."""
+    """The partition with the in-sync set that its leader requests. Raises BrokerError with the reason."""
     state = existing_partition(image, topic_partition)
     sender = image.brokers.get(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
@@ -266,7 +266,7 @@ def check_in_sync_request(
         raise InvalidUpdateVersion(f"{topic_partition} has changed to {state.partition_epoch}")
     if request.broker_id not in request.in_sync or not set(request.in_sync) <= set(state.replicas):
         raise InvalidRequest(
-            f"the in-sync set of {topic_partition} needs its leader, and replicas only"
+            f"the in-sync set of {topic_partition} must include its leader and only its replicas"
         )
     missing = [each for each in request.in_sync if each not in image.brokers]
     if missing:
@@ -276,25 +276,25 @@ def check_in_sync_request(
 
 
 def plan_election_results(
-    image: ClusterImage, votes: Mapping[TopicPartition, ElectionResult]
+    image: ClusterImage, results: Mapping[TopicPartition, ElectionResult]
 ) -> list[PartitionChanged]:
-    """Make known whom the replicas elected. News of an epoch that is known already is dropped."""
+    """Record the leaders that raft replicas elected. Results of an already known epoch are dropped."""
     changes = []
-    for topic_partition, vote in votes.items():
+    for topic_partition, result in results.items():
         state = image.partition(topic_partition)
-        broker = image.brokers.get(vote.leader)
-        if state is None or broker is None or vote.leader not in state.replicas:
+        broker = image.brokers.get(result.leader)
+        if state is None or broker is None or result.leader not in state.replicas:
             continue
-        if state.mode is not Mode.RAFT or vote.leader_epoch < state.leader_epoch:
+        if state.mode is not Mode.RAFT or result.leader_epoch < state.leader_epoch:
             continue
-        if vote.leader_epoch == state.leader_epoch and (
-            # One broker wins an epoch, so news of the same one is that it has registered again.
-            vote.leader != state.leader or broker.epoch == state.leader_broker_epoch
+        if result.leader_epoch == state.leader_epoch and (
+            # One broker wins an epoch, so a repeated result is new only if that broker registered again.
+            result.leader != state.leader or broker.epoch == state.leader_broker_epoch
         ):
             continue
-        # Who is in sync is not kept track of in raft mode: a majority is, whoever that is.
+        # Raft mode does not track the in-sync set: some majority is in sync.
         changed = replace(
-            with_leader(state, broker, state.replicas), leader_epoch=vote.leader_epoch
+            with_leader(state, broker, state.replicas), leader_epoch=result.leader_epoch
         )
         changes.append(changed_partition(topic_partition, changed))
     return changes
@@ -303,10 +303,10 @@ def plan_election_results(
 def in_batches(
     changes: Iterable[Change], bytes_of: Callable[[str], int] = lambda _topic: 0
 ) -> Iterator[Sequence[Change]]:
-    """The changes in proposals of a bounded size, in order: brokers that are gone come first.
+    """Split the changes into proposals of a bounded size, in order.
 
-    A store that keeps a topic as one node writes all of it for a change of one partition: bytes_of
-    says how much that is for a topic. The first change always fits.
+    A store that keeps a topic in one node writes the whole node for a change of one partition;
+    bytes_of returns the size of a topic's node. The first change always fits.
     """
     batch: list[Change] = []
     topics: set[str] = set()
@@ -342,11 +342,11 @@ def changed_partition(topic_partition: TopicPartition, state: PartitionState) ->
 def with_leader(
     state: PartitionState, broker: Broker | None, in_sync: tuple[BrokerId, ...] | None = None
 ) -> PartitionState:
-    """The partition led by this broker, or by nobody, in a new epoch."""
+    """The partition with this leader, or without one, in a new epoch."""
     leader = NO_BROKER if broker is None else broker.broker_id
     in_sync = state.in_sync if in_sync is None else in_sync
     if broker is not None and leader not in in_sync:
-        # What the others have beyond this leader's log is lost, so none of them is in sync.
+        # Records beyond this leader's log are lost, so no other replica is in sync.
         in_sync = (leader,)
     return replace(
         state,
@@ -361,12 +361,12 @@ def with_leader(
 def with_in_sync(
     state: PartitionState, in_sync: tuple[BrokerId, ...], min_in_sync: int
 ) -> PartitionState:
-    """The partition with another in-sync set, and who is as good as its members (KIP-966)."""
+    """The partition with another in-sync set and the eligible leader replicas (KIP-966)."""
     eligible: tuple[BrokerId, ...] = ()
     if len(in_sync) < min_in_sync:
         good = {*state.eligible, *state.in_sync}.difference(in_sync)
         eligible = tuple(each for each in state.replicas if each in good)
-    # A majority in sync has all that was committed: what comes from raft has arrived.
+    # A majority in sync has everything committed in raft mode: the mode change is complete.
     changing_mode = state.changing_mode and 2 * len(in_sync) <= len(state.replicas)
     return replace(
         state,
@@ -377,8 +377,8 @@ def with_in_sync(
     )
 
 
-def _is_well(state: PartitionState, alive: Mapping[BrokerId, Broker]) -> bool:
-    """Whether nothing is to be done: asked of every partition at every death, so it is quick."""
+def _needs_no_change(state: PartitionState, alive: Mapping[BrokerId, Broker]) -> bool:
+    """Whether the partition needs no change. Fast: called for every partition at every lost broker."""
     leader = alive.get(state.leader)
     if leader is None or leader.epoch != state.leader_broker_epoch:
         return False
@@ -394,7 +394,7 @@ def _repaired(
     policy: LeaderPolicy,
     log_ends: Mapping[BrokerId, LogEnd],
 ) -> PartitionState:
-    """The partition as it should be with only these brokers alive; the same one if it is so."""
+    """The partition adjusted to these live brokers; the same object if nothing changes."""
     in_sync = tuple([broker_id for broker_id in state.in_sync if broker_id in alive])
     leader = alive.get(state.leader)
     if leader is not None and leader.epoch == state.leader_broker_epoch:

@@ -1,8 +1,8 @@
-"""Partitions between raft and fetch mode: each step is safe while some replicas know only the last one.
+"""Mode changes between raft and fetch: each step is safe while some replicas know only the one before.
 
-What has to hold for a step is said in `consensus.changing_mode`. A partition of a raft topic that is to
-move goes through fetch mode, whose in-sync set says when the new replicas have everything:
-raft, handover, fetch, the move, raft again with the new replicas as voters.
+`consensus.mode_change` states the conditions of each step. A reassignment of a raft partition goes
+through fetch mode, whose in-sync set shows when the new replicas are caught up: raft, mode change,
+fetch, reassignment, raft again with the new replicas as voters.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from zhumq.model.replication_mode import Mode
 def plan_steps(
     image: ClusterImage, topic: Topic, policy: LeaderPolicy
 ) -> Iterator[PartitionChanged]:
-    """The next step of each partition that is not yet in the mode, or the place, it ought to be."""
+    """The next step of each partition that is not yet in its target mode or on its target replicas."""
     for index, state in enumerate(topic.partitions):
         changed = _step(image, TopicPartition(topic.name, index), state, policy)
         if changed is not None:
@@ -28,7 +28,7 @@ def plan_steps(
 
 
 def is_settled(state: PartitionState, mode: Mode) -> bool:
-    """Whether no step is left to be made."""
+    """Whether the partition needs no further step."""
     return state.mode is mode and not state.planned_replicas and not state.changing_mode
 
 
@@ -46,13 +46,15 @@ def _step(
         try:
             return move_begun(image, topic_partition, state, state.planned_replicas)
         except BrokerError:
-            return None  # A broker it was to move to is not alive: it waits, or is cancelled.
+            return (
+                None  # A target broker is not alive: the reassignment waits, or a user cancels it.
+            )
     if state.adding or state.removing:
         return None
     preferred = state.replicas[0]
     may_lead = preferred in image.brokers and preferred in state.in_sync
     if may_lead and image.leader_of(state) != preferred:
-        # Who leads at the end of fetch mode is the first to stand for election in raft mode.
+        # The last leader of fetch mode is the first candidate of raft mode.
         return with_leader(state, image.brokers[preferred])
     return _to_raft(state)
 
@@ -60,11 +62,11 @@ def _step(
 def _to_fetch(
     state: PartitionState, alive: Mapping[BrokerId, Broker], policy: LeaderPolicy
 ) -> PartitionState | None:
-    """Name a leader that has to win the replicas' votes before it leads."""
+    """Name a leader. It must win the replicas' votes before it leads."""
     leader = alive.get(state.leader)
     fetching = replace(state, mode=Mode.FETCH, changing_mode=len(state.replicas) > 1, eligible=())
     if leader is not None:
-        # Whoever leads now most likely has everything: so nobody waits for long.
+        # The current leader most likely has everything, so clients do not wait for long.
         others = frozenset(each for each in state.replicas if each != state.leader)
         named = name_leader(fetching, alive, policy, {}, unfit=others)
     else:
@@ -73,8 +75,10 @@ def _to_fetch(
 
 
 def _to_raft(state: PartitionState) -> PartitionState | None:
-    """Only while all replicas are in sync: what each of them once voted for is over then, and what an
-    unclean leader lost nobody has any more."""
+    """Change to raft mode, only while all replicas are in sync.
+
+    Then no earlier vote counts any more, and no replica holds records that an unclean leader lost.
+    """
     if len(state.in_sync) < len(state.replicas):
         return None
     return replace(

@@ -1,4 +1,4 @@
-"""Where partitions go: a consistent-hash ring with virtual nodes. Pure, and the same everywhere."""
+"""Placement of replicas on a consistent-hash ring with virtual nodes. Pure and deterministic."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -10,18 +10,18 @@ from typing import Final
 from zhumq.metadata.image import Broker
 from zhumq.model.ids import BrokerId
 
-# By measured balance: `python tests/unit/metadata/placement_spread.py` prints it. More of them
-# make the ring slower to build and no evener than chance lets the partitions be.
+# Chosen by measured balance: `python tests/unit/metadata/placement_spread.py` prints it. More virtual
+# nodes make the ring slower to build without a better balance.
 VIRTUAL_NODES: Final = 512
-# A broker takes at most so many per cent of its even share of one topic. Less moves more data when
-# a broker joins; more lets a small topic crowd on few brokers.
+# A broker takes at most this percentage of its even share of one topic. A lower limit moves more data
+# when a broker joins; a higher one lets a small topic crowd on few brokers.
 SHARE_PERCENT_MAX: Final = 125
 _POSITION_BYTES: Final = 8
 _RINGS_KEPT: Final = 8
 
 
 class Ring:
-    """Brokers on a circle, each at many places. A partition belongs to the next ones after it."""
+    """A hash ring with many positions per broker. A partition belongs to the brokers that follow it."""
 
     def __init__(self, racks: Mapping[BrokerId, str | None], virtual_nodes: int) -> None:
         points = sorted(
@@ -31,12 +31,12 @@ class Ring:
         )
         self._positions = [position for position, _ in points]
         self._brokers = [broker_id for _, broker_id in points]
-        # A broker that does not say where it stands shares its fate with nobody.
+        # A broker without a rack counts as a rack of its own.
         self.racks = {broker: rack or f"\0{broker}" for broker, rack in racks.items()}
         self.rack_sizes = Counter(self.racks.values())
 
     def after(self, topic: str, partition: int) -> Iterator[BrokerId]:
-        """Every broker once, in the order in which the circle leads to them from the partition."""
+        """Every broker once, in ring order from the partition's position."""
         digest = _digest(f"partition {topic}-{partition}", 0)
         position = int.from_bytes(digest[:_POSITION_BYTES])
         start = bisect_left(self._positions, position)
@@ -57,10 +57,10 @@ def place(
     present: Sequence[Sequence[BrokerId]] = (),
     virtual_nodes: int = VIRTUAL_NODES,
 ) -> list[tuple[BrokerId, ...]]:
-    """The brokers of each partition of a topic that is not there yet, the preferred leader first.
+    """The brokers of each new partition of a topic, the preferred leader first.
 
-    The copies of a partition are on as many racks as there are. `present` are the replicas of the
-    first partitions, which stay as they are. There must be as many brokers as replicas.
+    The replicas of a partition are spread over as many racks as possible. `present` are the replicas
+    of the existing partitions, which stay unchanged. There must be as many brokers as replicas.
     """
     ring = _ring(tuple(sorted((each.broker_id, each.rack) for each in brokers)), virtual_nodes)
     assert 0 < replicas <= len(ring.racks)
@@ -72,7 +72,7 @@ def place(
     placed: list[tuple[BrokerId, ...]] = []
     for partition in range(len(present), partition_count):
         chosen = _choose(ring, ring.after(topic, partition), replicas, full)
-        # Any of them may lead, and a leader moves without its data: so leaders are spread evenly.
+        # Any replica may be the preferred leader without moving data, so leaders are spread evenly.
         leader = min(chosen, key=leads.__getitem__)
         chosen.remove(leader)
         chosen.insert(0, leader)
@@ -88,9 +88,9 @@ def place(
 def _choose(
     ring: Ring, around: Iterator[BrokerId], count: int, full: Collection[BrokerId]
 ) -> list[BrokerId]:
-    """A new rack counts for more than an even load, and both for more than being next.
+    """Prefer a new rack, then an even load, then the order on the ring.
 
-    It goes no further around than it must: with a thousand brokers the way is long.
+    Stops as early as possible: with a thousand brokers a full round is slow.
     """
     chosen: list[BrokerId] = []
     passed_over: list[BrokerId] = []
@@ -111,7 +111,7 @@ def _choose(
                     break
                 passed_over.append(broker_id)
         if best is None:
-            # All of them were looked at: too few racks, or too few brokers with room.
+            # No broker fits: too few racks, or too few brokers below their share.
             best = min(passed_over, key=lambda each: (used[ring.racks[each]], each in full))
             passed_over.remove(best)
         used[ring.racks[best]] += 1
@@ -120,7 +120,7 @@ def _choose(
 
 
 def _fewest_used(ring: Ring, used: Counter[str]) -> int:
-    """How many copies the rack has that has the fewest, of the racks with brokers left."""
+    """The fewest replicas on any rack that still has unused brokers."""
     if len(used) < len(ring.rack_sizes):
         return 0
     return min(copies for rack, copies in used.items() if copies < ring.rack_sizes[rack])
@@ -128,12 +128,12 @@ def _fewest_used(ring: Ring, used: Counter[str]) -> int:
 
 @lru_cache(maxsize=_RINGS_KEPT)
 def _ring(racks: tuple[tuple[BrokerId, str | None], ...], virtual_nodes: int) -> Ring:
-    """The rings of the last few sets of brokers are remembered: brokers seldom change."""
+    """Cached: the set of brokers seldom changes."""
     return Ring(dict(racks), virtual_nodes)
 
 
 def _positions(name: str, count: int) -> list[int]:
-    """Positions on the circle: the same in every process and release."""
+    """Positions on the ring: the same in every process and release."""
     positions: list[int] = []
     block = 0
     while len(positions) < count:

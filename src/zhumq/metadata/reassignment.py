@@ -1,7 +1,7 @@
-"""Replicas on the move: what a joining or leaving broker would change, and each step of a move.
+"""Reassignment of replicas: the preview for a joining or leaving broker, and each step of a move.
 
-A move never takes a copy away before its replacement is in sync (KIP-455): first the old and the
-new replicas together, and once all new ones are in sync, the new ones alone.
+A move never removes a replica before its replacement is in sync (KIP-455). The partition first has
+the old and the new replicas; once all new ones are in sync, it has the new ones alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _IN_SYNC_ONLY = LeaderPolicy(unclean=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition that would be better placed elsewhere."""
+    """A partition and its replicas before and after a move."""
 
     topic_partition: TopicPartition
     before: tuple[BrokerId, ...]
@@ -37,28 +37,28 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """How many brokers have to fetch the whole partition. 0: only the preferred leader moves."""
+        """How many brokers have to fetch the whole partition. 0: only the order of replicas changes."""
         return len(set(self.after) - set(self.before))
 
 
 def plan_moves(
     image: ClusterImage, brokers: Iterable[Broker], *, virtual_nodes: int = VIRTUAL_NODES
 ) -> list[Move]:
-    """What it takes to have all partitions where the ring of these brokers wants them: a preview.
+    """The moves that bring all partitions to their placement on these brokers: a preview.
 
-    For a broker that joined, give all of them; for one that is to leave, all but that one.
+    For a broker that joined, pass all brokers. For a broker that leaves, pass all but that one.
     """
     members = tuple(brokers)
     moves = []
     for topic in image.topics.values():
         present = [state.target_replicas for state in topic.partitions]
-        # Partitions of one topic may have different numbers of replicas after moves by hand.
-        wanted = {
+        # After manual moves the partitions of one topic may have different numbers of replicas.
+        placed = {
             copies: _placed(members, topic.name, len(present), copies, virtual_nodes)
             for copies in {len(replicas) for replicas in present}
         }
         for index, before in enumerate(present):
-            after = wanted[len(before)][index]
+            after = placed[len(before)][index]
             if after != before:
                 name = TopicPartition(topic.name, index)
                 moves.append(Move(topic_partition=name, before=before, after=after))
@@ -68,8 +68,10 @@ def plan_moves(
 def plan_more_copies(
     image: ClusterImage, topic: Topic, copies: int, *, virtual_nodes: int = VIRTUAL_NODES
 ) -> Iterator[PartitionChanged]:
-    """More replicas for a topic that was made when there were too few brokers, as far as there are
-    brokers now. Those it has stay where they are."""
+    """Raise the replication factor of a topic that was created with too few brokers.
+
+    Adds as many replicas as the live brokers allow. Existing replicas stay.
+    """
     possible = min(copies, len(image.brokers))
     lacking = [
         index
@@ -89,7 +91,7 @@ def plan_more_copies(
         present = topic.partitions[index].replicas
         more = [each for each in placed[index] if each not in present]
         target = (*present, *more)[:possible]
-        # One that is dead is not joined by others: a partition that has nobody stays as it is.
+        # A partition with a replica on a dead broker stays as it is.
         if all(each in image.brokers for each in target):
             yield begin_move(image, TopicPartition(topic.name, index), target)
 
@@ -97,20 +99,19 @@ def plan_more_copies(
 def begin_move(
     image: ClusterImage, topic_partition: TopicPartition, target: Sequence[BrokerId]
 ) -> PartitionChanged:
-    """The partition is on its way to these brokers, from where it is or from an unfinished move.
+    """Begin a reassignment to these brokers, also while another one is in progress.
 
-    A majority of voters cannot be exchanged in one step, so in raft mode, and while a named leader
-    still has to win their votes, the wish is only noted: the partition goes through fetch mode (see
-    `modes`).
+    Voters cannot be replaced in one step. In raft mode, and while a named leader still has to win
+    the votes, this only records the target: the partition goes through fetch mode first (see `modes`).
     """
     state = existing_partition(image, topic_partition)
     _check_target(image, topic_partition, target)
-    is_voted_on = state.mode is Mode.RAFT or state.changing_mode
-    if is_voted_on and set(target) != set(state.replicas):
-        noted = replace(
+    has_voters = state.mode is Mode.RAFT or state.changing_mode
+    if has_voters and set(target) != set(state.replicas):
+        planned = replace(
             state, planned_replicas=tuple(target), partition_epoch=state.partition_epoch + 1
         )
-        return changed_partition(topic_partition, noted)
+        return changed_partition(topic_partition, planned)
     return changed_partition(topic_partition, move_begun(image, topic_partition, state, target))
 
 
@@ -120,7 +121,7 @@ def move_begun(
     state: PartitionState,
     target: Sequence[BrokerId],
 ) -> PartitionState:
-    """The partition with its old and its new replicas together. Raises BrokerError."""
+    """The partition with its new and its old replicas. Raises BrokerError."""
     _check_target(image, topic_partition, target)
     original = _original(state)
     removing = tuple(broker_id for broker_id in original if broker_id not in target)
@@ -135,10 +136,10 @@ def move_begun(
 
 
 def cancel_move(image: ClusterImage, topic_partition: TopicPartition) -> PartitionChanged:
-    """The partition stays where it was before the move began."""
+    """Return the partition to its replicas from before the move."""
     state = existing_partition(image, topic_partition)
     if not state.adding and not state.removing and not state.planned_replicas:
-        raise NoReassignmentInProgress(f"{topic_partition} is not on the move")
+        raise NoReassignmentInProgress(f"{topic_partition} has no reassignment in progress")
     back = _with_replicas(
         topic_partition,
         replace(state, planned_replicas=()),
@@ -155,7 +156,7 @@ def change_in_sync(
     request: InSyncRequest,
     min_in_sync: int = 1,
 ) -> PartitionChanged:
-    """The in-sync set that a leader asks for; a move that it completes ends with it."""
+    """The in-sync set that a leader requests. Ends the move if all new replicas are in sync."""
     changed = _settled(check_in_sync_request(image, topic_partition, request, min_in_sync))
     before = existing_partition(image, topic_partition)
     return changed_partition(topic_partition, _led(image, changed, before))
@@ -165,7 +166,9 @@ def _check_target(
     image: ClusterImage, topic_partition: TopicPartition, target: Sequence[BrokerId]
 ) -> None:
     if not target or len(set(target)) != len(target):
-        raise InvalidReplicaAssignment(f"{topic_partition} needs replicas, each of them once")
+        raise InvalidReplicaAssignment(
+            f"{topic_partition} needs at least one replica and no duplicates"
+        )
     unknown = [broker_id for broker_id in target if broker_id not in image.brokers]
     if unknown:
         raise InvalidReplicaAssignment(f"brokers {unknown} are not alive")
@@ -176,7 +179,7 @@ def _placed(
 ) -> list[tuple[BrokerId, ...]]:
     if copies > len(members):
         raise InvalidReplicationFactor(
-            f"topic {topic!r} has {copies} replicas, and {len(members)} brokers would be left"
+            f"topic {topic!r} has {copies} replicas, but only {len(members)} brokers would be left"
         )
     return place(members, topic, count, copies, virtual_nodes=virtual_nodes)
 
@@ -196,7 +199,7 @@ def _with_replicas(
     in_sync = tuple(broker_id for broker_id in state.in_sync if broker_id in replicas)
     if not in_sync:
         raise EligibleLeadersNotAvailable(
-            f"{topic_partition} would be left without a replica that is in sync"
+            f"{topic_partition} would be left without an in-sync replica"
         )
     return replace(
         state,
@@ -210,7 +213,7 @@ def _with_replicas(
 
 
 def _settled(state: PartitionState) -> PartitionState:
-    """The end of the move, once every new replica is in sync; else the partition as it is."""
+    """The partition after the move if every new replica is in sync; else unchanged."""
     target = state.target_replicas
     in_sync = tuple(broker_id for broker_id in state.in_sync if broker_id in target)
     moving = state.adding or state.removing
@@ -220,15 +223,15 @@ def _settled(state: PartitionState) -> PartitionState:
 
 
 def _led(image: ClusterImage, state: PartitionState, before: PartitionState) -> PartitionState:
-    """Another leader if the present one holds no replica any more."""
+    """The partition with another leader if the current one holds no replica any more."""
     if state.mode is Mode.RAFT:
-        return state  # The voters are the same as before, and it is theirs to elect.
+        return state  # The voters are unchanged and elect their leader themselves.
     if state.leader in state.replicas:
         if set(before.replicas) <= set(state.replicas):
             return state
-        # The replicas that were taken out must not follow, or be followed, in the old epoch.
+        # Removed replicas must neither follow nor lead in the old epoch.
         return replace(state, leader_epoch=LeaderEpoch(state.leader_epoch + 1))
     chosen = choose_leader(state, image.brokers, _IN_SYNC_ONLY, {})
     led = with_leader(state, None if chosen is None else image.brokers[chosen])
-    # Replicas and leader change in one step, and whoever changed the replicas has counted it.
+    # Replicas and leader change in one step; the change of replicas already raised the version.
     return replace(led, partition_epoch=state.partition_epoch)

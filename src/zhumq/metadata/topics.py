@@ -1,4 +1,4 @@
-"""What a wish about topics means for the cluster: a change, or the reason why not. Pure."""
+"""Plans topic creation, growth, deletion and settings: a change, or an error with the reason. Pure."""
 
 import re
 import uuid
@@ -40,34 +40,34 @@ FIRST_LEADER_EPOCH = LeaderEpoch(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """What the operator allows, and what is used where the client does not say."""
+    """The operator's limits for topics, and the defaults where a client gives no value."""
 
     default_partitions: int
     default_replication_factor: int
     partitions_per_topic_max: int
     partitions_in_all_max: int
     virtual_nodes: int = VIRTUAL_NODES
-    # How a topic is replicated that does not say; None: on a single node, where nothing is.
+    # The mode of a topic without the setting; None: a single broker, which does not replicate.
     default_mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic somebody wants. -1 stands for the broker's default."""
+    """A topic to create. -1 means the broker's default."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    # Partition index -> brokers; when given it says both counts.
+    # Partition index -> brokers. It replaces both counts.
     assignment: Mapping[int, Sequence[int]] | None = None
     settings: Mapping[str, str | None] | None = None
-    # The operator's limits are for clients. A coordinator's topic has as many partitions as its own
-    # setting says; refusing it would stop all consuming.
-    is_coordinators: bool = False
+    # The operator's limits are for clients. A coordinator's topic takes its partition count from its
+    # own setting; refusing it would stop all consumers.
+    is_internal: bool = False
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopic unless the name is legal, and so also safe as a folder's name."""
+    """Raise InvalidTopic unless the name is valid. A valid name is also safe as a directory name."""
     if not name:
         raise InvalidTopic("a topic name cannot be empty")
     if name in (".", ".."):
@@ -81,7 +81,7 @@ def check_topic_name(name: str) -> None:
 def plan_topic(
     image: ClusterView, new_topic: NewTopic, topic_id: uuid.UUID, limits: TopicLimits
 ) -> TopicCreated:
-    """The creation of a topic with its partitions placed."""
+    """Create a topic and place its partitions."""
     check_topic_name(new_topic.name)
     if new_topic.name in image.topics:
         raise TopicAlreadyExists(f"topic {new_topic.name!r} already exists")
@@ -89,7 +89,7 @@ def plan_topic(
     if new_topic.assignment:
         if new_topic.partitions != -1 or new_topic.replication_factor != -1:
             raise InvalidRequest(
-                "give either an assignment or the numbers of partitions and copies"
+                "give either an assignment or the numbers of partitions and replicas, not both"
             )
         replicas = _check_assignment(image, new_topic.assignment, first_partition=0)
         _check_partition_count(image, new_topic.name, len(replicas), len(replicas), limits)
@@ -97,7 +97,7 @@ def plan_topic(
         count = limits.default_partitions if new_topic.partitions == -1 else new_topic.partitions
         copies = new_topic.replication_factor
         copies = limits.default_replication_factor if copies == -1 else copies
-        if not new_topic.is_coordinators:
+        if not new_topic.is_internal:
             _check_partition_count(image, new_topic.name, count, count, limits)
         replicas = _place(image, new_topic.name, (), count, copies, limits)
     topic = Topic(
@@ -116,7 +116,7 @@ def plan_more_partitions(
     assignment: Sequence[Sequence[int]] | None,
     limits: TopicLimits,
 ) -> PartitionsAdded:
-    """The growth of a topic to `count` partitions in all."""
+    """Grow a topic to `count` partitions in total."""
     topic = existing_topic(image, name)
     present = len(topic.partitions)
     if count == present:
@@ -141,7 +141,7 @@ def plan_more_partitions(
 
 
 def plan_deletion(image: ClusterView, name: str) -> TopicDeleted:
-    """The end of a topic."""
+    """Delete a topic."""
     topic = existing_topic(image, name)
     if name in INTERNAL_TOPICS:
         raise InvalidTopic(f"{name!r} is internal and cannot be deleted")
@@ -151,7 +151,7 @@ def plan_deletion(image: ClusterView, name: str) -> TopicDeleted:
 def plan_settings(
     image: ClusterView, name: str, settings: Mapping[str, str | None]
 ) -> TopicSettingsChanged:
-    """A topic's settings are now these."""
+    """Replace the settings of a topic."""
     existing_topic(image, name)
     return TopicSettingsChanged(name=name, settings=check_topic_settings(settings))
 
@@ -159,14 +159,15 @@ def plan_settings(
 def plan_broker_settings(
     who: str, settings: Mapping[str, str | None], table: SettingsTable
 ) -> BrokerSettingsChanged:
-    """What a broker, or all of them, is told while running is now this."""
+    """Replace the dynamic settings of one broker or of all brokers."""
     if who != ALL_BROKERS and not who.isdecimal():
-        raise InvalidRequest(f"{who!r} is not the number of a broker")
+        raise InvalidRequest(f"{who!r} is not a broker id")
     kept = _check_settings(settings, table, "brokers")
     for name in kept:
         if not table.setting(name).changes_while_running:
             raise InvalidConfig(
-                f"{name} is given at the start of a broker: --set NAME=VALUE or the TOML file"
+                f"{name} cannot change while a broker runs: set it at start with --set NAME=VALUE"
+                " or in the TOML file"
             )
     return BrokerSettingsChanged(who=who, settings=kept)
 
@@ -301,5 +302,5 @@ def _new_partition(
     mode = Mode(settings.get(MODE_SETTING, limits.default_mode))
     if mode is Mode.FETCH:
         return replace(led, mode=mode)
-    # The replicas are about to elect their first leader.
+    # The replicas will elect their first leader.
     return replace(led, mode=mode, leader=NO_BROKER, leader_broker_epoch=0)

@@ -1,4 +1,4 @@
-"""HOST:PORT as people write it, with or without Kafka's `PLAINTEXT://` before it: the one parser."""
+"""The parser of HOST:PORT addresses, with or without Kafka's `PLAINTEXT://` prefix."""
 
 import ipaddress
 from dataclasses import dataclass, replace
@@ -6,13 +6,13 @@ from typing import Final, Self
 
 PORT_MAX: Final = 65_535
 PLAINTEXT: Final = "PLAINTEXT"
-EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (a name for it; who may listen there is decided elsewhere)
+EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (a constant; the config decides who may listen on it)
 _NOT_IN_A_HOST: Final = frozenset("/@,[]\\\"'")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; where a server listens, port 0 picks a free one."""
+    """A host and a port; a listener with port 0 gets a free port."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Address:
 
     @property
     def is_unspecified(self) -> bool:
-        """Whether this stands for every interface of a machine: to listen on, never to dial."""
+        """Whether this means every interface of a machine: valid to listen on, not to connect to."""
         if self.host in ("", "0"):
             return True
         try:
@@ -37,11 +37,11 @@ class Address:
             return False
 
     def to_bind(self) -> Self:
-        """The address to listen on: as in Kafka, no host is every interface."""
+        """The address to listen on. As in Kafka, an empty host means every interface."""
         return self if self.host else replace(self, host=EVERY_INTERFACE)
 
     def or_port(self, port: int) -> Self:
-        """This address; where its port is 0, with the one that was bound."""
+        """This address, with the bound port in place of port 0."""
         return self if self.port else replace(self, port=port)
 
     def __str__(self) -> str:
@@ -67,8 +67,8 @@ def parse_addresses(text: str, *, default_port: int | None = None) -> list[Addre
 
 
 def parse_listener(text: str, *, default_port: int | None = None) -> Address:
-    """Where to listen: as an address to connect to, but the host may be empty or stand for every
-    interface, and the port may be 0. Raises ValueError."""
+    """The address of a listener. In contrast to an address to connect to, the host may be empty or
+    every interface, and the port may be 0. Raises ValueError."""
     protocol, separator, rest = text.strip().rpartition("://")
     if separator and protocol.upper() != PLAINTEXT:
         raise ValueError(

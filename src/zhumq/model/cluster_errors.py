@@ -1,28 +1,28 @@
-"""The ways a cluster says no: elections, in-sync sets, moves of replicas, who may decide."""
+"""Errors of cluster operations: elections, in-sync replicas, reassignments, controller epochs."""
 
 from zhumq.model.errors import BrokerError, ErrorCode
 
 
 class NotController(BrokerError):
-    """The picture this broker decides on is older than the one the request was made on."""
+    """This broker's metadata image is older than the one that the request was made on."""
 
     code = ErrorCode.NOT_CONTROLLER
 
 
 class StaleBrokerEpoch(BrokerError):
-    """The request comes from an earlier life of the broker."""
+    """The request carries an earlier epoch of the broker than the registered one."""
 
     code = ErrorCode.STALE_BROKER_EPOCH
 
 
 class ReassignmentInProgress(BrokerError):
-    """The partition is on its way to other brokers."""
+    """A reassignment of the partition is in progress."""
 
     code = ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 class NoReassignmentInProgress(BrokerError):
-    """There is no move of the partition that could be cancelled."""
+    """The partition has no reassignment to cancel."""
 
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
@@ -40,13 +40,13 @@ class EligibleLeadersNotAvailable(BrokerError):
 
 
 class ElectionNotNeeded(BrokerError):
-    """The partition has the leader that was asked for."""
+    """The partition already has the requested leader."""
 
     code = ErrorCode.ELECTION_NOT_NEEDED
 
 
 class InvalidUpdateVersion(BrokerError):
-    """The in-sync set has changed since the request was made."""
+    """The in-sync replicas have changed since the request was made."""
 
     code = ErrorCode.INVALID_UPDATE_VERSION
 

@@ -1,4 +1,4 @@
-"""Every way to say no: one exception tree, each class with its wire code and whether a retry helps."""
+"""All errors: one exception tree, each class with its wire code and whether a client may retry."""
 
 from enum import IntEnum
 from typing import ClassVar
@@ -144,7 +144,7 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
-# A client may send the same request again and hope for another answer.
+# A client may send the same request again: a retry can succeed.
 RETRIABLE_CODES = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -191,7 +191,7 @@ class ZhumqError(Exception):
 
 
 class BrokerError(ZhumqError):
-    """A request cannot be served; its class says why on the wire. Only dispatch makes it a response."""
+    """A request cannot be served. The class sets the error code; only dispatch turns it into a response."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -200,16 +200,16 @@ class BrokerError(ZhumqError):
         return self.code in RETRIABLE_CODES
 
     def __str__(self) -> str:
-        # It travels to clients in fields of at most 32 KiB, and may quote what one of them sent.
+        # Clients get it in fields of at most 32 KiB, and it may quote what a client sent.
         return super().__str__()[:MESSAGE_CHARACTERS_MAX]
 
 
 class MalformedFrame(ZhumqError):
-    """Bytes that are not the protocol. The connection they came on is closed."""
+    """The bytes are not a valid protocol frame. The broker closes their connection."""
 
 
 class SettingInvalid(ZhumqError):
-    """A setting the operator gave cannot be used; the message says which and why."""
+    """A setting that the operator gave cannot be used; the message says which and why."""
 
 
 class DataDirUnusable(ZhumqError):
@@ -217,13 +217,13 @@ class DataDirUnusable(ZhumqError):
 
 
 class StorageFailed(BrokerError):
-    """The disk failed under a partition. Final for that log: it stays offline until a restart."""
+    """The disk failed for a partition. Its log stays offline until a restart."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DiskFull(BrokerError):
-    """Nothing was written; the same append works again once there is room."""
+    """No space is left and nothing was written. The same append succeeds once there is space."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -259,7 +259,7 @@ class NotLeaderOrFollower(BrokerError):
 
 
 class RequestTimedOut(BrokerError):
-    """The answer did not become possible in the time the client gave."""
+    """The request could not be answered within the client's timeout."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -283,7 +283,7 @@ class CoordinatorLoadInProgress(BrokerError):
 
 
 class CoordinatorNotAvailable(BrokerError):
-    """There is no coordinator to ask right now."""
+    """There is no coordinator right now."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -331,13 +331,13 @@ class TopicAlreadyExists(BrokerError):
 
 
 class InvalidPartitions(BrokerError):
-    """The number of partitions cannot be that."""
+    """The number of partitions is not valid."""
 
     code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactor(BrokerError):
-    """There are not that many brokers."""
+    """The replication factor is not valid, or larger than the number of brokers."""
 
     code = ErrorCode.INVALID_REPLICATION_FACTOR
 
@@ -367,7 +367,7 @@ class UnsupportedForMessageFormat(BrokerError):
 
 
 class PolicyViolation(BrokerError):
-    """The request breaks a limit this broker was given."""
+    """The request exceeds a configured limit of this broker."""
 
     code = ErrorCode.POLICY_VIOLATION
 
@@ -379,13 +379,13 @@ class OutOfOrderSequenceNumber(BrokerError):
 
 
 class InvalidProducerEpoch(BrokerError):
-    """A newer instance of this producer has taken over."""
+    """A newer instance of this producer has fenced it."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTxnState(BrokerError):
-    """The producer is not in a state in which it could do this."""
+    """The producer's transaction state does not allow this operation."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -403,13 +403,13 @@ class UnknownProducerId(BrokerError):
 
 
 class FetchSessionIdNotFound(BrokerError):
-    """The incremental fetch session is gone; the client starts anew."""
+    """The incremental fetch session does not exist; the client starts a new one."""
 
     code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class InvalidFetchSessionEpoch(BrokerError):
-    """The incremental fetch session is out of step."""
+    """The request does not have the next epoch of its incremental fetch session."""
 
     code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
@@ -433,7 +433,7 @@ class UnsupportedCompressionType(BrokerError):
 
 
 class InvalidRecord(BrokerError):
-    """A record breaks a rule of its topic; where it is known which, their places in the batch."""
+    """A record breaks a rule of its topic. `record_indexes` are the places of such records, if known."""
 
     code = ErrorCode.INVALID_RECORD
 
@@ -449,7 +449,7 @@ class UnknownTopicId(BrokerError):
 
 
 class InconsistentTopicId(BrokerError):
-    """The partition's topic has another id than the request says."""
+    """The partition's topic has another id than the request names."""
 
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
@@ -479,7 +479,7 @@ class UnknownMemberId(BrokerError):
 
 
 class IllegalGeneration(BrokerError):
-    """The member speaks of another generation of the group."""
+    """The member's generation is not the current one of the group."""
 
     code = ErrorCode.ILLEGAL_GENERATION
 
@@ -491,6 +491,6 @@ class RebalanceInProgress(BrokerError):
 
 
 class TransactionsUnsupported(BrokerError):
-    """There are no transactions. Not retriable, so that clients stop at once."""
+    """Transactions are not supported. Not retriable, so that clients stop at once."""
 
     code = ErrorCode.UNSUPPORTED_VERSION

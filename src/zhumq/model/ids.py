@@ -1,4 +1,4 @@
-"""The names of things: topics, partitions, offsets, epochs, brokers."""
+"""Identifiers: topic partitions, offsets, epochs, broker and producer ids, internal topics."""
 
 import uuid
 from typing import NamedTuple, NewType
@@ -19,7 +19,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 
 class TopicPartition(NamedTuple):
-    """A partition's name; as text it is also the name of its folder."""
+    """A topic and a partition number; its text form is the name of the partition's folder."""
 
     topic: str
     partition: int

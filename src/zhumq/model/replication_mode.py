@@ -1,15 +1,15 @@
-"""How the replicas of a partition agree: by votes, or by a leader that the controller names."""
+"""Replication modes: raft (the replicas elect a leader) or fetch (the controller names the leader)."""
 
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import groupby
 
-# A read-only setting of topics: the mode that each partition is in, which `replication.mode` asks for.
+# A read-only topic setting: the mode each partition is in. `replication.mode` is the requested mode.
 MODES_SETTING = "replication.mode.partitions"
 
 
 class Mode(StrEnum):
-    """How a partition is replicated; a topic's setting `replication.mode`."""
+    """How a partition is replicated: the values of the topic setting `replication.mode`."""
 
     RAFT = "raft"
     FETCH = "fetch"
@@ -27,7 +27,7 @@ def write_modes(modes: Sequence[Mode]) -> str:
 
 
 def read_modes(text: str) -> list[Mode]:
-    """What `write_modes` wrote. Raises ValueError."""
+    """The modes in the text that `write_modes` returns. Raises ValueError."""
     modes: list[Mode] = []
     for run in text.split(",") if text else ():
         numbers, _, mode = run.partition(":")

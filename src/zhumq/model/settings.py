@@ -1,4 +1,4 @@
-"""What a setting is: a name, a type, a default, and which values it takes."""
+"""Definitions of settings: name, type, default, allowed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class SettingType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting. Values travel as text and are parsed where they are used."""
+    """One setting. Values are stored and sent as text, and parsed where they are used."""
 
     name: str
     type: SettingType
@@ -34,9 +34,9 @@ class Setting:
     documentation: str
     minimum: float | None = None
     maximum: float | None = None
-    # For strings the legal values; for lists the legal elements. Empty: anything goes.
+    # For strings the legal values, for lists the legal elements. Empty: any value.
     allowed: tuple[str, ...] = ()
-    # Of a broker's settings: whether it takes another value while it runs.
+    # For broker settings: whether a running broker takes a new value.
     changes_while_running: bool = False
 
     def parse(self, text: str) -> Value:
@@ -85,12 +85,12 @@ class Setting:
         if not low <= value <= high:
             raise self._invalid(text, f"a value from {low} to {high}")
 
-    def _invalid(self, text: str, wanted: str) -> SettingInvalid:
-        return SettingInvalid(f"{self.name}={text!r} is not usable: it takes {wanted}")
+    def _invalid(self, text: str, expected: str) -> SettingInvalid:
+        return SettingInvalid(f"{self.name}={text!r} is not usable: it takes {expected}")
 
 
 class SettingsTable:
-    """Settings by name, and typed reading of a set of texts."""
+    """The known settings, by name."""
 
     def __init__(self, *settings: Setting) -> None:
         self.by_name: Mapping[str, Setting] = {setting.name: setting for setting in settings}
@@ -108,7 +108,7 @@ class SettingsTable:
 
 
 class Settings:
-    """The values in force: what was set, else the default of the table."""
+    """The effective values: the given text, or the default of the table."""
 
     __slots__ = ("_table", "given")
 

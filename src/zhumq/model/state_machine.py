@@ -1,9 +1,9 @@
-"""The seam of every replicated state machine: requests in, records and replies out.
+"""The interface of replicated state machines: requests in, records and replies out.
 
-`handle` decides and never does: it returns the records that make the decision so and the replies
-that may be sent once those records are durable. `replay` is the only writer of hard state and never
-fails; the runtime calls it for each record of an outcome after appending it, and for the whole log
-when a shard is loaded. Time is an argument everywhere.
+`handle` has no side effects: it returns the records of its decision, and the replies that may be sent
+once those records are durable. `replay` alone changes the hard state, and never fails. The runtime
+calls it for each record of an outcome after appending it, and for the whole log when a shard is
+loaded. Time is always an argument.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Reply(Generic[Response]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[Response]):
-    """What a shard decided. The replies wait until the records are durable."""
+    """The decision of a shard. The runtime sends the replies once the records are durable."""
 
     records: tuple[StateRecord, ...] = ()
     replies: tuple[Reply[Response], ...] = field(default=())
@@ -43,7 +43,7 @@ class Shard(Protocol[Request, Response]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` wants to be called next; None while nothing is waiting."""
+        """When to call `expire` next; None while no deadline is pending."""
 
     def handle(self, request: Request, token: ReplyToken, now_ms: int) -> Outcome[Response]:
         """Decide on a request. Its reply may come now or in a later outcome."""
@@ -52,4 +52,4 @@ class Shard(Protocol[Request, Response]):
         """Act on every deadline that has passed."""
 
     def replay(self, record: StateRecord, now_ms: int) -> None:
-        """Take over a record of the log. Never fails."""
+        """Apply a record of the log to the state. Never fails."""

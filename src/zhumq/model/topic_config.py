@@ -1,4 +1,4 @@
-"""The settings a topic can have, with the broker setting each takes its default from."""
+"""The settings of a topic, each with the broker setting that gives its default."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -136,23 +136,23 @@ TOPIC_SETTINGS: Final = SettingsTable(
         type=SettingType.STRING,
         default="lengths",
         allowed=("lengths", "full"),
-        documentation="What is checked of the records in a batch: that there are as many as it says,"
-        " by their lengths; or every field of every record, which takes many times the CPU.",
+        documentation="What the broker checks in a batch. lengths: the number of records matches the"
+        " header. full: every field of every record, which takes many times the CPU.",
     ),
     Setting(
         name="replication.mode",
         type=SettingType.STRING,
         default=Mode.RAFT,
         allowed=tuple(Mode),
-        documentation="How replicas agree: raft, by votes and majorities; fetch, by a leader that the"
-        " controller names and an in-sync set. Can be changed while the topic is used.",
+        documentation="How replicas agree. raft: elections and majorities. fetch: a leader that the"
+        " controller names, and in-sync replicas. Can be changed while the topic is in use.",
     ),
     Setting(
         name="retention.bytes",
         type=SettingType.LONG,
         default="-1",
         minimum=-1,
-        documentation="The largest size of a partition before old segments go; -1: no limit.",
+        documentation="The size of a partition above which old segments are deleted; -1: no limit.",
     ),
     Setting(
         name="retention.ms",
@@ -166,14 +166,14 @@ TOPIC_SETTINGS: Final = SettingsTable(
         type=SettingType.INT,
         default=str(1 << 30),
         minimum=14,
-        documentation="The size at which a new segment is begun.",
+        documentation="The size at which a new segment starts.",
     ),
     Setting(
         name="segment.index.bytes",
         type=SettingType.INT,
         default=str(10 << 20),
         minimum=4,
-        documentation="The size of an offset index at which a new segment is begun.",
+        documentation="The size of an offset index at which a new segment starts.",
     ),
     Setting(
         name="segment.jitter.ms",
@@ -187,7 +187,7 @@ TOPIC_SETTINGS: Final = SettingsTable(
         type=SettingType.LONG,
         default=str(168 * _HOUR_MS),
         minimum=1,
-        documentation="The age at which a new segment is begun.",
+        documentation="The age at which a new segment starts.",
     ),
     Setting(
         name="unclean.leader.election.enable",
@@ -226,7 +226,7 @@ def broker_setting_for(topic_setting: str) -> str:
 
 
 def topic_settings(overrides: Mapping[str, str], broker: Settings) -> Settings:
-    """The values in force for a topic: its own, else the broker's, else the defaults."""
+    """The effective values of a topic: its own, else the broker's, else the defaults."""
     texts = {
         name: overrides.get(name, broker.text(broker_setting_for(name)))
         for name in TOPIC_SETTINGS.by_name

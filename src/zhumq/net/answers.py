@@ -1,4 +1,4 @@
-"""What is on its way out to one peer: bytes through the transport, file regions past it."""
+"""Outgoing queue of one connection: bytes go through the transport, file regions through sendfile."""
 
 import asyncio
 from collections import deque
@@ -21,10 +21,10 @@ _BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
 class AnswerWriter:
-    """A queue of parts in front of a socket that may not take them yet.
+    """Queue of parts that the socket has not accepted yet.
 
-    `on_room` is called when a flush that had to stop can go on, `on_failed` when a region can
-    not be read to its end, or the peer is gone.
+    `on_room` is called when an interrupted flush can continue, `on_failed` when a region cannot
+    be read to its end, or the peer is gone.
     """
 
     __slots__ = (
@@ -54,25 +54,25 @@ class AnswerWriter:
         self._sender = FileSender(
             loop,
             transport.get_extra_info("socket").fileno(),
-            on_progress=self._region_progressed,
+            on_progress=self._on_region_progress,
             on_failed=on_failed,
         )
         self._parts: deque[Part] = deque()
-        # Parts that wait and the region under way; what the transport holds is not in it.
+        # Queued parts and the region being sent, without the transport's own buffer.
         self.bytes_queued = 0
-        # The transport holds bytes the socket did not take.
+        # The transport holds bytes that the socket has not accepted.
         self.is_paused = False
-        # Any byte left in the transport pauses us, because sendfile must not overtake it.
+        # Any byte left in the transport pauses writing, because sendfile must not overtake it.
         transport.set_write_buffer_limits(high=0)
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it is the peer that has to read before anything more can go out."""
+        """Whether the peer has to read before more can be sent."""
         return self.is_paused or self._sender.is_sending
 
     @property
     def memory_bytes(self) -> int:
-        """What this process holds of the answers. Regions of files are not in memory."""
+        """Answer bytes in the memory of this process; file regions do not count."""
         size = self._transport.get_write_buffer_size()
         for part in self._parts:
             if isinstance(part, _BYTES_LIKE):
@@ -89,12 +89,12 @@ class AnswerWriter:
         self._counters.bytes_answered += size
 
     def write(self, part: bytes) -> None:
-        """The short road: one part, and nothing is queued before it."""
+        """Fast path: writes one part, with nothing queued before it."""
         self._counters.bytes_answered += len(part)
         self._transport.write(part)
 
     def flush(self) -> None:
-        """Gives the socket parts until it takes no more of them."""
+        """Writes parts until the socket accepts no more."""
         parts = self._parts
         gathered: list[Buffer] = []
         size = 0
@@ -127,7 +127,7 @@ class AnswerWriter:
             self._write(gathered, size)
 
     def close(self) -> None:
-        """The transport is at its end: forgets what is left."""
+        """Drops what is left, once the transport is closed."""
         self._sender.close()
         self._parts.clear()
         self._counters.answer_bytes_queued -= self.bytes_queued
@@ -148,6 +148,6 @@ class AnswerWriter:
         self._counters.answer_bytes_queued -= sent
         self._counters.bytes_sent_by_sendfile += sent
 
-    def _region_progressed(self, sent: int) -> None:
+    def _on_region_progress(self, sent: int) -> None:
         self._region_sent(sent)
         self._on_room()

@@ -1,4 +1,4 @@
-"""One outgoing connection to a broker: pipelined requests, answers in order, opened again when lost."""
+"""One outgoing connection to a broker: pipelined requests, answers in order, reopened when lost."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ class PeerUnavailable(BrokerError):
 
 
 class PeerRefused(BrokerError):
-    """The other broker was asked and said no."""
+    """The other broker refused the request."""
 
     def __init__(self, error: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -40,9 +40,9 @@ class PeerRefused(BrokerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelLimits:
-    """The bounds of a channel. Every buffer and every wait in it ends at one of them."""
+    """Limits of a channel: every buffer and every wait has one."""
 
-    # Connecting and greeting together.
+    # Connecting and the handshake together.
     connect_ms: int = 3_000
     # An answer that takes longer closes the connection: those behind it would wait as well.
     request_ms: int = 10_000
@@ -56,12 +56,12 @@ class ChannelLimits:
 
 
 Address = tuple[str, int]
-# Where the peer is now; None while nobody knows.
+# The peer's current address; None while it is unknown.
 Locate = Callable[[], Address | None]
 
 
 class Exchange(Protocol):
-    """One question on a connection that may not be greeted yet."""
+    """Sends one request, also before the handshake is complete."""
 
     def __call__(
         self, api: PeerApi[Asked, Answered], message: Asked
@@ -80,9 +80,9 @@ class _Waiting(NamedTuple):
 
 
 class Channel:
-    """A connection that is made when it is first needed, and made anew after it was lost.
+    """A connection that is opened when first needed and reopened after a loss.
 
-    Nothing here is a task: whoever asks first connects, and the others wait for that.
+    It runs no task: the first caller connects, and the other callers wait for that.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Channel:
 
     @property
     def retry_seconds(self) -> float:
-        """How long not to try again, after an attempt that failed."""
+        """Seconds until the next attempt to connect is allowed."""
         return max(self._retry_at - self._loop.time(), 0.0)
 
     async def connect(self) -> None:
-        """Be connected and greeted, or raise PeerUnavailable."""
+        """Connect and complete the handshake, unless done. Raises PeerUnavailable."""
         async with self._connecting:
             if self._wire is not None:
                 return
@@ -144,15 +144,15 @@ class Channel:
     async def _open(self) -> "_Wire":
         address = self._locate()
         if address is None:
-            raise PeerUnavailable("nobody knows where it is")
+            raise PeerUnavailable("its address is unknown")
         async with asyncio.timeout(self._limits.connect_ms / 1000):
             _, protocol = await self._loop.create_connection(
-                lambda: _Wire(self._loop, self._limits, self._wire_lost), *address
+                lambda: _Wire(self._loop, self._limits, self._on_wire_lost), *address
             )
             try:
                 await self._greet(protocol.start)
             except BaseException:
-                protocol.close(PeerUnavailable("the greeting failed"))
+                protocol.close(PeerUnavailable("the handshake failed"))
                 raise
         if protocol.is_lost or self._is_closed:
             protocol.close(PeerUnavailable("closed"))
@@ -163,7 +163,7 @@ class Channel:
     async def request(
         self, api: PeerApi[Asked, Answered], message: Asked, *, timeout_ms: int | None = None
     ) -> Answered:
-        """Ask, connecting first if need be. Raises PeerUnavailable, or PeerRefused."""
+        """Send a request, connecting first if needed. Raises PeerUnavailable or PeerRefused."""
         if self._wire is None:
             await self.connect()
         return await self.start(api, message, timeout_ms=timeout_ms)
@@ -171,36 +171,36 @@ class Channel:
     def start(
         self, api: PeerApi[Asked, Answered], message: Asked, *, timeout_ms: int | None = None
     ) -> "asyncio.Future[Answered]":
-        """Ask at once, on a connection that is there. Raises PeerUnavailable if it is not."""
+        """Send a request on the open connection. Raises PeerUnavailable if there is none."""
         if self._wire is None:
             raise PeerUnavailable(f"{self._name} is not connected")
         self.requests_sent += 1
         return self._wire.start(api, message, timeout_ms=timeout_ms)
 
     def reset(self, reason: str) -> None:
-        """Give the connection up; the next request makes a new one."""
+        """Close the connection; the next request opens a new one."""
         if self._wire is not None:
             self._wire.close(PeerUnavailable(f"{self._name}: {reason}"))
 
     def close(self) -> None:
-        """Nothing is asked any more; those who wait are told so."""
+        """Close for good: pending requests fail, and so do later ones."""
         self._is_closed = True
         self.reset("the channel is closed")
 
-    def _wire_lost(self, wire: "_Wire") -> None:
+    def _on_wire_lost(self, wire: "_Wire") -> None:
         if self._wire is wire:
             self._wire = None
             if wire.has_answered:
                 self._backoff_ms = 0
             else:
-                # A peer that greets and then hangs up is not to be greeted over and over.
+                # The peer completed the handshake and closed: do not reconnect at once.
                 self._back_off()
             if not self._is_closed:
                 self._on_lost()
 
 
 class _Wire(asyncio.Protocol):
-    """One connection, from its beginning to its end."""
+    """One TCP connection and the requests that are pending on it."""
 
     def __init__(
         self,
@@ -218,11 +218,11 @@ class _Wire(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self.is_lost = False
-        # Something was answered after the greeting.
+        # A request was answered after the handshake.
         self.has_answered = False
         self.is_greeted = False
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -232,14 +232,14 @@ class _Wire(asyncio.Protocol):
             return
         try:
             for frame in self._codec.receive_bytes(data):
-                self._answered(frame)
+                self._on_answer(frame)
         except MalformedFrame as error:
-            self.close(PeerUnavailable(f"an answer that makes no sense: {error}"))
+            self.close(PeerUnavailable(f"malformed answer: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.close(PeerUnavailable(f"the connection was lost: {exc or 'closed by the peer'}"))
 
-    # What the channel calls.
+    # Called by the channel.
 
     def start(
         self, api: PeerApi[Asked, Answered], message: Asked, *, timeout_ms: int | None = None
@@ -253,7 +253,7 @@ class _Wire(asyncio.Protocol):
             self._bytes_in_flight + len(frame) > limits.bytes_in_flight_max
             or len(self._waiting) >= limits.requests_in_flight_max
         ):
-            raise PeerUnavailable("too much is waiting for an answer already")
+            raise PeerUnavailable("too much is in flight already")
         deadline = self._loop.time() + (timeout_ms or limits.request_ms) / 1000
         answer: asyncio.Future[Answered] = self._loop.create_future()
         self._waiting.append(_Waiting(correlation_id, api, len(frame), deadline, answer))
@@ -275,14 +275,14 @@ class _Wire(asyncio.Protocol):
         for each in waiting:
             if not each.answer.done():
                 each.answer.set_exception(reason)
-                # Whoever asked may be gone, and then nobody has to be told.
+                # Retrieved here: a caller that was cancelled never does.
                 each.answer.exception()
         self._on_lost(self)
 
-    def _answered(self, frame: bytes) -> None:
+    def _on_answer(self, frame: bytes) -> None:
         answer = decode_peer_answer(frame)
         if not self._waiting or self._waiting[0].correlation_id != answer.correlation_id:
-            raise MalformedFrame(f"answer {answer.correlation_id} is not the one that is due")
+            raise MalformedFrame(f"answer {answer.correlation_id} is out of order")
         waiting = self._waiting.popleft()
         self._bytes_in_flight -= waiting.size
         self.has_answered = self.is_greeted
@@ -295,17 +295,17 @@ class _Wire(asyncio.Protocol):
         try:
             waiting.answer.set_result(read_peer_answer(waiting.api, answer))
         except MalformedFrame as error:
-            waiting.answer.set_exception(PeerUnavailable(f"an answer that makes no sense: {error}"))
+            waiting.answer.set_exception(PeerUnavailable(f"malformed answer: {error}"))
             waiting.answer.exception()
             raise
 
     def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
+        self._timer = self._loop.call_at(deadline, self._check_deadlines)
 
-    def _look_at_deadlines(self) -> None:
-        """One that is late holds up all that come after it: the connection is given up."""
+    def _check_deadlines(self) -> None:
+        """Close the connection if an answer is late: all answers behind it are late too."""
         self._timer = None
         if not self._waiting:
             return

@@ -18,10 +18,10 @@ from zhumq.protocol.connection import ConnectionCodec
 
 logger = logging.getLogger(__name__)
 
-# Frames of one connection served in one turn of the loop; then the others have theirs.
+# Frames of one connection served in one turn of the loop; then other connections are served.
 REQUESTS_PER_TURN_MAX = 256
 FRAME_SIZE_BYTES = 4  # the size in front of a frame
-# Larger requests are served one by one: there is nothing to be saved on those.
+# Larger requests are served one by one: serving them together saves nothing.
 RUN_FRAME_BYTES_MAX = 16 * 1024
 
 
@@ -30,7 +30,7 @@ class Connection(asyncio.Protocol):
 
     Frames wait in `_backlog` until a limit lets them through to the service; answers wait in
     `_slots` until all earlier ones are there; their parts wait in `_answers` until the socket
-    takes them. Nothing here is a task: everything happens in callbacks of the loop.
+    takes them. There is no task: all work happens in callbacks of the event loop.
     """
 
     __slots__ = (
@@ -74,16 +74,16 @@ class Connection(asyncio.Protocol):
             owner.loop,
             transport,
             owner.counters,
-            on_room=self._room_made,
-            on_failed=self._sending_failed,
+            on_room=self._on_room,
+            on_failed=self._on_send_failed,
         )
         self._backlog: deque[bytes] = deque()
-        # What was handed to the service and not answered yet: (number of requests, their bytes,
-        # their answer or the promise of one), in the order of the requests.
+        # Requests that the service has and has not answered yet, in order: (number of requests,
+        # their bytes, their answer or a future of it).
         self._slots: deque[tuple[int, int, Answer]] = deque()
         self._requests_in_flight = 0  # in `_slots`
         self._half_bytes = 0  # of a frame that is not whole yet
-        # Invariant: 0, or all that is missing of that frame: then it has its reservation.
+        # Invariant: 0, or all missing bytes of that frame, which are then reserved.
         self.reserved_bytes = 0
         self._whole_bytes = 0  # of frames in `_backlog` and `_slots`
         self._has_asked = False
@@ -94,9 +94,9 @@ class Connection(asyncio.Protocol):
         self._draining = False
         self._closing = False
         self._accepted_tick = self._active_tick = self._frame_tick = self._wheel.tick
-        self._wheel.schedule(self, self._wheel.tick + self._look_ticks())
+        self._wheel.schedule(self, self._wheel.tick + self._check_ticks())
 
-    # What the transport calls.
+    # Called by the transport.
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._answers.is_paused = False
         self._owner.unread.discard(self)
-        self._room_made()
+        self._on_room()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._closing = True
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
         self._release_memory()
         self._owner.forget(self.info)
 
-    # What the listener, the deadlines and the shared memory call.
+    # Called by the listener, the deadline wheel and the request memory.
 
     @property
     def address(self) -> str:
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         return self._wheel.milliseconds(self._wheel.tick - self._active_tick)
 
     def memory_granted(self, reserved_bytes: int) -> None:
-        # The wait was ours, so it does not count against the peer.
+        # The broker made the client wait, so the wait does not count against the client.
         self._active_tick = self._wheel.tick
         if reserved_bytes:
             self.reserved_bytes = reserved_bytes
@@ -184,12 +184,12 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         self._counters.connections_cut_off += 1
-        self._complain_of_closing(reason)
+        self._warn_of_closing(reason)
         self.abort()
         self._release_memory()
 
     def drain(self) -> None:
-        """Serves nothing more; closes once what the service has accepted is answered."""
+        """Stops serving; closes once the requests that the service has are answered."""
         self._draining = True
         self._pump()
 
@@ -198,19 +198,19 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def expire(self, tick: int) -> int:
-        """Closes the connection if one of its deadlines has passed; else says when to look again."""
+        """Closes the connection if a deadline has passed; else returns the tick of the next check."""
         if self._closing:
             self.abort()
             return 0
         found = deadline_of(self._activity(), self._limits, self._wheel.ticks)
         if found is None:
-            return tick + self._look_ticks()
+            return tick + self._check_ticks()
         deadline, reason = found
         if tick < deadline:
-            return min(deadline, tick + self._look_ticks())
+            return min(deadline, tick + self._check_ticks())
         self._counters.connections_expired += 1
         if reason:
-            self._complain_of_closing(reason)
+            self._warn_of_closing(reason)
         self._close_after_answers()
         return tick + self._wheel.ticks(self._limits.close_ms)
 
@@ -227,8 +227,8 @@ class Connection(asyncio.Protocol):
             waits_for_memory=not self.is_reading and self._memory.waits(self),
         )
 
-    def _look_ticks(self) -> int:
-        # A frame may begin and stop at any time, so the shortest deadline sets the pace.
+    def _check_ticks(self) -> int:
+        # A frame may start and stall at any time, so the shortest deadline sets the interval.
         return self._wheel.ticks(self._limits.shortest_wait_ms)
 
     # Requests.
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
         self._serve(1, from_lane=True)
 
     def _serve_alone(self, frame: bytes) -> None:
-        """The short road: one request, nothing before it, and mostly an answer at once."""
+        """Fast path: one request with nothing queued before it, usually answered at once."""
         clock = monotonic if self._pace == QUICK else thread_time
         begun = clock()
         try:
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
         self._regulate_reading()
 
     def _accept(self, frames: Sequence[bytes]) -> None:
-        """Frames became whole: they count until they are answered."""
+        """Counts complete frames as in flight until they are answered."""
         size = FRAME_SIZE_BYTES * len(frames)
         for frame in frames:
             size += len(frame)
@@ -289,13 +289,13 @@ class Connection(asyncio.Protocol):
 
     def _release_memory(self) -> None:
         self._owner.unread.discard(self)
-        # Now, and not when the collector of cycles finds this connection.
+        # Freed now, not when the garbage collector finds this connection.
         self._codec.close()
         self._memory.forget(self, held_bytes=self.held_bytes)
         self._half_bytes = self.reserved_bytes = self._whole_bytes = 0
 
     def _serve(self, turn: int = REQUESTS_PER_TURN_MAX, *, from_lane: bool = False) -> None:
-        """Hands frames to the service until there are none or a limit is met."""
+        """Passes frames to the service until there are none or a limit is reached."""
         backlog = self._backlog
         owner = self._owner
         while backlog and turn and self._may_serve:
@@ -326,7 +326,7 @@ class Connection(asyncio.Protocol):
                 self._pace = self._owner.lane.next_pace(self._pace, seconds)
             self._take_answer(count, size, answer)
         self._answers.flush()
-        # Where it may not be served yet, whatever holds it back calls `_pump` when it lets go.
+        # Where a limit holds requests back, `_pump` is called once there is room again.
         if backlog and self._may_serve and not self._serving_scheduled:
             if self._waits_in_lane:
                 owner.lane.enter(self, is_new=self._pace == NEW)
@@ -336,7 +336,7 @@ class Connection(asyncio.Protocol):
         self._regulate_reading()
 
     def _next_run(self, count_max: int) -> Sequence[bytes]:
-        """The frames that the service may be handed at once."""
+        """The frames that the service may handle together."""
         backlog = self._backlog
         if len(backlog) == 1 or len(backlog[0]) > RUN_FRAME_BYTES_MAX:
             return (backlog[0],)
@@ -362,15 +362,15 @@ class Connection(asyncio.Protocol):
                 self._answer(request_count, request_bytes, answer)
         else:
             self._slots.append((request_count, request_bytes, answer))
-            answer.add_done_callback(self._answered)
+            answer.add_done_callback(self._on_answered)
 
     def _serve_next_turn(self) -> None:
         self._serving_scheduled = False
         self._serve()
 
-    def _answered(self, future: asyncio.Future[list[Part] | None]) -> None:
+    def _on_answered(self, future: asyncio.Future[list[Part] | None]) -> None:
         if self._closing:
-            # Nobody is left to hear of a failure, but it must not be reported as never seen.
+            # The client is gone: retrieve the failure, so that asyncio does not log it.
             if not future.cancelled():
                 future.exception()
             return
@@ -394,7 +394,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def _answer(self, request_count: int, request_bytes: int, parts: list[Part] | None) -> None:
-        """The first unanswered requests have their answer."""
+        """Queues the answer of the oldest unanswered requests."""
         self._requests_in_flight -= request_count
         self._counters.requests_in_flight -= request_count
         self._whole_bytes -= request_bytes
@@ -402,13 +402,13 @@ class Connection(asyncio.Protocol):
         if parts:
             self._answers.put(parts)
 
-    def _room_made(self) -> None:
-        """The peer has read something."""
+    def _on_room(self) -> None:
+        """Continues after the peer has read."""
         self._active_tick = self._wheel.tick
         self._pump()
 
     def _pump(self) -> None:
-        """Something has moved: whatever waited for it goes on."""
+        """Continues what had to wait: sending, closing, serving, reading."""
         self._answers.flush()
         if self._closing:
             return
@@ -452,7 +452,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _reserve_rest(self, codec: ConnectionCodec) -> bool:
-        """A frame has begun: the rest of it is read once there is memory for it."""
+        """Reserves memory for the rest of a frame. False: reading waits until there is some."""
         missing_bytes = codec.missing_bytes
         if not self._memory.reserve(self, missing_bytes, codec.held_bytes + missing_bytes):
             if self.proven_bytes:
@@ -461,17 +461,17 @@ class Connection(asyncio.Protocol):
         self.reserved_bytes = missing_bytes
         return True
 
-    # The end.
+    # Closing.
 
-    def _sending_failed(self, error: Exception) -> None:
-        # Part of an answer is out and the rest cannot follow, so the stream is of no more use.
+    def _on_send_failed(self, error: Exception) -> None:
+        # Part of an answer was sent and the rest cannot be, so the connection is unusable.
         if not isinstance(error, ConnectionError):
             self._counters.connections_failed += 1
-            self._complain_of_closing(f"an answer could not be read: {error}")
+            self._warn_of_closing(f"an answer could not be read: {error}")
         self.abort()
 
     def _fail(self, error: BaseException) -> None:
-        """The service has no answer, and so none of the later ones may go out."""
+        """Closes the connection: without this answer, no later one may be sent."""
         if isinstance(error, MalformedFrame):
             self._reject(error)
             return
@@ -481,15 +481,15 @@ class Connection(asyncio.Protocol):
 
     def _reject(self, error: MalformedFrame) -> None:
         self._counters.connections_malformed += 1
-        self._complain_of_closing(f"not the Kafka protocol: {error}")
+        self._warn_of_closing(f"not the Kafka protocol: {error}")
         self._close_after_answers()
 
-    def _complain_of_closing(self, reason: str) -> None:
+    def _warn_of_closing(self, reason: str) -> None:
         info = self.info
-        self._owner.complain("closed %s:%d: %s", info.client_host, info.client_port, reason)
+        self._owner.warn("closed %s:%d: %s", info.client_host, info.client_port, reason)
 
     def _close_after_answers(self) -> None:
-        """Closes; answers that are ready still go out, if the peer takes them soon."""
+        """Closes; the peer may still read the answers that are ready, for `close_ms`."""
         self._answers.flush()
         self._closing = True
         if self._answers.bytes_queued:

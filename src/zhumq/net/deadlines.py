@@ -5,17 +5,17 @@ from typing import Protocol
 
 
 class Expiring(Protocol):
-    """Something with a deadline, which may have moved by the time it comes."""
+    """An object with a deadline that may move."""
 
     def expire(self, tick: int) -> int:
-        """The deadline has come: act on it, or not. Returns the next tick to ask at, or 0."""
+        """Called at the deadline. Returns the tick of the next call, or 0 for none."""
 
 
 class DeadlineWheel:
     """Calls `expire` on each member at its tick.
 
-    Activity does not reschedule anything: a member notes the current `tick`, and tells when
-    asked that its deadline has moved. So an active connection costs nothing here.
+    Activity does not reschedule anything: a member records the current `tick`, and its `expire`
+    returns the deadline that has moved. So an active connection costs nothing here.
     """
 
     __slots__ = ("_buckets", "_loop", "_member_ticks", "_tick_ms", "_timer", "tick")
@@ -29,7 +29,7 @@ class DeadlineWheel:
         self._timer = loop.call_later(tick_ms / 1000, self._turn)
 
     def ticks(self, duration_ms: int) -> int:
-        """So many ticks that at least this time passes, counted from any moment in the first."""
+        """The number of ticks in which at least this time passes, from any moment in a tick."""
         return -(-duration_ms // self._tick_ms) + 1
 
     def milliseconds(self, ticks: int) -> int:
@@ -58,7 +58,7 @@ class DeadlineWheel:
         self.tick += 1
         self._timer = self._loop.call_later(self._tick_ms / 1000, self._turn)
         for member in tuple(self._buckets.get(self.tick, ())):
-            # A member that expired before in this turn may have taken this one with it.
+            # A member that expired earlier in this turn may have discarded this one.
             if self._member_ticks.get(member) == self.tick:
                 next_tick = member.expire(self.tick)
                 if next_tick:

@@ -1,4 +1,4 @@
-"""When a connection has to go. Pure: what it is waiting for in, a deadline and the reason out."""
+"""Decides when a connection expires. Pure: its activity in, a deadline and the reason out."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,12 +7,12 @@ from zhumq.net.limits import Limits
 
 
 class ConnectionActivity(NamedTuple):
-    """What a connection is in the middle of. Ticks are those of the listener's wheel."""
+    """What a connection is doing. Ticks are those of the listener's deadline wheel."""
 
     accepted_tick: int
     active_tick: int  # when something was last received or answered
-    frame_tick: int  # when the frame that has begun did, or was given its memory
-    frame_bytes: int  # of the frame that has begun; 0: none has
+    frame_tick: int  # when the incomplete frame started, or got its memory
+    frame_bytes: int  # of the incomplete frame; 0: there is none
     has_asked: bool
     is_reading: bool
     is_parked: bool  # the service has requests that it has not answered
@@ -23,9 +23,9 @@ class ConnectionActivity(NamedTuple):
 def deadline_of(
     activity: ConnectionActivity, limits: Limits, ticks: Callable[[int], int]
 ) -> tuple[int, str] | None:
-    """The tick by which something has to happen, and what a client did wrong that lets it pass.
+    """The tick of the deadline, and the reason to log if it passes.
 
-    None: the client waits for us. An empty reason: nothing wrong, it was idle.
+    None: the client waits for the broker. An empty reason: the connection was idle.
     """
     is_half = activity.is_reading and activity.frame_bytes > 0
     if activity.waits_for_memory:
@@ -42,6 +42,6 @@ def deadline_of(
         )
         return deadline, "stopped inside a request, or sent it too slowly"
     if not activity.is_stuck and (activity.is_parked or not activity.is_reading):
-        # It waits for us, not we for it; a parked request has its deadline in the service.
+        # The client waits for the broker; a parked request has its deadline in the service.
         return None
     return activity.active_tick + ticks(limits.idle_ms), ""

@@ -1,4 +1,4 @@
-"""How much one client, and all of them together, may ask of this process."""
+"""Limits of a listener for one client and for all of them, its counters, and the admission of clients."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of a listener. Every buffer and every wait in this room ends at one of them."""
+    """Limits of a listener: every buffer and every wait has one."""
 
     # Kafka's socket.request.max.bytes: a larger frame closes its connection.
     frame_bytes_max: int = 100 * 1024 * 1024
@@ -14,25 +14,25 @@ class Limits:
     requests_in_flight_max: int = 64
     # Request bytes of one connection; a single frame larger than this is still served, alone.
     request_bytes_max: int = 32 * 1024 * 1024
-    # Request bytes of all connections: see RequestMemory for who waits and who is cut off.
+    # Request bytes of all connections: RequestMemory decides which wait and which are cut off.
     request_bytes_total_max: int = 160 * 1024 * 1024
-    # Answer bytes a slow reader may leave behind before its next request is looked at.
+    # Unsent answer bytes of one connection above which its next request is not served.
     answer_bytes_max: int = 1024 * 1024
-    # Answers in memory that clients do not read, of all connections: beyond it the longest unread go.
+    # Unread answers in memory, of all connections: beyond it the longest unread are cut off.
     unread_bytes_total_max: int = 64 * 1024 * 1024
     connections_max: int = 20_000
     connections_per_address_max: int = 16_384
     # Kafka's connections.max.idle.ms.
     idle_ms: int = 600_000
-    # From accepting a connection to its first whole frame.
+    # From accepting a connection to its first complete frame.
     first_frame_ms: int = 30_000
-    # Without one more byte of a frame that has begun.
+    # Without one more byte of an incomplete frame.
     half_frame_ms: int = 30_000
-    # A frame has half_frame_ms and the time its size takes at this rate, from its first byte on.
+    # A frame has half_frame_ms plus the time its size takes at this rate, from its first byte on.
     frame_bytes_per_second_min: int = 32 * 1024
-    # Without room in the request memory for a frame that has begun.
+    # Without room in the request memory for an incomplete frame.
     memory_wait_ms: int = 30_000
-    # From deciding to close to cutting off a peer that does not read its last answers.
+    # From closing to the abort of a connection whose peer does not read its last answers.
     close_ms: int = 5_000
 
     @property
@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Counters:
-    """What a listener has seen. Plain integers: written by the listener, read by anybody."""
+    """Counters of a listener: plain integers, written by the listener, read at a scrape."""
 
     connections_accepted: int = 0
     connections_refused: int = 0
@@ -56,13 +56,13 @@ class Counters:
     bytes_received: int = 0
     bytes_answered: int = 0
     bytes_sent_by_sendfile: int = 0
-    # Answers built, but not handed to the kernel yet. File regions count, though only on disk.
+    # Answers that are not written to the socket yet. File regions count, though only on disk.
     answer_bytes_queued: int = 0
     reading_paused: int = 0
 
 
 class Admission:
-    """Who may connect: so many in all, so many from one address."""
+    """Admits connections up to a total, and up to a number from one address."""
 
     __slots__ = ("_by_address", "_limits", "connections")
 

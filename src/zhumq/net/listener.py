@@ -1,4 +1,4 @@
-"""A listening socket and the connections that came through it."""
+"""A listening socket and its connections."""
 
 import asyncio
 import logging
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 TICK_MS_MAX = 1_000
 TICKS_PER_DEADLINE = 4  # the shortest deadline is kept to within a quarter of itself
-RELIEF_SECONDS = 0.1  # what a client that has sent requests waits for memory held by new ones
-RELIEF_TICKS = 1  # from one look at those who hold memory for which others wait to the next
+RELIEF_SECONDS = 0.1  # how long a proven client waits for memory that new clients hold
+RELIEF_TICKS = 1  # between two checks for connections that hold memory others wait for
 ACCEPT_BACKLOG = 1_024
-COMPLAINT_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
+WARNING_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
 
 
 class Listener:
-    """Accepts connections and has a service answer them.
+    """Accepts connections and passes their requests to a service.
 
     Open it with `await Listener.open(...)`; end it with `await listener.close(...)`, or use it
     as an async context manager.
@@ -47,7 +47,7 @@ class Listener:
         limits: Limits | None = None,
         name: str = "PLAINTEXT",
     ) -> Self:
-        """Listens. OSError, as the system gave it, if the address cannot be had."""
+        """Listens. Raises the system's OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
         acceptor = _Acceptor(
             loop, name=name, service=service, handle_run=handle_run, limits=limits or Limits()
@@ -75,7 +75,7 @@ class Listener:
         return self._acceptor.memory
 
     async def close(self, drain_seconds: float = 0.0) -> None:
-        """Accepts and serves nothing more; gives answers under way this long to go out."""
+        """Stops accepting and serving; waits up to this long for answers in progress."""
         self._server.close()
         await self._acceptor.drain(drain_seconds)
         await self._server.wait_closed()
@@ -93,7 +93,7 @@ class Listener:
 
 
 class _Acceptor(asyncio.Protocol):
-    """What the connections of one listener share, and the protocol each of them starts with."""
+    """What the connections of one listener share, and the initial protocol of each of them."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class _Acceptor(asyncio.Protocol):
         self._relief: asyncio.TimerHandle | None = None
         self._admission = Admission(limits)
         self._connection_id = 0
-        self._complained_at = float("-inf")
-        self._complaints_held_back = 0
+        self._warned_at = float("-inf")
+        self._warnings_suppressed = 0
         self._closing = False
         self._all_gone = asyncio.Event()
 
@@ -137,9 +137,7 @@ class _Acceptor(asyncio.Protocol):
         if not self._admission.enter(host):
             self.counters.connections_refused += 1
             transport.abort()
-            self.complain(
-                "refused %s:%d: %d connections are open", host, port, len(self._connections)
-            )
+            self.warn("refused %s:%d: %d connections are open", host, port, len(self._connections))
             return
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection_id += 1
@@ -153,12 +151,12 @@ class _Acceptor(asyncio.Protocol):
         transport.set_protocol(connection)
 
     def expire(self, tick: int) -> int:
-        """A tick has passed: connections for whose memory others wait may have to go."""
+        """Called every tick: cuts off connections that hold memory others wait for."""
         self.memory.relieve(self.wheel.milliseconds(tick))
         return tick + RELIEF_TICKS
 
     def relieve_soon(self) -> None:
-        """A client that has sent requests waits for memory; others may hold it without need."""
+        """Schedules a check for a proven client that waits for memory new clients hold."""
         if self._relief is None:
             self._relief = self.loop.call_later(RELIEF_SECONDS, self._relieve_proven)
 
@@ -173,21 +171,21 @@ class _Acceptor(asyncio.Protocol):
         try:
             self.service.connection_lost(info)
         except Exception:
-            logger.exception("the service failed to let go of %s", info)
+            logger.exception("the service failed to clean up after %s", info)
         if self._closing and not self._connections:
             self._all_gone.set()
 
-    def complain(self, template: str, *arguments: object) -> None:
+    def warn(self, template: str, *arguments: object) -> None:
         """Logs what clients do wrong, at most once in an interval."""
         now = self.loop.time()
-        if now - self._complained_at < COMPLAINT_INTERVAL_SECONDS:
-            self._complaints_held_back += 1
+        if now - self._warned_at < WARNING_INTERVAL_SECONDS:
+            self._warnings_suppressed += 1
             return
-        if self._complaints_held_back:
-            template += " (and %d more complaints like this one)"
-            arguments = (*arguments, self._complaints_held_back)
-        self._complained_at = now
-        self._complaints_held_back = 0
+        if self._warnings_suppressed:
+            template += " (%d more warnings suppressed)"
+            arguments = (*arguments, self._warnings_suppressed)
+        self._warned_at = now
+        self._warnings_suppressed = 0
         logger.warning(template, *arguments)
 
     async def drain(self, drain_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a connection shares with the others of its listener."""
+"""Interface of a listener to its connections: service, limits, counters, memory, deadlines."""
 
 import asyncio
 from typing import Protocol
@@ -12,7 +12,7 @@ from zhumq.net.unread import UnreadAnswers
 
 
 class Owner(Protocol):
-    """What a connection shares with the others of its listener."""
+    """What the connections of one listener share."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -34,4 +34,4 @@ class Owner(Protocol):
     def wheel(self) -> DeadlineWheel: ...
     def relieve_soon(self) -> None: ...
     def forget(self, info: ConnectionInfo) -> None: ...
-    def complain(self, template: str, *arguments: object) -> None: ...
+    def warn(self, template: str, *arguments: object) -> None: ...

@@ -1,4 +1,4 @@
-"""Memory for requests that arrive or wait, shared by all connections: who reads on, who waits, who is cut off."""
+"""Request memory shared by all connections: which of them read on, which wait, which are cut off."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import Final, NamedTuple, Protocol, Self
 
 # A frame up to this size is always read on: a small request never waits behind large ones.
 TINY_FRAME_BYTES: Final = 16 * 1024
-# A larger frame counts as large: all of these together leave a quarter of the memory to the others.
+# Frames above this size are large: together they leave a quarter of the memory to the others.
 LARGE_FRAME_BYTES: Final = 1024 * 1024
-# Frames of clients that have not proven themselves may use half of the memory, and beyond that an
-# eighth of it between them, or one of them what is there.
+# Frames of new clients may use half of the memory; beyond that, an eighth of it together, or one
+# frame all that is free.
 NEW_SHARE: Final = 2
 NEW_SHARE_WHEN_FULL: Final = 8
 # A connection that holds less than this is neither paused nor cut off for memory.
@@ -29,35 +29,35 @@ class Reader(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What it holds of the memory: received, reserved, and not answered yet."""
+        """The memory that it holds: bytes received, reserved, and not answered yet."""
 
     @property
     def reserved_bytes(self) -> int:
-        """What is still to come of a frame that has its reservation."""
+        """The missing bytes of a frame that has its reservation."""
 
     @property
     def proven_bytes(self) -> int:
-        """The largest frame that this client has sent to its end, of those that came in pieces."""
+        """The largest frame that this client has completed, of those that came in pieces."""
 
     @property
     def is_reading(self) -> bool:
-        """Whether the next byte is the client's to send, not ours to ask for."""
+        """Whether the broker reads, so that the client has to send the next byte."""
 
     @property
     def quiet_ms(self) -> int:
-        """How long nothing was received from the client and nothing answered to it."""
+        """Milliseconds since something was last received from the client or answered to it."""
 
     def memory_granted(self, reserved_bytes: int) -> None:
         """Called once there is room for what it waited for."""
 
     def cut_off(self, reason: str) -> None:
-        """Called when it has to go to make room for others. It forgets itself before it returns."""
+        """Closes the connection to free its memory. Calls `forget` before it returns."""
 
 
 class _Kind(NamedTuple):
-    """The frames that wait in one queue; the kinds have this order of precedence."""
+    """A kind of frame with a queue of its own; kinds sort by precedence."""
 
-    is_new: bool  # from a client that has not sent one of half the size to its end
+    is_new: bool  # from a client that has completed no frame of at least half the size
     is_large: bool
 
     @classmethod
@@ -70,7 +70,7 @@ _FIRST: Final = _Kind(is_new=False, is_large=False)
 
 @dataclass(slots=True)
 class _Progress:
-    """How much of a frame was missing when it was last looked at."""
+    """How much of a frame was missing at the last check."""
 
     at_ms: int
     missing_bytes: int
@@ -79,13 +79,13 @@ class _Progress:
 class RequestMemory:
     """Bytes of requests held by all connections, bounded by reservations.
 
-    A frame that is not whole after its first read is read on only once the rest of it is reserved.
-    So the bound is not exceeded by frames under way, and half frames cannot wait for each other.
-    What was received before its reservation, and requests small enough for one read, can exceed it
-    by a quarter: then the largest holders are cut off at once.
+    A frame that is incomplete after its first read is read on only once the rest of it is reserved.
+    So incomplete frames do not exceed the bound and cannot wait for each other. Bytes received
+    before their reservation, and requests that fit into one read, can exceed the bound: by a
+    quarter of it, and the largest holders are cut off at once.
 
-    Anybody can begin frames. So whoever has sent one of half the size to its end comes first, and
-    the others leave memory to those.
+    Any client can start frames. So a client is proven for a frame only if it has completed one of
+    at least half the size. Proven clients go first, and new clients leave memory to them.
     """
 
     __slots__ = (
@@ -102,18 +102,18 @@ class RequestMemory:
 
     def __init__(self, bytes_max: int, holders: Callable[[], Iterable[Reader]]) -> None:
         self.bytes_max = bytes_max
-        # Received and not answered yet, and reserved for what is still to come.
+        # Bytes received and not answered yet, and bytes reserved for the rest of frames.
         self.bytes_used = 0
         self._holders = holders
         self._large_bytes: dict[Reader, int] = {}  # reservations of large frames
         self._new_bytes: dict[Reader, int] = {}  # reservations of frames of new clients
-        # In order of arrival, with what each needs reserved. 0: it waits for others to need less.
+        # In order of arrival, with the bytes each needs. 0: it waits for usage within the bound.
         self._waiting: dict[_Kind, dict[Reader, int]] = {
             _Kind(is_new, is_large): {} for is_new in (False, True) for is_large in (False, True)
         }
         self._waiting_kinds: dict[Reader, _Kind] = {}
-        self._progress: dict[Reader, _Progress] = {}  # since others wait
-        self._was_full = False  # at the last look, with others waiting
+        self._progress: dict[Reader, _Progress] = {}  # while others wait
+        self._was_full = False  # at the last check, while others waited
 
     @property
     def readers_waiting(self) -> int:
@@ -129,7 +129,7 @@ class RequestMemory:
         return kind is not None and self._waiting[kind][reader] > 0
 
     def reserve(self, reader: Reader, missing_bytes: int, frame_bytes: int) -> bool:
-        """Reserve the rest of a frame. False: the reader is called once it is reserved."""
+        """Reserves the rest of a frame. False: `memory_granted` is called once it is reserved."""
         if frame_bytes <= TINY_FRAME_BYTES:
             self.bytes_used += missing_bytes
             return True
@@ -141,7 +141,7 @@ class RequestMemory:
         return True
 
     def admits(self, reader: Reader) -> bool:
-        """Whether a reader between two frames may go on; if not, it is called once it may."""
+        """Whether a reader between two frames may go on; if not, `memory_granted` follows."""
         if (
             self.bytes_used <= self.bytes_max
             or reader.reserved_bytes
@@ -153,7 +153,7 @@ class RequestMemory:
         return False
 
     def frame_completed(self, reader: Reader) -> None:
-        """The frame is whole; its bytes count until it is answered."""
+        """Ends the reservation of a complete frame; its bytes count until it is answered."""
         if self._progress:
             self._progress.pop(reader, None)
         if self._large_bytes or self._new_bytes:
@@ -162,13 +162,13 @@ class RequestMemory:
             self._wake()
 
     def release(self, frame_bytes: int) -> None:
-        """A whole frame was answered."""
+        """Frees the bytes of an answered frame."""
         self.bytes_used -= frame_bytes
         if self._waiting_kinds:
             self._wake()
 
     def forget(self, reader: Reader, *, held_bytes: int) -> None:
-        """The reader is gone, and with it everything it held."""
+        """Frees everything that a closed connection held."""
         self.bytes_used -= held_bytes
         self._large_bytes.pop(reader, None)
         self._new_bytes.pop(reader, None)
@@ -179,7 +179,7 @@ class RequestMemory:
         self._wake()
 
     def relieve(self, now_ms: int) -> None:
-        """Called again and again: cuts off those for whom others wait longer than is fair."""
+        """Called every tick: cuts off slow holders while others wait for memory."""
         if not self.readers_waiting:
             self._progress.clear()
             self._was_full = False
@@ -189,14 +189,14 @@ class RequestMemory:
             if not self.readers_waiting:
                 return
             reader.cut_off("others waited for the memory that its requests held")
-        # Beginnings of frames alone can fill the memory, and would then wait for each other.
+        # Incomplete frames alone can fill the memory, and would then wait for each other.
         is_full = self.bytes_used > self.bytes_max
         if is_full and self._was_full:
             self.relieve_at_once()
         self._was_full = is_full
 
     def relieve_at_once(self) -> None:
-        """Much more is held than allowed: the largest holders go until that is no longer so."""
+        """Cuts off the largest holders until usage is within the bound."""
         for reader in _largest_first(
             [reader for reader in self._holders() if reader.held_bytes >= SMALL_SHARE_BYTES]
         ):
@@ -205,9 +205,9 @@ class RequestMemory:
             reader.cut_off("requests of all connections held too much memory")
 
     def relieve_proven(self) -> None:
-        """Called soon after a proven client began to wait: new ones go until it need not.
+        """Called soon after a proven client starts to wait: cuts off new ones until none waits.
 
-        Large frames wait for each other in any case, so that nobody goes for those.
+        Large frames wait for each other in any case, so no client is cut off for those.
         """
         waiting = self._waiting[_FIRST]
         if not waiting:
@@ -226,7 +226,7 @@ class RequestMemory:
     def _fits(self, missing_bytes: int, kind: _Kind) -> bool:
         if kind.is_large:
             large_bytes = sum(self._large_bytes.values())
-            # One large frame is always read, whatever its size: it is the listener that bounds it.
+            # One large frame is always read: the listener bounds its size.
             if not large_bytes:
                 return True
             if large_bytes + missing_bytes > self.bytes_max - self.bytes_max // 4:

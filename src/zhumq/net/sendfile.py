@@ -1,16 +1,16 @@
-"""File regions straight from the page cache to a socket, beside an asyncio transport."""
+"""Sends file regions from the page cache to a socket, beside an asyncio transport."""
 
 import asyncio
 import os
 from collections.abc import Callable
 from typing import Protocol
 
-# One connection gets no more than this from one turn of the loop; then the others have theirs.
+# One connection sends at most this in one turn of the loop; then other connections are served.
 TURN_BYTES_MAX = 4 * 1024 * 1024
 
 
 class RegionFile(Protocol):
-    """An open file that raises rather than hand out the number of a closed descriptor."""
+    """An open file whose `fileno` raises once it is closed."""
 
     def fileno(self) -> int: ...
 
@@ -28,7 +28,7 @@ class FileRegion(Protocol):
 
 
 class RegionCutOff(OSError):
-    """The file ends before the region does: what was promised to the peer cannot be sent."""
+    """The file ends before the region does: the announced bytes cannot be sent."""
 
 
 def read_region(region: FileRegion) -> bytes:
@@ -89,7 +89,7 @@ class FileSender:
         return self._remaining > 0
 
     def send(self, region: FileRegion) -> int:
-        """Sends what the socket takes now and returns how much; the rest follows by itself."""
+        """Sends what the socket accepts now and returns how much; the rest follows later."""
         assert not self._remaining, "a region is still under way"
         self._file = region.file
         self._position = region.position
@@ -97,7 +97,7 @@ class FileSender:
         return self._push()
 
     def close(self) -> None:
-        """Forgets what is left, and closes the duplicate."""
+        """Drops what is left, and closes the duplicate."""
         self._remaining = 0
         self._file = None
         self._stop_waiting()

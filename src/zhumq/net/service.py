@@ -1,4 +1,4 @@
-"""The seam between a listener and what answers its requests."""
+"""Interface between a listener and the service that answers its requests."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Answer = list[Part] | asyncio.Future[list[Part] | None] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionInfo:
-    """Whom the service is talking to."""
+    """One connection and its client."""
 
     id: int  # never used twice by one listener
     client_host: str
@@ -22,7 +22,7 @@ class ConnectionInfo:
 
 
 class Service(Protocol):
-    """What answers requests. Called on the event loop only."""
+    """Answers requests. Called on the event loop only."""
 
     def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
         """Answers one request, at once or by a future; called in the order of the frames.
@@ -32,9 +32,9 @@ class Service(Protocol):
         """
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """The client is gone. Nothing comes after this on that connection."""
+        """Called last, when the connection has ended."""
 
 
-# Answers the first of the frames, and those behind it that can be served together with it: how
-# many they are, and their answers in one. None where the service has to be asked one by one.
+# Answers the first frame, together with those behind it that can be served with it: returns how
+# many they are, and their joined answers. None: the first frame is one for `Service.handle`.
 HandleRun = Callable[[Sequence[bytes], ConnectionInfo], tuple[int, Answer] | None]

@@ -1,4 +1,4 @@
-"""Connections whose requests take long: served one request at a time, and the others in between."""
+"""Serves connections with slow requests one request at a time, and other connections in between."""
 
 import asyncio
 import time
@@ -6,19 +6,19 @@ from typing import Final, Protocol
 
 # A request that holds the event loop for longer than this puts its connection here.
 SLOW_SECONDS: Final = 0.003
-# After one that took longer than this, the others have the loop for as long as it took.
+# After a request that took longer than this, other connections have the loop for as long.
 LONG_SECONDS: Final = 0.02
-# A lane that was in use this long ago is in use.
+# The lane counts as busy for this long after its last request.
 BUSY_SECONDS: Final = 0.1
-# What is known of how long the requests of a connection take.
+# How long the requests of a connection take, as far as known.
 QUICK, NEW, SUSPECT, SLOW = range(4)
 
 
 def next_pace(pace: int, seconds: float) -> int:
-    """What is known after a request that took so long.
+    """The pace of a connection after a request that took `seconds`.
 
-    By the clock for this pace: monotonic where it is quick; otherwise one that counts the time of
-    this thread alone, which is right on a busy machine and costs more.
+    The monotonic clock measures QUICK connections. The clock of this thread alone measures the
+    others: it is right on a busy machine, and it costs more.
     """
     if seconds <= SLOW_SECONDS:
         return QUICK
@@ -33,10 +33,10 @@ class SlowConnection(Protocol):
 
 
 class SlowLane:
-    """Serves one slow request in a turn of the event loop; long ones have half of its time at most.
+    """Serves one slow request in a turn of the event loop; long ones take at most half of its time.
 
-    Connections that have not been served yet come first, the newest before the others: they may be slow
-    too, but a new client need not wait for those that are, nor for a crowd that came before it.
+    Connections that have not been served yet go first, the newest before the others. They may be slow
+    too, but a new client waits neither for slow ones nor for a crowd that connected before it.
     """
 
     __slots__ = ("_free_at", "_is_serving", "_known", "_loop", "_new", "_served_at", "_timer")
@@ -54,7 +54,7 @@ class SlowLane:
         return self._timer is not None or time.monotonic() - self._served_at < BUSY_SECONDS
 
     def next_pace(self, pace: int, seconds: float) -> int:
-        """The same, and the lane knows of slow requests that were served outside of it."""
+        """As the function of this name; also counts slow requests served outside of the lane."""
         pace = next_pace(pace, seconds)
         if pace == SLOW:
             self._served_at = time.monotonic()
@@ -85,7 +85,7 @@ class SlowLane:
         self._timer = None
         waiting = self._new or self._known
         if not waiting:
-            return  # it has left
+            return  # the connection has left
         begun = time.monotonic()
         connection = next(reversed(waiting) if waiting is self._new else iter(waiting))
         del waiting[connection]

@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-# Who holds less than this is not cut off: there are too many of them to gain anything.
+# A connection that holds less than this is not cut off: that would free too little.
 SMALL_ANSWER_BYTES: Final = 64 * 1024
 
 
@@ -13,7 +13,7 @@ class SlowReader(Protocol):
 
 
 class UnreadAnswers:
-    """What waits in memory for clients to read it. Regions of files are not in memory."""
+    """Answers in memory that clients have not read. File regions are not in memory."""
 
     __slots__ = ("_bytes_by_reader", "bytes_max", "bytes_used")
 
@@ -23,7 +23,7 @@ class UnreadAnswers:
         self._bytes_by_reader: dict[SlowReader, int] = {}  # the longest unread first
 
     def add(self, reader: SlowReader, size: int) -> None:
-        """The reader's client takes no more for now. Beyond the bound, the longest unread go."""
+        """Counts a connection whose client does not read. Beyond the bound, cuts off the oldest."""
         self.discard(reader)
         self._bytes_by_reader[reader] = size
         self.bytes_used += size

@@ -1,4 +1,4 @@
-"""Tables that hold every micro-batch exactly once, whatever dies in the middle of one."""
+"""Tables that hold every micro-batch exactly once, even after a crash in the middle of one."""
 
 import uuid
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from pyspark.sql.types import StructType
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.folder import Folder
 
-# Readers of tables leave out names that begin with an underscore.
+# Readers of tables ignore names that begin with an underscore.
 STATE_FOLDER: Final = "_zhumq"
 STAGING_FOLDER: Final = f"{STATE_FOLDER}/staging"
 RECORD_COLUMNS: Final = ("topic", "partition", "offset")
 QUERY_NAME_LENGTH: Final = 8
 
-Offsets = dict[str, dict[str, int]]  # of a topic, of a partition: its keys are texts, as in JSON
+Offsets = dict[str, dict[str, int]]  # by topic and partition; the partitions are texts, as in JSON
 
 
 class ArchiveFailed(ZhumqError):
-    """A batch that cannot be added to the table without a row twice, or lost."""
+    """A batch that cannot be added to the table without duplicating or losing a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryState:
-    """What the table holds of one query. A query is one checkpoint, over all its restarts."""
+    """What one query has written to the table. A query is one checkpoint, over all its restarts."""
 
     query: str
     last_batch: int = -1
@@ -55,10 +55,10 @@ class QueryState:
 class ArchiveTable:
     """A folder of files, one set of them for each micro-batch.
 
-    A batch is written aside, then its files are moved into the table under names that follow from the
-    query and the batch, then the state says that the batch is in. The list of moves is noted first: a
-    batch that Spark runs again after a crash takes the moved files out before it begins anew, and one
-    that is in already is left alone. So a reader may see part of the newest batch, but never a row twice.
+    A batch is written to a staging folder. Its list of moves is written. Its files are moved into the
+    table under names made of the query and the batch. Then the query's state records the batch. When
+    Spark runs a batch again after a crash, files of an unfinished batch are removed first, and a
+    recorded batch is skipped. So a reader may see part of the newest batch, but never a row twice.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ArchiveTable:
         return self._folder.path
 
     def states(self) -> dict[str, QueryState]:
-        """Of each query that ever wrote here."""
+        """The state of each query that has written to the table."""
         found = {}
         for name in self._folder.names(STATE_FOLDER):
             if name.endswith(".state.json"):
@@ -92,7 +92,7 @@ class ArchiveTable:
         return found
 
     def next_offsets(self) -> Offsets:
-        """Up to where each partition is in the table, whichever query brought it."""
+        """The next offset of each partition in the table, over all queries."""
         merged: Offsets = {}
         for state in self.states().values():
             for topic, partitions in state.next_offsets.items():
@@ -102,14 +102,14 @@ class ArchiveTable:
         return merged
 
     def add(self, rows: DataFrame, *, query: str, batch: int, stateful: bool = False) -> int:
-        """Add the rows of a batch, unless they are in. Says how many were added."""
+        """Add the rows of a batch unless the table has them. Returns how many were added."""
         states = self.states()
         state = states.pop(query, QueryState(query=query))
         self._clear_leftovers(state)
         if batch <= state.last_batch:
             if stateful:
-                # Its tasks must run all the same: Spark fails a batch whose state this run has not
-                # saved, and would fail it again after each restart.
+                # Its tasks must still run: Spark fails a batch whose state this run has not saved,
+                # and would fail it again after each restart.
                 rows.write.format("noop").mode("overwrite").save()
             return 0
         has_records = set(RECORD_COLUMNS) <= set(rows.columns)
@@ -117,8 +117,8 @@ class ArchiveTable:
             other = min(states)
             raise ArchiveFailed(
                 f"{self.path} was filled by a query with another checkpoint ({other}), and its rows have"
-                f" no columns {', '.join(RECORD_COLUMNS)} to tell which are in: give that checkpoint"
-                " back, or choose another table"
+                f" no columns {', '.join(RECORD_COLUMNS)} to tell which are in the table: use that"
+                " checkpoint again, or choose another table"
             )
         if states and has_records:
             rows = self._without_archived(rows, states)
@@ -139,7 +139,7 @@ class ArchiveTable:
         return count
 
     def _clear_leftovers(self, state: QueryState) -> None:
-        """Take out what a batch that did not finish has moved in."""
+        """Remove the files that an unfinished batch has moved into the table."""
         moves = self._folder.read_document(_moves_name(state.query))
         if moves is not None:
             if moves["batch"] > state.last_batch:
@@ -149,7 +149,7 @@ class ArchiveTable:
         self._folder.remove(f"{STAGING_FOLDER}/{state.query}")
 
     def _without_archived(self, rows: DataFrame, others: Mapping[str, QueryState]) -> DataFrame:
-        """A new checkpoint on a table that has rows reads them again; here they are left out."""
+        """The rows that no other query has archived: a new checkpoint reads all records again."""
         ends: dict[tuple[str, int], int] = {}
         for state in others.values():
             for topic, partitions in state.next_offsets.items():
@@ -176,7 +176,7 @@ class ArchiveTable:
     def _count(
         self, staging: str, schema: StructType, *, has_records: bool
     ) -> tuple[int, dict[tuple[str, int], tuple[int, int]]]:
-        """What was really written: how many rows, and of records, which offsets."""
+        """How many rows were written, and, for records, the offset range of each partition."""
         files = [name for name in self._folder.files(staging) if _is_data(name)]
         if not files:
             return 0, {}
@@ -206,8 +206,8 @@ class ArchiveTable:
             end = state.next_offsets.get(topic, {}).get(str(partition), 0)
             if first < end:
                 raise ArchiveFailed(
-                    f"{topic}-{partition} has begun again at offset {first}, but {self.path} holds it"
-                    f" up to {end}: the topic was made anew, so archive it into another table"
+                    f"{topic}-{partition} begins again at offset {first}, but {self.path} holds it"
+                    f" up to {end}: the topic was created again, so archive it into another table"
                 )
 
     def _move_in(self, staging: str, query: str, batch: int) -> None:

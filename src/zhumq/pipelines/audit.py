@@ -1,4 +1,4 @@
-"""Is every record of a topic in the archive, once, and unchanged? Offset by offset."""
+"""Compares an archive with its topic, offset by offset: every record once, and unchanged."""
 
 from typing import Final
 
@@ -7,21 +7,21 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.storagelevel import StorageLevel
 
 PLACE: Final = ("topic", "partition")
-MISSING: Final = "missing"  # the broker has it, the archive has not, though it has later ones
-LAG: Final = "lag"  # the broker has it, the archive is not there yet
+MISSING: Final = "missing"  # only the broker has it, and the archive has later records
+LAG: Final = "lag"  # only the broker has it, and the archive has no later records
 TWICE: Final = "twice"  # the archive has it more than once
-DIFFERENT: Final = "different"  # key, value, headers or timestamp are not the broker's
-STRAY: Final = "stray"  # the archive has it, the broker has not, though it has earlier ones
-EXPIRED: Final = "expired"  # only the archive has it: the broker has forgotten it
+DIFFERENT: Final = "different"  # key, value, headers or timestamp differ
+STRAY: Final = "stray"  # only the archive has it, and the broker has earlier records
+EXPIRED: Final = "expired"  # only the archive has it: the broker has deleted it
 
 
 def offsets(
     broker: DataFrame, archive: DataFrame, topic: str, compacted: str = "false"
 ) -> DataFrame:
-    """One row for each offset that either side has, with what is to be said of it.
+    """One row for each offset that either side has, with the kind of its finding, or null.
 
-    Where the broker has forgotten its oldest records, the archive can only be compared with itself. A
-    compacted topic forgets in the middle too, so there nothing is a stray.
+    Records that the broker has deleted can only be checked for gaps and duplicates in the archive.
+    Compaction deletes records in the middle too, so a compacted topic has no strays.
     """
     topics = [name.strip() for name in topic.split(",")]
     archived = archive.where(F.col("topic").isin(topics))
@@ -46,7 +46,7 @@ def offsets(
         .when(is_sent & (F.col("offset") > F.coalesce("archive_last", F.lit(-1))), LAG)
         .when(is_sent, MISSING)
         .when(is_old, EXPIRED)
-        # The archive may have gone on after the broker's end was looked up.
+        # The archive may have grown after the broker's end was read.
         .when(F.col("offset") <= F.col("broker_last"), stray)
     )
     joined = counted.join(F.broadcast(bounds), list(PLACE))
@@ -54,10 +54,10 @@ def offsets(
 
 
 def findings(judged: DataFrame, lag_max: str = "0") -> DataFrame:
-    """What is wrong, as ranges of offsets. Lag is wrong where a partition has more than lag_max."""
+    """What is wrong, as ranges of offsets. Lag counts if a partition has more than lag_max."""
     wrong = judged.where(F.col("kind").isNotNull() & (F.col("kind") != EXPIRED))
     in_order = Window.partitionBy(*PLACE, "kind").orderBy("offset")
-    # Offsets that follow each other have the same distance to their number in the list.
+    # Consecutive offsets have the same difference to their row number.
     numbered = wrong.withColumn("island", F.col("offset") - F.row_number().over(in_order))
     ranges = numbered.groupBy("kind", *PLACE, "island").agg(
         F.min("offset").alias("first_offset"),
@@ -68,7 +68,7 @@ def findings(judged: DataFrame, lag_max: str = "0") -> DataFrame:
     whole = Window.partitionBy("kind", *PLACE)
     behind = ranges.withColumn("total", F.sum("offsets").over(whole))
     is_wrong = (F.col("kind") != LAG) | (F.col("total") > int(lag_max))
-    # A lag passes by itself, so it comes last.
+    # A lag goes away by itself, so it comes last.
     order = (F.col("kind") == LAG, "kind", *PLACE, "first_offset")
     return behind.where(is_wrong).drop("total").orderBy(*order)
 
@@ -95,8 +95,8 @@ def summary(judged: DataFrame) -> DataFrame:
 
 
 def _marked(rows: DataFrame, *, sent: int) -> DataFrame:
-    """Offsets with a hash of all that a record holds."""
-    # Nulls leave a hash as it is; saying where they are keeps key and value apart.
+    """Offsets with a hash of the whole record."""
+    # xxhash64 skips nulls; hashing which columns are null keeps key and value apart.
     nulls = [F.col(name).isNull() for name in ("key", "value", "headers")]
     content = F.xxhash64(*nulls, "key", "value", "headers", "timestamp")
     return rows.select(
@@ -109,7 +109,7 @@ def _marked(rows: DataFrame, *, sent: int) -> DataFrame:
 
 
 def _gaps_before_the_broker(judged: DataFrame) -> DataFrame:
-    """Where the broker has forgotten, offsets that the archive leaves out."""
+    """The gaps in the archive among the offsets that the broker has deleted."""
     old = judged.where(
         (F.col("kept") > 0)
         & (F.col("broker_first").isNull() | (F.col("offset") < F.col("broker_first")))

@@ -1,4 +1,4 @@
-"""The cause of a failure in one line, out of all that Spark says around it."""
+"""Extracts the cause of a failure from Spark's error text, as one line."""
 
 import re
 from typing import Final
@@ -9,17 +9,17 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 ERROR_LENGTH_MAX: Final = 600
 
-# What a worker or the source has raised, in the middle of what the JVM says about it.
+# An error that a worker or the source has raised, inside the error text of the JVM.
 _OWN_ERROR: Final = re.compile(r"^\s*(?:pyspark\.errors\S+: )?zhumq\.[\w.]+: (.+)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(
     r"^((?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE
 )
-# Errors of Java's in Python's clothes: what they carry says more.
+# Python errors that only wrap a Java error: the Java error is more precise.
 _CARRIERS: Final = re.compile(r"(?:org|java|scala|py4j|pyspark)\.")
 _JAVA_ERROR: Final = re.compile(r"^(?:Caused by)?: ((?:[\w$]+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"\[[A-Z][\w.]*\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
-# Spark's own exceptions say all in their words; of others the class is half of what is known.
+# The message of Spark's own exceptions is enough; of others the class name is needed too.
 _SPARKS_OWN: Final = re.compile(r"org\.apache\.spark\.|java\.lang\.RuntimeException$")
 
 
@@ -33,14 +33,14 @@ def explain(error: PySparkException | Py4JError) -> str:
     if python:
         kind, words = python[-1]
         return one_line(f"{kind.rpartition('.')[2]}: {words}")
-    # The first is what failed, the last is why; some of them say nothing.
+    # The last Java error is the cause; some have no message.
     for kind, words in reversed(_JAVA_ERROR.findall(text)):
-        said = _plain(words)
+        message = _plain(words)
         if _SPARKS_OWN.match(kind) is None:
             name = kind.rpartition(".")[2]
-            return one_line(f"{name}: {said}" if said else name)
-        if said:
-            return one_line(said)
+            return one_line(f"{name}: {message}" if message else name)
+        if message:
+            return one_line(message)
     lines = [line for line in text.splitlines() if line.strip()]
     return one_line(_plain(lines[0])) if lines else type(error).__name__
 
@@ -55,7 +55,7 @@ def _plain(words: str) -> str:
 
 
 def _whole_text(error: PySparkException | Py4JError) -> str:
-    """What the error says, and the stack traces that name its causes: str() leaves them out."""
+    """The error's message, and the stack traces that name its causes: str() leaves them out."""
     parts = [str(error)]
     if isinstance(error, CapturedException):
         for each in (error, error._cause):

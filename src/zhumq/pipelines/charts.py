@@ -1,4 +1,4 @@
-"""Pictures of what pipelines have found, as files."""
+"""Draws the results of pipelines as charts in files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def chart(path: Path, title: str) -> Iterator[Any]:
 
 
 def paint_inspection(found: Inspection, path: Path) -> None:
-    """Errors per minute as stacked bars, the bursts marked."""
+    """Draw errors per minute as stacked bars, with the bursts marked."""
     with chart(path, "Errors per minute") as axes:
         minutes = found.minutes
         below = [0] * len(minutes)

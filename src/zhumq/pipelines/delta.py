@@ -1,4 +1,4 @@
-"""Delta tables, where the package delta-spark is installed: what a session needs for them."""
+"""Spark settings for Delta tables, which need the package delta-spark."""
 
 import importlib.metadata
 import importlib.util
@@ -15,7 +15,7 @@ SCALA_VERSION: Final = "2.13"
 def delta_settings(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Settings of a session for pipelines with Delta tables; raises SpecInvalid without the package.
 
-    What the files say under `spark` goes before these, as where the jars are.
+    Settings under `spark` in the files, such as the place of the jars, override these.
     """
     marks = [mark for each in pipelines for mark in _delta_marks(each)]
     if not marks:

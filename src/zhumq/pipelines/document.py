@@ -1,4 +1,4 @@
-"""A YAML file read field by field, each knowing its line, so that an error says where it is."""
+"""Reads a YAML file field by field and keeps the line of each, so that an error can name it."""
 
 import difflib
 import re
@@ -17,12 +17,12 @@ _PARAMETER_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class SpecInvalid(ZhumqError):
-    """A pipeline file that cannot be used; the message names the file, the line and the field."""
+    """An invalid pipeline file; the message names the file, the line and the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Where a value stands in its file."""
+    """The position of a value in its file."""
 
     file: str
     line: int
@@ -31,14 +31,14 @@ class Mark:
     text_line: int
 
     def wrong(self, words: str, *, text_line: int | None = None) -> SpecInvalid:
-        """The error about this value, or about a line within its text, counted from 1."""
+        """The error for this value, or for a line within its text, counted from 1."""
         line = self.line if text_line is None else self.text_line + text_line - 1
         name = f"{self.field}: " if self.field else ""
         return SpecInvalid(f"{self.file}:{line}: {name}{words}")
 
 
 class Field:
-    """One value of the file, not yet known to be of the right kind."""
+    """One value of the file; its methods check the type and return it."""
 
     def __init__(
         self, node: yaml.Node, *, file: str, name: str, parameters: Mapping[str, str]
@@ -58,7 +58,7 @@ class Field:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands after the colon."""
+        """Whether there is no value after the colon."""
         return self._node.tag.endswith(":null")
 
     def fail(self, words: str) -> NoReturn:
@@ -67,32 +67,34 @@ class Field:
     def text(self) -> str:
         """A text with its parameters filled in; numbers and words are texts too."""
         if not isinstance(self._node, yaml.ScalarNode) or self.is_empty:
-            self.fail("is to be a text")
+            self.fail("must be a text")
         return _PARAMETER.sub(self._fill_in, self._node.value)
 
     def name(self) -> str:
         """A text that can name a view of Spark SQL, a folder and a query."""
         text = self.text()
         if not _PARAMETER_NAME.fullmatch(text):
-            self.fail(f"{text!r} is not a name: use a-z, 0-9 and _, a letter first")
+            self.fail(f"{text!r} is not a name: use a-z, 0-9 and _, and begin with a-z")
         return text
 
     def number(self, *, minimum: int = 1) -> int:
         text = self.text().replace("_", "")
         if not re.fullmatch(r"\d{1,15}", text) or int(text) < minimum:
-            self.fail(f"is to be a whole number, at least {minimum}, not {text!r}")
+            self.fail(f"must be a whole number, at least {minimum}, not {text!r}")
         return int(text)
 
     def flag(self) -> bool:
         text = self.text()
         if text not in ("true", "false"):
-            self.fail(f"is true or false, not {text!r}")
+            self.fail(f"must be true or false, not {text!r}")
         return text == "true"
 
     def choice(self, *choices: str) -> str:
         text = self.text()
         if text not in choices:
-            self.fail(f"is one of {', '.join(choices)}, not {text!r}{_did_you_mean(text, choices)}")
+            self.fail(
+                f"must be one of {', '.join(choices)}, not {text!r}{_did_you_mean(text, choices)}"
+            )
         return text
 
     def items(self) -> list["Field"]:
@@ -103,7 +105,7 @@ class Field:
                 for index, node in enumerate(self._node.value)
             ]
         if not isinstance(self._node, yaml.ScalarNode) or self.is_empty:
-            self.fail("is to be a list")
+            self.fail("must be a list")
         return [self]
 
     def texts(self) -> tuple[str, ...]:
@@ -112,12 +114,12 @@ class Field:
     def fields(self) -> "Fields":
         """The fields of a mapping."""
         if not isinstance(self._node, yaml.MappingNode):
-            self.fail("is to have fields of its own (`name: value`, one a line)")
+            self.fail("must have fields of its own (`name: value`, one a line)")
         found: dict[str, Field] = {}
         for key, value in self._node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise SpecInvalid(f"{self._file}:{line}: {self._name}: a name is to be a text")
+                raise SpecInvalid(f"{self._file}:{line}: {self._name}: a name must be a text")
             name = f"{self._name}.{key.value}" if self._name else key.value
             if key.value in found:
                 raise SpecInvalid(f"{self._file}:{line}: {name}: is given twice")
@@ -139,7 +141,7 @@ class Field:
 
 
 class Fields:
-    """The fields of a mapping; what nobody asked for is an error."""
+    """The fields of a mapping; `only` fails for an unknown one."""
 
     def __init__(self, whole: Field, found: dict[str, Field]) -> None:
         self.whole = whole
@@ -160,7 +162,7 @@ class Fields:
         return self._found[name]
 
     def one_of(self, *names: str) -> tuple[str, Field]:
-        """The one field of these that is given."""
+        """The only field of these that is given."""
         given = [name for name in names if name in self._found]
         if not given:
             self.whole.fail(f"needs one of the fields {', '.join(names)}")
@@ -181,7 +183,7 @@ class Fields:
 
 
 def read_document(path: Path) -> Field:
-    """The whole of a file. Raises SpecInvalid, and OSError if it cannot be read."""
+    """The top-level value of a file. Raises SpecInvalid, and OSError if it cannot be read."""
     with path.open("rb") as file:
         raw = file.read(FILE_BYTES_MAX + 1)
     if len(raw) > FILE_BYTES_MAX:
@@ -190,7 +192,7 @@ def read_document(path: Path) -> Field:
 
 
 def parse_document(raw: bytes, file: str) -> Field:
-    """The whole of a text in YAML."""
+    """The top-level value of a text in YAML. Raises SpecInvalid."""
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

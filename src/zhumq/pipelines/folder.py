@@ -12,7 +12,7 @@ TEXT_BYTES_MAX: Final = 64 * 1024 * 1024  # of a document; the state of a table 
 
 
 class FolderFailed(ZhumqError):
-    """The file system did not do what was asked."""
+    """An operation of the file system failed."""
 
 
 class Folder:
@@ -27,9 +27,8 @@ class Folder:
         system: Any = given.getFileSystem(configuration)
         self._context: Any = None
         if system.getUri().getScheme() == "file":
-            # Hadoop keeps checksums in files of their own and renames them after the file: a kill in
-            # between would leave a document that cannot be read any more. The system's own rename
-            # replaces a file at once.
+            # Hadoop keeps checksums in separate files and renames them after the file: a kill between
+            # the two leaves a document that cannot be read. The rename of the raw file system is atomic.
             system = system.getRawFileSystem()
         else:
             files = self._hadoop.FileContext
@@ -43,14 +42,14 @@ class Folder:
         self.path = str(self._root.toString())
 
     def inside(self, name: str) -> str:
-        """The whole path of a name."""
+        """The full path of a name."""
         return f"{self.path}/{name}" if name else self.path
 
     def exists(self, name: str) -> bool:
         return bool(self._do(f"look at {name}", lambda: self._system.exists(self._path(name))))
 
     def names(self, name: str) -> list[str]:
-        """What lies directly in a folder; nothing if there is no such folder."""
+        """The names directly in a folder; empty if the folder does not exist."""
         if not self.exists(name):
             return []
         entries = self._do(f"list {name}", lambda: self._system.listStatus(self._path(name)))
@@ -69,7 +68,7 @@ class Folder:
         return sorted(found)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name; its folder is made. The target must not exist."""
+        """Rename a file, and create the target's folder. The target must not exist."""
         path = self._path(target)
         self._do(f"make the folder of {target}", lambda: self._system.mkdirs(path.getParent()))
         done = self._do(
@@ -79,11 +78,11 @@ class Folder:
             raise FolderFailed(f"cannot move {self.inside(source)} to {self.inside(target)}")
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a folder with its contents, if it exists."""
         self._do(f"remove {name}", lambda: self._system.delete(self._path(name), True))
 
     def read_document(self, name: str) -> Any | None:
-        """A JSON document, or None if there is none."""
+        """A JSON document, or None if it does not exist."""
         if not self.exists(name):
             return None
 
@@ -100,7 +99,7 @@ class Folder:
             raise FolderFailed(f"{self.inside(name)} is damaged: {error}") from None
 
     def write_document(self, name: str, document: Any) -> None:
-        """Put a JSON document in the place of the one before, all at once."""
+        """Replace a JSON document atomically."""
         temporary = f"{name}.tmp"
         raw = json.dumps(document, separators=(",", ":")).encode()
 

@@ -1,4 +1,4 @@
-"""Log lines to columns: JSON, logfmt, plain lines, syslog and access logs, without a Python row."""
+"""Parses log lines into columns with Spark expressions: JSON, logfmt, plain lines, syslog, access logs."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,12 +22,12 @@ from zhumq.pipelines.log_formats import (
 JSON: Final = "json"
 LOGFMT: Final = "logfmt"
 
-TEMPLATE_LENGTH_MAX: Final = 2000  # of the message; the rest tells no kinds of messages apart
+TEMPLATE_LENGTH_MAX: Final = 2000  # of the message; the rest is ignored
 _TEXT: Final = "_text"
 _OBJECT: Final = "_object"  # a JSON line as a map
 _FOUND: Final = "_found"  # the fields of any line, as texts
 _HELPERS: Final = (_TEXT, _OBJECT, _FOUND)
-# Spark writes a fraction of JSON in its own way: 1.767254400123E9.
+# Spark writes fractions from JSON in scientific notation: 1.767254400123E9.
 _EPOCH: Final = r"^(?:\d{9,19}(?:\.\d+)?|\d\.\d+E\d{1,2})$"
 # Numbers of this size are nanoseconds, microseconds, milliseconds; smaller ones are seconds.
 _EPOCH_UNITS: Final = ((1e17, 1e-3), (1e14, 1.0), (1e11, 1e3))
@@ -39,8 +39,8 @@ _PINO_MIN: Final = 10  # Levels of bunyan and pino are tens; below are the sever
 def parse_lines(rows: DataFrame) -> DataFrame:
     """The rows with format, moment, level, service, message and template; null where not found.
 
-    A service that a line does not name is the key of its record, else its topic. The part of a time
-    that a line leaves out, such as its year, is that of its record.
+    For a line without a service, the service is the key of its record, else its topic. The part of a
+    time that a line leaves out, such as its year, comes from the timestamp of its record.
     """
     received = F.col("timestamp") if "timestamp" in rows.columns else F.current_timestamp()
     names = [F.col(name).cast("string") for name in ("key", "topic") if name in rows.columns]
@@ -66,19 +66,19 @@ def parse_lines(rows: DataFrame) -> DataFrame:
 
 
 def template(message: Column) -> Column:
-    """A message without what differs from one time to the next: ids, numbers, quoted words."""
+    """A message without its variable parts: ids, numbers, quoted words."""
     words = F.regexp_replace(message, r"\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b", "<id>")
     words = F.regexp_replace(words, r"'[^']*'|\"[^\"]*\"", "<text>")
     return F.regexp_replace(words, r"\d+(\.\d+)?", "<n>")
 
 
-# Spark evaluates an expression under a condition again wherever it stands, so what follows uses the
-# result of a regular expression once, and leaves what is not found as an empty text.
+# Spark evaluates an expression under a condition again at each use. So the functions below use the
+# result of a regular expression once, and give an empty text for a field that is not found.
 
 
 def _from_json() -> Column:
-    """The fields of an object."""
-    # The line of a container's log ends with its newline.
+    """The fields of a JSON object."""
+    # A line of a container's log ends with a newline.
     message = F.rtrim(_member("message"), F.lit("\r\n"))
     fields = (_member("moment"), _member("level"), _member("service"), message)
     return F.when(
@@ -99,7 +99,7 @@ def _member(field: str) -> Column:
 
 
 def _from_text() -> Column:
-    """The fields of a line by the first format that it has; null where it has none."""
+    """The fields of a line by the first format that matches; null if none does."""
     text = F.col(_TEXT)
     is_logfmt = text.rlike(rf"(?:^|\s)(?:{LOGFMT_NAMES['moment']})=") & text.rlike(
         rf"(?:^|\s)(?:{LOGFMT_NAMES['level']})=\S"
@@ -170,13 +170,13 @@ def _moment(kind: Column, text: Column, received: Column) -> Column:
 
 
 def _not_ahead(moment: Column, received: Column) -> Column:
-    """A line of December that came in January is of the year before."""
+    """Move a time that is ahead of its record back by a year: a line of December read in January."""
     ahead = moment > received + F.expr("INTERVAL 1 DAY")
     return F.when(ahead, moment - F.expr("INTERVAL 1 YEAR")).otherwise(moment)
 
 
 def _level(given: Column, message: Column) -> Column:
-    """The level of a line; where it has none, that which its status or its words stand for."""
+    """The level of a line; without one, the level that its HTTP status or its words imply."""
     word = F.upper(given)
     level = F.when(F.lit(False), F.lit(""))
     for name, words in LEVELS.items():
@@ -203,7 +203,7 @@ def _level(given: Column, message: Column) -> Column:
             F.when(code >= "500", "ERROR").when(code >= "400", "WARN").otherwise("INFO"),
         )
         .when(
-            # A look at one letter first: this is asked of every line.
+            # The comparison of one character comes first: this runs for every line.
             (F.substring(given, 1, 1) <= "<") & number.isNotNull(),
             F.when(given.startswith("<") | (number < _PINO_MIN), by_severity).otherwise(by_tens),
         )

@@ -1,4 +1,4 @@
-"""What an inspection has found: bursts, the commonest errors, and a picture of them over time."""
+"""The results of an inspection: bursts, the most frequent errors, and a chart of errors over time."""
 
 import importlib
 from collections import defaultdict
@@ -14,23 +14,23 @@ import pyarrow.dataset  # type: ignore[import-untyped]
 from zhumq.model.errors import ZhumqError
 
 ERROR: Final = "ERROR"
-COLUMNS_MAX: Final = 60  # of the drawing on the terminal
+COLUMNS_MAX: Final = 60  # of the chart on the terminal
 TOP_ERRORS: Final = 5
 BURSTS_SHOWN_MAX: Final = 10
-SERVICES_SHOWN_MAX: Final = 8  # those with the most errors; the rest are drawn together
+SERVICES_SHOWN_MAX: Final = 8  # those with the most errors; the rest share one row
 OTHERS: Final = "(others)"
-MINUTES_MAX: Final = 100_000  # in one picture; a line with a wild time must not fill the memory
+MINUTES_MAX: Final = 100_000  # in one chart, to limit memory if a line has a wrong time
 BARS: Final = " ▁▂▃▄▅▆▇█"
 MINUTE: Final = timedelta(minutes=1)
 
 
 class NothingInspected(ZhumqError):
-    """There is no table of an inspection, or nothing is in it."""
+    """The table of an inspection does not exist or is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Many errors of one service in minutes that follow each other."""
+    """Many errors of one service in consecutive minutes."""
 
     service: str
     first_minute: datetime
@@ -41,11 +41,11 @@ class Burst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """All that the table of an inspection says."""
+    """The contents of the table of an inspection, added up."""
 
     lines: int
     levels: Mapping[str, int]
-    errors: Mapping[str, Mapping[datetime, int]]  # of a service, in a minute
+    errors: Mapping[str, Mapping[datetime, int]]  # by service and minute
     first_minute: datetime
     last_minute: datetime
     bursts: Sequence[Burst]
@@ -53,7 +53,7 @@ class Inspection:
 
     @property
     def shown_errors(self) -> dict[str, Mapping[datetime, int]]:
-        """Errors of the services that have room in a picture, and of all the others together."""
+        """Errors of the services that are shown in a chart, and of all others together."""
         by_weight = sorted(self.errors, key=lambda each: -sum(self.errors[each].values()))
         shown = sorted(by_weight[:SERVICES_SHOWN_MAX])
         found: dict[str, Mapping[datetime, int]] = {each: self.errors[each] for each in shown}
@@ -70,17 +70,17 @@ class Inspection:
 
 
 def report(table: str, burst: str = "20", chart: str | None = None) -> Iterator[str]:
-    """The lines that a person reads after a run, and a picture in a file."""
+    """The lines to print after a run; also writes a chart to a file."""
     found = read_inspection(table, burst=int(burst))
     yield ""
     yield from draw(found)
     yield ""
-    yield from say(found)
+    yield from summarize(found)
     if chart is not None:
-        # Drawing is slow to import, and only pictures need it.
+        # matplotlib is slow to import, and only charts need it.
         charts = importlib.import_module("zhumq.pipelines.charts")
         charts.paint_inspection(found, Path(chart))
-        yield f"picture: {chart}"
+        yield f"chart: {chart}"
 
 
 def read_inspection(table: str, *, burst: int) -> Inspection:
@@ -99,7 +99,7 @@ def read_inspection(table: str, *, burst: int) -> Inspection:
     for row in rows:
         service, level, lines = row["service"], row["level"], row["lines"]
         levels[level] += lines
-        errors[service]  # so that a service without errors is in the picture as well
+        errors[service]  # creates the entry, so that a service without errors is in the chart
         if level == ERROR:
             minute, words = row["minute"], row["example"] or ""
             errors[service][minute] += lines
@@ -130,7 +130,7 @@ def find_bursts(
     examples: Mapping[tuple[str, datetime], tuple[int, str]],
     burst: int,
 ) -> list[Burst]:
-    """Minutes with at least so many errors of one service, joined where they follow each other."""
+    """Minutes with at least `burst` errors of one service, joined where they are consecutive."""
     found: list[Burst] = []
     for service, minutes in sorted(errors.items()):
         run: list[datetime] = []
@@ -174,8 +174,8 @@ def draw(found: Inspection) -> Iterator[str]:
     yield f"  {'':<{width}}  {first}{last:>{max(len(last) + 1, columns - len(first))}}"
 
 
-def say(found: Inspection) -> Iterator[str]:
-    """The same in words."""
+def summarize(found: Inspection) -> Iterator[str]:
+    """Counts, bursts and the most frequent errors, as lines of text."""
     counted = ", ".join(
         f"{found.levels[level]:,} {level}" for level in sorted(found.levels, key=_rank)
     )

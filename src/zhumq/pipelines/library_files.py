@@ -1,4 +1,4 @@
-"""The pipelines that come with zhumq, as files that anyone can copy and change."""
+"""The pipelines that come with zhumq, as files to copy and change."""
 
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ def shipped() -> dict[str, Path]:
 
 
 def find_pipeline(word: str) -> Path:
-    """The file that a person means: a path, or the name of one that comes with zhumq."""
+    """The file of a pipeline, given by its path or by the name of one that comes with zhumq."""
     path = Path(word)
     if path.is_file():
         return path

@@ -1,4 +1,4 @@
-"""The shapes of log lines: for each a pattern, and where its time, level, service and message are."""
+"""The formats of log lines: a pattern for each, with the groups of time, level, service and message."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,14 +9,16 @@ class TimeKind(StrEnum):
     """How the time of a line is written."""
 
     ISO = "iso"
-    EPOCH = "epoch"  # seconds, milliseconds, microseconds or nanoseconds, told by their size
+    EPOCH = (
+        "epoch"  # seconds, milliseconds, microseconds or nanoseconds, distinguished by their size
+    )
     ACCESS = "access"  # 01/Jan/2026:08:00:00 +0000
     MONTH = "month"  # 2026 Jan 1 08:00:00
     YEARLESS = "yearless"  # Jan  1 08:00:00
     YEARLESS_ISO = "yearless-iso"  # -01-01 08:00:00
-    CLOCK = "clock"  # 08:00:00, of the day of its record
+    CLOCK = "clock"  # 08:00:00, on the day of its record
     JAVA = "java"  # Jan 1, 2026 8:00:00 AM
-    RECORD = "record"  # the line has none: that of its record
+    RECORD = "record"  # the line has no time: the timestamp of its record
 
 
 # Between the fields of a line in its common form. Only the last field, the message, may hold it.
@@ -26,7 +28,7 @@ FIELDS: Final = ("format", "kind", "moment", "level", "service", "message")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """A regular expression of Java's for a whole line, and its groups in the order of FIELDS."""
+    """A Java regular expression for a whole line, and its groups in the order of FIELDS."""
 
     name: str
     kind: TimeKind
@@ -43,8 +45,8 @@ class LineFormat:
         return SEPARATOR.join(fields)
 
 
-# Java's engine recurses where a group is repeated, so no group is repeated without a small bound.
-# Each pattern is for the whole text; what follows the first line, such as a stack trace, is left.
+# Java's engine recurses for a repeated group, so every repeated group has a small bound.
+# Each pattern matches the whole text; lines after the first, such as a stack trace, are ignored.
 _ISO: Final = (
     r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?)"
 )
@@ -58,7 +60,7 @@ _REST: Final = r"([^\n]*)(?s:.*)$"
 _MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _METHOD: Final = r"[A-Z]{3,10}"
 
-# Lines that begin with a date, those that say the most first.
+# Formats of lines that begin with a date, those with the most fields first.
 DATED: Final = (
     # 2026-01-01T08:00:00.123Z ERROR deliveries: van 7 has no driver
     # 2026-01-01 08:00:00,123 ERROR [main] shop.Orders - refused
@@ -239,7 +241,7 @@ UNDATED: Final = (
         "trace", TimeKind.RECORD, r'^(Exception in thread "[^"\n]*" [^\n]*)(?s:.*)$',
         "", "ERROR", "", "$1",
     ),
-    # A line of a stack trace that came as a record of its own: the error itself is counted already.
+    # A line of a stack trace in its own record: the record of the error itself is counted.
     LineFormat(
         "trace", TimeKind.RECORD,
         r"^\s*((?:at [\w.$/<>]+\(|Caused by: |Suppressed: |\.\.\. \d+ (?:more|common frames omitted)"
@@ -273,7 +275,7 @@ LOGFMT_NAMES: Final = {
     "service": "service|app|logger|component",
     "message": "msg|message",
 }
-# What a level is called, in capitals; the last are those of klog, of Redis and of Serilog.
+# The names of each level in capitals; the last are those of klog, Redis and Serilog.
 LEVELS: Final = {
     "ERROR": (
         "ERROR", "ERR", "FATAL", "CRITICAL", "CRIT", "PANIC", "DPANIC", "SEVERE", "ALERT", "EMERG",

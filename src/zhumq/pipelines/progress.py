@@ -1,4 +1,4 @@
-"""What the queries of a run report, gathered into its status."""
+"""Adds up the progress reports of the queries of a run into its status."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,33 +13,33 @@ class QueryProgress:
 
     def __init__(self, sink: SinkProgress) -> None:
         self.sink = sink
-        self._seen = -1  # the last batch that was added up
+        self._seen = -1  # the last batch that was added
 
-    def hear(self, last: Any | None, recent: Callable[[], Sequence[Any]]) -> bool:
-        """Take the newest reports of a query; says whether there was news.
+    def update(self, last: Any | None, recent: Callable[[], Sequence[Any]]) -> bool:
+        """Add the newest reports of a query, and return whether anything changed.
 
-        All the recent ones are asked for only where the last one does not follow on what is known: a
-        query keeps a hundred of them, and they are looked at often.
+        `recent` is called only if reports between the last known one and `last` are missing: a query
+        keeps a hundred of them, and this method is called often.
         """
         if last is None:
             return False
         reports = [last] if int(last["batchId"]) <= self._seen + 1 else recent()
-        news = False
+        changed = False
         for report in reports:
             batch, rows = int(report["batchId"]), int(report["numInputRows"])
-            # A query with nothing to do reports its next batch, again and again, with no rows.
+            # An idle query reports its next batch repeatedly, without rows.
             if batch > self._seen and (rows > 0 or _has_advanced(report)):
                 self._seen = batch
                 self._add(batch, rows, report)
-                news = True
+                changed = True
             lag = lag_of(report)
             if lag is not None and lag != self.sink.lag:
                 self.sink.lag = lag
-                news = True
-        return news
+                changed = True
+        return changed
 
     def count(self, rows: int) -> None:
-        """Rows that a table says it has taken, of which Spark knows nothing."""
+        """Add rows that a table has written, which Spark does not report."""
         self.sink.rows_out = (self.sink.rows_out or 0) + rows
 
     def _add(self, batch: int, rows: int, report: Any) -> None:
@@ -56,7 +56,7 @@ class QueryProgress:
 
 
 def lag_of(report: Any) -> int | None:
-    """How many records the topics hold beyond what the query has read."""
+    """The lag of the query: how many records of its topics it has not read."""
     lag: int | None = None
     for source in report["sources"]:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
@@ -78,7 +78,7 @@ def _has_advanced(report: Any) -> bool:
 
 
 def _offsets(value: Any) -> Mapping[str, Mapping[str, int]] | None:
-    """The offsets of a source as Spark hands them on: a document, its text, or nothing."""
+    """The offsets of a source as Spark reports them: a document, its text, or nothing."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

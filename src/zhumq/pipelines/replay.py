@@ -1,4 +1,4 @@
-"""Archived records back into a topic: in their order, and not faster than asked."""
+"""Orders archived records for a replay into a topic, and limits its rate."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ ARROW_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def in_order(rows: DataFrame, rate: str = "0") -> DataFrame:
-    """Each partition in the order of its offsets. With a rate, all in one task, mixed by time."""
+    """Each partition in the order of its offsets. With a rate, all in one task, merged by time."""
     if int(rate) == 0:
         return rows.repartition("topic", "partition").sortWithinPartitions(
             "topic", "partition", "offset"
         )
-    # The clocks of producers go back now and then; the order of a partition must not.
+    # Timestamps of producers may go back; the order of a partition must not change.
     so_far = Window.partitionBy("topic", "partition").orderBy("offset")
     moment = F.max("timestamp").over(so_far.rowsBetween(Window.unboundedPreceding, 0))
     return (
@@ -29,15 +29,15 @@ def in_order(rows: DataFrame, rate: str = "0") -> DataFrame:
 
 
 def throttled(rows: DataFrame, rate: int) -> DataFrame:
-    """The same rows in one task, so many a second."""
+    """The same rows in one task, at most `rate` of them a second."""
     step = max(1, rate // STEPS_PER_SECOND)
-    # Else Spark would collect thousands of rows before it hands any of them on.
+    # Without it, Spark collects thousands of rows before it passes any on.
     rows.sparkSession.conf.set(ARROW_ROWS_SETTING, str(step))
     return rows.coalesce(1).mapInArrow(_throttle(rate, step), rows.schema)
 
 
 def keep_rate(batches: Iterator[Any], *, rate: int, step: int, clock: "Clock") -> Iterator[Any]:
-    """The same rows in parts of at most a step, each when its time has come."""
+    """The same rows in parts of at most `step`, each delayed to keep the rate."""
     began, sent = clock.monotonic(), 0
     for batch in batches:
         for start in range(0, batch.num_rows, step):

@@ -1,4 +1,4 @@
-"""Runs a pipeline: starts its queries, watches them, stops them cleanly, says how it went."""
+"""Runs a pipeline: starts its queries, follows their progress, stops them cleanly, reports the result."""
 
 import json
 import os
@@ -47,24 +47,22 @@ from zhumq.spark.options import DEFAULT_BOOTSTRAP
 from zhumq.spark.session import spark_session
 
 POLL_SECONDS: Final = 0.2
-STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop
+STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop request
 FINDINGS_SHOWN_MAX: Final = 20
-FINDINGS_KEPT_MAX: Final = (
-    10_000  # in the report; a table that is all wrong must not fill the memory
-)
-STOPPED_EARLY: Final = "was stopped before its end; nothing is known of the rest"
+FINDINGS_KEPT_MAX: Final = 10_000  # in the report, to limit memory
+STOPPED_EARLY: Final = "was stopped before its end; its result is incomplete"
 
 
 class PipelineFailed(ZhumqError):
-    """A run that did not do what it was to do."""
+    """A run that failed."""
 
 
 class RowsFound(ZhumqError):
-    """Rows that must not be: the data is wrong, not the run."""
+    """A view that must be empty has rows: the data is wrong, not the run."""
 
 
 class Display(Protocol):
-    """Somebody who is shown how a run goes."""
+    """Shows the progress and the results of a run."""
 
     def update(self, status: RunStatus) -> None: ...
 
@@ -75,17 +73,17 @@ class Display(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to run, whatever the pipeline."""
+    """Options of a run that do not depend on the pipeline."""
 
     state_dir: Path
     master: str = "local[*]"
-    bootstrap: str | None = None  # goes before the file's
-    checkpoint_root: str | None = None  # where a cluster shares files, e.g. hdfs://...
+    bootstrap: str | None = None  # overrides the one in the file
+    checkpoint_root: str | None = None  # on a shared file system of a cluster, e.g. hdfs://...
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """Set from a signal handler: once to finish the batch, twice not to wait for it."""
+    """A signal handler calls ask(): once to stop after the batch, twice to stop at once."""
 
     asked: threading.Event = field(default_factory=threading.Event)
     hurried: threading.Event = field(default_factory=threading.Event)
@@ -97,14 +95,14 @@ class StopRequest:
 
     @contextmanager
     def cancelling(self, spark: SparkSession) -> Iterator[None]:
-        """Cancel what Spark does as soon as a stop is asked for: a batch has nothing to go on from."""
+        """Cancel Spark's jobs as soon as a stop is requested: a batch run cannot be continued later."""
         over = threading.Event()
 
         def watch() -> None:
             while not over.is_set():
                 if self.asked.wait(POLL_SECONDS):
                     spark.sparkContext.cancelAllJobs()
-                    # A query may begin one more job before it hears of it.
+                    # A query may start another job after the cancellation.
                     over.wait(POLL_SECONDS)
 
         watcher = threading.Thread(target=watch, name="stop", daemon=True)
@@ -120,7 +118,7 @@ class StopRequest:
 def pipeline_session(
     name: str, *, master: str, settings: Mapping[str, str], log: Path
 ) -> Iterator[SparkSession]:
-    """A session whose JVM writes to a log file instead of between the lines of a display.
+    """A session whose JVM writes to a log file, not to the terminal.
 
     Raises PipelineFailed if Spark does not start.
     """
@@ -217,14 +215,14 @@ class _Run:
             raise PipelineFailed(explain(error)) from error
         self._status.state = State.STOPPED if self._stop.asked.is_set() else State.DONE
         self.report()
-        self._tell()
+        self._print_report()
 
     def report(self) -> None:
         self._files.write(self._status)
         self._display.update(self._status)
 
     def _make_importable(self) -> None:
-        """Functions may stand in modules beside the file; workers need those too."""
+        """Make modules beside the pipeline file importable, here and on the workers."""
         folder = Path(self._pipeline.file).resolve().parent
         functions = [step.function for step in self._pipeline.steps if isinstance(step, PythonStep)]
         if self._pipeline.report is not None:
@@ -236,8 +234,8 @@ class _Run:
                     sys.path.insert(0, str(folder))
                 self._spark.sparkContext.addPyFile(str(beside))
 
-    def _tell(self) -> None:
-        """What the pipeline's own report says, now that the run is over."""
+    def _print_report(self) -> None:
+        """Call the pipeline's own report function and print its lines."""
         report = self._pipeline.report
         if report is not None:
             function = load_function(report.function, report.mark)
@@ -288,7 +286,7 @@ class _Run:
         return sinks
 
     def _rows_of(self, sink: Sink, index: int) -> tuple[DataFrame, QueryProgress]:
-        """The rows of a sink. Each reads the topics for itself, and shows its own lag."""
+        """The rows of a sink. Each sink reads the topics on its own, and has its own lag."""
         group = self._pipeline.name if index == 0 else f"{self._pipeline.name}.{sink.name}"
         views = build_views(self._spark, self._pipeline, self._status.bootstrap, group=group)
         return self._prepared(sink, views)
@@ -299,31 +297,31 @@ class _Run:
         return prepare(sink, _input_of(sink, views)), QueryProgress(progress)
 
     def _watch(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-        """Until all have ended, or one has failed, or a stop is asked for.
+        """Follow the queries until all have ended, one has failed, or a stop is requested.
 
-        A sink that fails never stops another in the middle of a batch: a run that has an end comes to
-        it, and one that has none finishes the batches that are under way.
+        A sink that fails never stops another in the middle of a batch: the other queries of an
+        available-now run go on to their end, and those of an interval finish their current batches.
         """
         endless = self._pipeline.trigger.kind is TriggerKind.INTERVAL
         while any(query.isActive for query, _ in queries.values()):
-            self._hear(queries)
+            self._update(queries)
             failed = any(not query.isActive for query, _ in queries.values())
             if self._stop.asked.is_set() or (endless and failed):
                 self._finish(queries)
                 break
             self._stop.asked.wait(POLL_SECONDS)
-        self._hear(queries)
+        self._update(queries)
         _raise_failures(queries)
 
-    def _hear(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-        news = False
+    def _update(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
+        changed = False
         for query, progress in queries.values():
-            news |= progress.hear(query.lastProgress, partial(_recent, query))
-        if news:
+            changed |= progress.update(query.lastProgress, partial(_recent, query))
+        if changed:
             self.report()
 
     def _finish(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-        """Stop each query between two batches, if that comes in time."""
+        """Stop each query between two batches, or at the deadline."""
         self._status.state = State.STOPPING
         self.report()
         before = {name: _last_batch(query) for name, (query, _) in queries.items()}
@@ -350,7 +348,7 @@ class _Run:
                 raise PipelineFailed(STOPPED_EARLY)
             began = time.monotonic()
             if isinstance(sink, EmptySink):
-                words = self._judge(sink, rows, progress)
+                words = self._check_empty(sink, rows, progress)
                 found += [words] if words else []
             else:
                 if isinstance(sink, TopicSink) and "timestamp" in sink.keep:
@@ -359,13 +357,13 @@ class _Run:
             progress.sink.batches = 1
             progress.sink.batch_ms = int((time.monotonic() - began) * 1000)
             self.report()
-        # What steps have kept for the sinks that share them is not needed any more.
+        # Steps may have cached rows for the sinks that share them.
         self._spark.catalog.clearCache()
         if found:
             raise RowsFound("; ".join(found))
 
     def _warn_of_retention(self, sink: TopicSink, rows: DataFrame) -> None:
-        """Say, before they are sent, which records the target will delete for their age."""
+        """Warn, before the records are sent, how many of them the target topic will delete as too old."""
         retention_ms = retention_ms_of(self._status.bootstrap, sink.topic)
         if retention_ms is None or "timestamp" not in rows.columns:
             return
@@ -382,8 +380,8 @@ class _Run:
                 f" will delete them. To keep them: zhumq topic alter {sink.topic} --set retention.ms=-1"
             )
 
-    def _judge(self, sink: EmptySink, rows: DataFrame, progress: QueryProgress) -> str | None:
-        """Rows that must not be are kept in the report, the first shown, and said in one line."""
+    def _check_empty(self, sink: EmptySink, rows: DataFrame, progress: QueryProgress) -> str | None:
+        """Write the rows to the report, show the first ones, and return a summary; None if there are none."""
         kept = [row.asDict(recursive=True) for row in rows.limit(FINDINGS_KEPT_MAX).collect()]
         progress.count(len(kept))
         if sink.report is not None:
@@ -404,10 +402,10 @@ class _Run:
 
 
 def first_rows(rows: DataFrame, count: int) -> DataFrame:
-    """The first rows, though every task reads all of its rows.
+    """The first rows, while every task still reads all of its rows.
 
-    A limit alone ends the tasks early, and a stateful query whose tasks do not come to their end has
-    not saved its state: its batch fails, and so does every later one of its checkpoint.
+    A limit alone ends the tasks early. A stateful query whose tasks end early does not save its state:
+    its batch fails, and so does every later batch of its checkpoint.
     """
     place = "_place"
     numbered = rows.withColumn(place, F.monotonically_increasing_id())

@@ -1,4 +1,4 @@
-"""Where rows go: topics, tables, the screen, or nowhere because there must be none."""
+"""Writes rows to their sinks: topics, tables and the terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,7 +49,7 @@ class BatchFailed(ZhumqError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
-    """What every sink of a run shares."""
+    """What all sinks of a run share."""
 
     spark: SparkSession
     bootstrap: str
@@ -58,7 +58,7 @@ class SinkContext:
 
 
 def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
-    """The rows as the sink takes them. Raises SpecInvalid with the line of what does not fit."""
+    """The rows in the form that the sink writes. Raises SpecInvalid with the line of an error."""
     rows = rows.drop(MESSAGE)  # Only dead letters need it.
     match sink:
         case TopicSink():
@@ -75,7 +75,7 @@ def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
 def start(
     sink: Sink, rows: DataFrame, context: SinkContext, *, checkpoint: str, count: CountRows
 ) -> StreamingQuery:
-    """Begin the streaming query of a sink."""
+    """Start the streaming query of a sink."""
     writer = rows.writeStream.queryName(sink.name).option("checkpointLocation", checkpoint)
     if context.trigger.kind is TriggerKind.AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
@@ -86,15 +86,15 @@ def start(
             if sink.mode == "append":
                 return writer.format("zhumq").options(**_topic_options(sink, context)).start()
 
-            # A Python data source takes only appended rows. A row that changes is sent again
-            # anyhow, so a batch that is run again does no harm that its readers do not expect.
+            # A Python data source only supports append mode. In the other modes a row that changes is
+            # sent again, so readers expect duplicates, and a batch may run twice.
             def send(batch: DataFrame, _number: int) -> None:
                 with _cause_named():
                     count(_write_topic(sink, batch, context))
 
             return writer.outputMode(sink.mode).foreachBatch(send).start()
         case TableSink():
-            # Only a query that goes on from a checkpoint can meet a batch that is in its table.
+            # Only a query that continues from a checkpoint can run a batch that is in its table.
             stateful = Folder(context.spark, checkpoint).exists("state")
 
             def add(batch: DataFrame, number: int) -> None:
@@ -117,7 +117,7 @@ def start(
 
 @contextmanager
 def _cause_named() -> Iterator[None]:
-    """Name the cause of a failure while it is known: Spark hands on only the text of the error."""
+    """Raise BatchFailed with the cause of a failure: Spark passes on only the text of an error."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -125,7 +125,7 @@ def _cause_named() -> Iterator[None]:
 
 
 def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:
-    """Where bad rows go."""
+    """The sink for bad rows."""
     return TopicSink(
         name="dead_letters", mark=mark, input="", topic=topic, key=None, value=None,
         keep=("headers",), mode="append", rate=None, options={},
@@ -133,7 +133,7 @@ def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:
 
 
 def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -> int:
-    """Write the rows of a batch run; says how many there were."""
+    """Write the rows of a batch run, and return how many there were."""
     match sink:
         case TopicSink():
             return _write_topic(sink, rows, context)
@@ -144,13 +144,13 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
         case ConsoleSink():
             return context.show(rows, sink.name, sink.rows)
         case EmptySink():
-            raise AssertionError("judged by the runner")
+            raise AssertionError("the runner checks an empty sink")
         case _:
             assert_never(sink)
 
 
 def _messages(sink: TopicSink, rows: DataFrame) -> DataFrame:
-    """Key and value by their expressions; else by the columns of these names; else all as JSON."""
+    """Key and value from their expressions, else from the columns of these names, else all as JSON."""
     names = rows.columns
     if sink.value is not None:
         rows = _message_column(rows, *sink.value, "_value")
@@ -164,7 +164,7 @@ def _messages(sink: TopicSink, rows: DataFrame) -> DataFrame:
         chosen.append(F.col("_key").alias("key"))
     elif "key" in names:
         chosen.append(F.col("key"))
-    # The rows' own topic and partition are where they came from, not always where they go.
+    # The topic and partition columns of the rows name their origin, not always their target.
     return rows.select(*chosen, *(F.col(name) for name in sink.keep if name in names))
 
 
@@ -179,7 +179,7 @@ def _message_column(rows: DataFrame, text: str, mark: Mark, name: str) -> DataFr
 def _check_table(sink: TableSink, rows: DataFrame) -> None:
     shaped = rows
     if sink.batch_sql is not None:
-        # Analysed on no rows, so that a wrong column is known before anything runs.
+        # Analysed without rows, so that a wrong column fails before the query runs.
         sample = rows.sparkSession.createDataFrame([], rows.schema)
         shaped = as_batch_view(rows.sparkSession, sample, *sink.batch_sql)
     for column in sink.partition_by:
@@ -191,7 +191,7 @@ def _add_batch(
 ) -> int:
     session = batch.sparkSession
     query = session.sparkContext.getLocalProperty(QUERY_PROPERTY)
-    assert query is not None, "Spark says which query a batch belongs to"
+    assert query is not None, "Spark sets the query id of a batch"
     rows = batch
     if sink.batch_sql is not None:
         rows = as_batch_view(session, batch, *sink.batch_sql)

@@ -1,4 +1,4 @@
-"""What a pipeline file says: sources, steps, sinks and a trigger, as data."""
+"""The spec of a pipeline as data: sources, steps, sinks and a trigger."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 from zhumq.pipelines.document import Mark
 
-# Written to a folder of their own for each batch and moved into the table, so exactly once.
+# Each batch is written to a staging folder and moved into the table, so exactly once.
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
 TABLE_FORMATS: Final = (*FILE_FORMATS, "delta", "iceberg", "jdbc")
 DEAD_LETTERS: Final = "dead_letters"
@@ -15,17 +15,17 @@ KEPT_COLUMNS: Final = ("headers", "partition", "timestamp")
 
 
 class TriggerKind(StrEnum):
-    """When a pipeline works, and when it ends."""
+    """When a pipeline runs, and when it ends."""
 
-    BATCH = "batch"  # once over everything, without a checkpoint
-    AVAILABLE_NOW = "available-now"  # what is new since the last run, then end
-    INTERVAL = "interval"  # again and again until it is stopped
+    BATCH = "batch"  # reads everything once, without a checkpoint
+    AVAILABLE_NOW = "available-now"  # reads what is new since the last run, then ends
+    INTERVAL = "interval"  # starts a micro-batch at each interval until it is stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
     kind: TriggerKind
-    interval: str | None = None  # in Spark's words, e.g. "10 seconds"
+    interval: str | None = None  # in Spark's syntax, e.g. "10 seconds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class PythonStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonStep:
-    """The fields of JSON messages as columns; what is not such JSON is a bad row."""
+    """The fields of JSON messages as columns; a message that does not match the schema is a bad row."""
 
     name: str
     mark: Mark
@@ -95,7 +95,7 @@ class JsonStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a row must fulfil, and the reason that is given for one that does not."""
+    """A condition that a row must fulfil, and the reason in the dead letter of one that does not."""
 
     expression: str
     reason: str
@@ -126,7 +126,7 @@ class TopicSink:
     topic: str
     key: tuple[str, Mark] | None
     value: tuple[str, Mark] | None
-    keep: tuple[str, ...]  # of KEPT_COLUMNS: what the new records take over from the rows
+    keep: tuple[str, ...]  # the KEPT_COLUMNS that the new records copy from the rows
     mode: str
     rate: int | None  # rows a second
     options: Mapping[str, str]
@@ -149,7 +149,7 @@ class TableSink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSink:
-    """The first rows on the screen."""
+    """Prints the first rows."""
 
     name: str
     mark: Mark
@@ -160,12 +160,12 @@ class ConsoleSink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptySink:
-    """Rows that must not be: any of them fails the run, and is shown."""
+    """A view that must have no rows: any row fails the run, and is printed."""
 
     name: str
     mark: Mark
     input: str
-    report: str | None  # a JSON file with what was found
+    report: str | None  # a JSON file for the rows that were found
 
 
 Sink = TopicSink | TableSink | ConsoleSink | EmptySink
@@ -181,7 +181,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A function that looks at what a run has written, and says what it found, line by line."""
+    """A function that reads what a run has written, and returns lines to print."""
 
     function: str
     mark: Mark
@@ -190,7 +190,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A whole file."""
+    """The spec of a pipeline file."""
 
     file: str
     name: str

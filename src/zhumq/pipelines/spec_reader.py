@@ -1,4 +1,4 @@
-"""From a pipeline file to its spec: every field checked, every error with its line."""
+"""Reads a pipeline file into its spec: validates every field, and names the line of every error."""
 
 import re
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     top = whole.with_parameters(parameters).fields()
     name = top.need("name")
     if not _NAME.fullmatch(name.text()):
-        name.fail(f"{name.text()!r} is not a name: use letters, digits, '.', '_' and '-'")
+        name.fail(f"{name.text()!r} is not a name: use a-z, A-Z, 0-9, '.', '_' and '-'")
     trigger = _trigger(top.get("trigger"))
     streaming = trigger.kind is not TriggerKind.BATCH
     views: list[str] = []
@@ -69,7 +69,7 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     for step in steps:
         if isinstance(step, JsonStep | CheckStep) and dead_letters is None:
             raise step.mark.wrong(
-                f"finds bad rows, so say where they go: {DEAD_LETTERS}: {{topic: NAME}}"
+                f"finds bad rows: give the topic for them: {DEAD_LETTERS}: {{topic: NAME}}"
             )
     bootstrap, description, spark = top.get("bootstrap"), top.get("description"), top.get("spark")
     return Pipeline(
@@ -88,7 +88,7 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
 
 
 def _parameters(top: Fields, file: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The values of the parameters: the given ones, else the file's own."""
+    """The values of the parameters: the given ones, else the defaults in the file."""
     declared = top.get("parameters")
     values: dict[str, str] = {}
     for name, field in declared.fields() if declared else ():
@@ -128,7 +128,7 @@ def _sources(field: Field, views: list[str], *, streaming: bool) -> tuple[Source
     if not found:
         field.fail("names no source")
     if streaming and not any(isinstance(each, TopicSource) for each in found):
-        field.fail("a stream needs a topic among its sources; else say trigger: batch")
+        field.fail("a stream needs a topic among its sources; without one, set trigger: batch")
     return tuple(found)
 
 
@@ -237,7 +237,7 @@ def _sinks(field: Field, views: list[str], *, streaming: bool) -> tuple[Sink, ..
     found: list[Sink] = []
     for name, item in field.fields():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == DEAD_LETTERS:
-            item.fail(f"{name!r} cannot name a sink: use a-z, 0-9 and _, a letter first")
+            item.fail(f"{name!r} cannot name a sink: use a-z, 0-9 and _, and begin with a-z")
         found.append(_sink(name, item, views, streaming=streaming))
     if not found:
         field.fail("names no sink")
@@ -298,7 +298,7 @@ def _sink(name: str, field: Field, views: list[str], *, streaming: bool) -> Sink
     if streaming:
         what.fail("is for trigger: batch")
     if not what.flag():
-        what.fail("is to be true")
+        what.fail("must be true")
     report = fields.get("report")
     return EmptySink(
         name=name, mark=field.mark, input=chosen, report=report.text() if report else None
@@ -350,7 +350,7 @@ def _view(field: Field, views: list[str]) -> str:
 
 def _new_view(field: Field, name: str, views: list[str]) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "batch":
-        field.fail(f"{name!r} cannot name a view: use a-z, 0-9 and _, a letter first")
+        field.fail(f"{name!r} cannot name a view: use a-z, 0-9 and _, and begin with a-z")
     if name in views:
         field.fail(f"there are two views named {name!r}")
     views.append(name)

@@ -1,4 +1,4 @@
-"""What is known of a pipeline's last run: a small file beside its checkpoints, and a lock."""
+"""The status of a pipeline's last run: a small file beside its checkpoints, and a lock."""
 
 import fcntl
 import json
@@ -25,15 +25,15 @@ class PipelineBusy(ZhumqError):
 
 
 class State(StrEnum):
-    """How far a run is."""
+    """The state of a run."""
 
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
-    DONE = "done"  # there was no more to do
-    STOPPED = "stopped"  # somebody said stop, and the batch was finished
+    DONE = "done"  # read everything
+    STOPPED = "stopped"  # ended after a stop request
     FAILED = "failed"
-    LOST = "lost"  # its process has gone without a word
+    LOST = "lost"  # its process ended without writing a final state
 
 
 ACTIVE: Final = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
@@ -45,10 +45,10 @@ class SinkProgress:
 
     name: str
     query: str | None = None  # the id of its streaming query
-    batch: int | None = None  # the last one that is finished
+    batch: int | None = None  # the last finished one
     batches: int = 0
     rows_in: int = 0
-    rows_out: int | None = None  # None where Spark does not say
+    rows_out: int | None = None  # None if Spark does not report it
     lag: int | None = None
     batch_ms: int | None = None
     rate: int | None = None  # rows a second of the last batch
@@ -56,7 +56,7 @@ class SinkProgress:
 
 @dataclass(slots=True, kw_only=True)
 class RunStatus:
-    """What one run of a pipeline has done."""
+    """The status of one run of a pipeline."""
 
     name: str
     file: str
@@ -91,7 +91,7 @@ class StatusFile:
         temporary.replace(self.path)
 
     def read(self) -> RunStatus | None:
-        """The last run, or None if there was none. A run whose process is gone is LOST."""
+        """The last run, or None if there was none. A run whose process has ended is LOST."""
         try:
             document = json.loads(self.path.read_text())
         except (FileNotFoundError, NotADirectoryError):
@@ -116,7 +116,7 @@ class StatusFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else runs this pipeline meanwhile. The system lets go if the process dies."""
+        """Hold the pipeline's lock, or raise PipelineBusy. The lock ends with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -1,4 +1,4 @@
-"""The topics a pipeline writes to: made if they are not there."""
+"""Creates the topics that a pipeline writes to, and reads their retention."""
 
 from collections.abc import Iterable
 
@@ -10,27 +10,27 @@ from zhumq.spark.cluster_client import ClusterClient
 
 REACH_SECONDS_MAX = 10.0
 REQUEST_SECONDS_MAX = 30.0
-BROKERS_DEFAULT = -1  # partitions and replicas as the broker is set
+BROKERS_DEFAULT = -1  # the broker's default number of partitions and replicas
 
 
 class TopicFailed(ZhumqError):
-    """A topic that could not be made."""
+    """A topic that could not be created, or whose settings could not be read."""
 
 
 def check_broker(bootstrap: str) -> None:
-    """Fail soon, and in words, if nobody answers."""
+    """Raise ClusterFailed early if no broker answers."""
     with ClusterClient(bootstrap, retry_seconds_max=REACH_SECONDS_MAX) as client:
         client.partitions([])
 
 
 def make_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
-    """Make those of the topics that do not exist; says which."""
-    wanted = sorted(set(names))
-    if not wanted:
+    """Create those of the topics that do not exist, and return their names."""
+    targets = sorted(set(names))
+    if not targets:
         return []
     with ClusterClient(bootstrap, retry_seconds_max=REACH_SECONDS_MAX) as client:
-        existing = client.partitions(wanted)
-    missing = [name for name in wanted if name not in existing]
+        existing = client.partitions(targets)
+    missing = [name for name in targets if name not in existing]
     if not missing:
         return []
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -41,13 +41,13 @@ def make_topics(bootstrap: str, names: Iterable[str]) -> list[str]:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicFailed(
-                    f"cannot make the topic {name!r}: {error.args[0].str()}"
+                    f"cannot create the topic {name!r}: {error.args[0].str()}"
                 ) from None
     return missing
 
 
 def retention_ms_of(bootstrap: str, topic: str) -> int | None:
-    """How long a topic keeps a record by its own timestamp; None if it does not go by it."""
+    """How long a topic keeps a record after its timestamp; None if retention does not depend on it."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     described = admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)

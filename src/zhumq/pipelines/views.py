@@ -1,4 +1,4 @@
-"""From sources and steps to DataFrames, with errors that name the line of the file."""
+"""Builds DataFrames from sources and steps, with errors that name the line of the file."""
 
 import importlib
 import logging
@@ -33,13 +33,13 @@ BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
 REASON: Final = "_reason"
 CORRUPT: Final = "_corrupt"
 PARSED: Final = "_json"
-# The message of a row whose own columns have given way to fields of the same names.
+# The message of a row whose columns were replaced by JSON fields of the same names.
 MESSAGE: Final = "_message"
 MESSAGE_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 MALFORMED_JSON: Final = "not JSON of the given schema"
-# The headers of every dead letter, so that `zhumq dlq` knows those of pipelines as well.
+# The headers of every dead letter have this prefix, so `zhumq dlq` shows those of pipelines too.
 HEADER_PREFIX: Final = "zhumq."
-# Spark's own default is a form of timestamps that other readers take for local time.
+# With Spark's default type of timestamps, other readers take them for local time.
 SESSION_SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
@@ -62,12 +62,12 @@ class Views:
 def build_views(
     spark: SparkSession, pipeline: Pipeline, bootstrap: str, *, group: str | None
 ) -> Views:
-    """Every view of the pipeline, in a session of its own, so that names never meet others'."""
+    """Every view of the pipeline, in a new session, so that their names do not collide with others."""
     session = spark.newSession()
     for name, value in SESSION_SETTINGS.items():
         session.conf.set(name, value)
-    # In a thread without an active session, Spark finds no data source of Python's for a write.
-    # This is the public call that sets it.
+    # In a thread without an active session, Spark finds no Python data source for a write.
+    # This public call sets the active session.
     session.createDataFrame([], "none INT")
     frames: dict[str, DataFrame] = {}
     bad: list[DataFrame] = []
@@ -107,7 +107,7 @@ def need_column(frame: DataFrame, column: str, mark: Mark) -> None:
 
 @contextmanager
 def spec_errors(mark: Mark, text: str | None = None) -> Iterator[None]:
-    """What Spark says about a part of the file, in one line that begins with its place."""
+    """Raise an error of Spark's for a part of the file as one line that names its place."""
     try:
         yield
     except AnalysisException as error:
@@ -118,7 +118,7 @@ def spec_errors(mark: Mark, text: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def function_errors(mark: Mark) -> Iterator[None]:
-    """What a function of the user's raises, as an error of the line that names the function."""
+    """Raise an exception of a user's function as an error of the line that names the function."""
     try:
         yield
     except (PySparkException, ZhumqError):
@@ -171,7 +171,7 @@ def _apply(
             with spec_errors(step.mark), function_errors(step.mark):
                 frame = function(*(frames[name] for name in step.inputs), **step.arguments)
             if not isinstance(frame, DataFrame):
-                raise step.mark.wrong(f"gave a {type(frame).__name__} instead of a DataFrame")
+                raise step.mark.wrong(f"returned a {type(frame).__name__}, not a DataFrame")
             return _with_watermark(frame, step.watermark)
         case JsonStep():
             rows = _with_json(frames[step.input], step)
@@ -218,7 +218,7 @@ def _with_json(frame: DataFrame, step: JsonStep) -> DataFrame:
         parsed = F.from_json(text, f"{step.schema}, {CORRUPT} STRING", options)
         rows = frame.withColumn(PARSED, parsed)
         fields = [name for name in rows.select(f"{PARSED}.*").columns if name != CORRUPT]
-    # Spark's names are the same in any case.
+    # Spark's column names are case-insensitive.
     taken = {name.lower() for name in fields}
     for name in (MESSAGE, PARSED, REASON):
         if name in taken:
@@ -229,7 +229,7 @@ def _with_json(frame: DataFrame, step: JsonStep) -> DataFrame:
     )
     chosen = [F.col(f"{PARSED}.`{name}`") for name in fields]
     chosen += [F.col(f"`{name}`") for name in others]
-    # The message itself must stay beside its fields, for the dead letter.
+    # The dead letter needs the message itself beside its fields.
     covered = [name for name in MESSAGE_COLUMNS if name in frame.columns]
     if MESSAGE not in others and not set(covered) <= set(others):
         chosen.append(F.struct(*covered).alias(MESSAGE))
@@ -247,7 +247,7 @@ def _with_reason(frame: DataFrame, step: CheckStep) -> DataFrame:
 
 
 def _dead_letters(bad: DataFrame, pipeline: str, step: str) -> DataFrame:
-    """Bad rows as messages: their own key and value, and in the headers why and where from."""
+    """Bad rows as messages: their own key and value, with the reason and the origin in headers."""
     row = [field.name for field in bad.schema.fields if field.name not in (REASON, MESSAGE)]
     prefix, fields = "", bad.schema.fields
     if MESSAGE in bad.columns:
@@ -291,7 +291,7 @@ def _dead_letters(bad: DataFrame, pipeline: str, step: str) -> DataFrame:
 
 
 def _line_in(error: AnalysisException, text: str | None) -> int | None:
-    """The line within the text that an error is about, counted from 1."""
+    """The line within the text that an error refers to, counted from 1."""
     if text is None:
         return None
     match = _LINE.search(str(error))
@@ -300,7 +300,7 @@ def _line_in(error: AnalysisException, text: str | None) -> int | None:
     for context in error.getQueryContext() or ():
         try:
             start = context.startIndex()
-        except Exception:  # noqa: S112 - some contexts have no place, and say so in many ways
+        except Exception:  # noqa: S112 - contexts without a place raise various exceptions
             continue
         if 0 <= start <= len(text):
             return text.count("\n", 0, start) + 1
@@ -308,7 +308,7 @@ def _line_in(error: AnalysisException, text: str | None) -> int | None:
 
 
 def _words(error: PySparkException) -> str:
-    """Spark's message without its class, its state and its drawing of the query."""
+    """Spark's message without its error class, its SQLSTATE and its query context."""
     parameters = error.getMessageParameters() or {}
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_COLUMN"):

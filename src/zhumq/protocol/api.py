@@ -1,4 +1,4 @@
-"""The APIs with their keys and versions, and the headers: bytes to requests, responses to bytes."""
+"""The APIs with their keys, versions and headers: decodes requests, encodes responses."""
 
 import struct
 from collections.abc import Sized
@@ -27,7 +27,7 @@ from zhumq.protocol.messages import (
 from zhumq.protocol.primitives import BAD_BYTES, INT32, skip_tagged_fields
 from zhumq.protocol.schema import Message
 
-# Bytes-like, or the very object that stood in a `records` field: a file region the shell can send.
+# Bytes-like, or the object from a `records` field unchanged: a file region that the shell sends.
 Part = Sized
 
 
@@ -102,7 +102,7 @@ class ApiSpec:
 
     @property
     def advertised_min_version(self) -> int:
-        """What ApiVersions says. Kafka 4 claims Produce from 0: old librdkafka gives up otherwise."""
+        """The minimum in ApiVersions. As in Kafka 4, 0 for Produce: old librdkafka fails otherwise."""
         return 0 if self.key == ApiKey.PRODUCE else self.min_version
 
     def is_flexible(self, version: int) -> bool:
@@ -110,7 +110,7 @@ class ApiSpec:
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request."""
+    """The header of a request."""
 
     api_key: ApiKey
     api_version: int
@@ -119,14 +119,14 @@ class RequestHeader(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request as it came: its header and the message."""
+    """A decoded request: its header and its message."""
 
     header: RequestHeader
     body: Any
 
 
 class UnsupportedApiVersion(UnsupportedVersion):
-    """A known API in a version we do not speak. For ApiVersions the client is owed an answer."""
+    """A known API in an unsupported version. ApiVersions is answered all the same (KIP-511)."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(f"{header.api_key.name} version {header.api_version} is not supported")
@@ -194,7 +194,7 @@ class _RequestCodec(NamedTuple):
 class _ResponseCodec(NamedTuple):
     header: struct.Struct
     encode: Encode
-    whole: bool  # one part is made of all; a Fetch response is a few, with file regions between
+    whole: bool  # joined into one part; a Fetch response has several, with file regions between
 
 
 # Filled at the first request of each API and version.
@@ -218,11 +218,11 @@ def decode_request(frame: bytes) -> Request:
         if codec is None:
             codec = _request_codec(api_key, version, correlation_id, client_id)
         if codec.flexible:
-            # Nobody sends tagged fields in a header yet.
+            # No known client sends tagged fields in a header.
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         body, _ = codec.decode(frame, position)
     except BAD_BYTES as error:
-        raise MalformedFrame(f"a request that cannot be read: {error}") from error
+        raise MalformedFrame(f"malformed request: {error}") from error
     # Bytes after the end are ignored, as Kafka does: librdkafka 2.16 writes the length of an empty
     # topic list of a flexible Metadata request in four bytes instead of one.
     # Past NamedTuple's own constructors, which cost more than reading the header does.
@@ -231,7 +231,7 @@ def decode_request(frame: bytes) -> Request:
 
 
 def encode_response(header: RequestHeader, response: Message) -> list[Part]:
-    """The answer to a request as parts to send in order, beginning with the 4-byte size.
+    """The response as parts to send in order, starting with the 4-byte size.
 
     An ApiVersions request in an unknown version is answered in version 0, which every client reads.
     """

@@ -1,4 +1,4 @@
-"""Schema and version in, flat encode and decode functions out, made at first use and kept."""
+"""Compiles a schema and a version to flat encode and decode functions, at first use."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ def decoder(message: type[Message], version: int) -> Decode:
 
 
 def encoder(message: type[Message], version: int) -> Encode:
-    """`encode(message, parts)`: appends bytes, and what stands in records fields as it is."""
+    """`encode(message, parts)`: appends bytes, and the objects of records fields unchanged."""
     found = _encoders.get((message, version))
     if found is None:
         found = _encoders[message, version] = compile_encoder(message, version)
@@ -35,12 +35,12 @@ def encoder(message: type[Message], version: int) -> Encode:
 
 
 def use_decoder(message: type[Message], version: int, decode: Decode) -> None:
-    """Puts a hand-tuned function in the place of the generated one."""
+    """Replaces the generated function by a hand-tuned one."""
     _decoders[message, version] = decode
 
 
 def use_encoder(message: type[Message], version: int, encode: Encode) -> None:
-    """Puts a hand-tuned function in the place of the generated one."""
+    """Replaces the generated function by a hand-tuned one."""
     _encoders[message, version] = encode
 
 
@@ -63,7 +63,7 @@ def compile_encoder(message: type[Message], version: int) -> Encode:
 
 
 def decode_message(message: type[M], version: int, buffer: bytes, position: int) -> M:
-    """A whole message that reaches to the end of the buffer."""
+    """Decodes a message that has to end at the end of the buffer."""
     try:
         decoded, end = decoder(message, version)(buffer, position)
     except BAD_BYTES as error:

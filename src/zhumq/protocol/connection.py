@@ -1,4 +1,4 @@
-"""Bytes in, whole frames out, whatever pieces the network delivers them in."""
+"""Splits received bytes into frames, whatever pieces the network delivers them in."""
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.protocol.primitives import INT32
@@ -12,25 +12,25 @@ PIECE_BYTES_MIN = 4 * 1024
 
 
 class ConnectionCodec:
-    """The receiving side of one connection. Holds at most what has been received of one frame."""
+    """The receiving side of one connection. Holds at most the received part of one frame."""
 
     __slots__ = ("_frame_bytes_max", "_held", "_held_bytes", "_size_part", "missing_bytes")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._size_part = b""  # of a size that is not whole yet
+        self._size_part = b""  # of an incomplete size
         self._held: list[bytes | bytearray] = []  # pieces of a frame whose size is known
         self._held_bytes = 0
-        # Of the same frame. 0: not inside a frame whose size is known. Read by the owner only.
+        # Of the same frame. 0: there is no such frame. The owner only reads it.
         self.missing_bytes = 0
 
     @property
     def held_bytes(self) -> int:
-        """What was received and belongs to a frame that is not whole yet."""
+        """Bytes received of an incomplete frame."""
         return self._held_bytes + len(self._size_part)
 
     def receive_bytes(self, data: bytes) -> list[bytes]:
-        """The frames that became whole, without their sizes. Raises MalformedFrame on a bad size."""
+        """The frames that are complete now, without their sizes. Raises MalformedFrame on a bad size."""
         frames: list[bytes] = []
         position = 0
         if self.missing_bytes:
@@ -38,7 +38,7 @@ class ConnectionCodec:
             if len(data) < position:
                 self._hold(data)
                 return frames
-            # A frame that came in many pieces is joined once, when all of it is here.
+            # A frame in many pieces is joined once, when it is complete.
             self._held.append(data[:position])
             frames.append(b"".join(self._held))
             self._held.clear()
@@ -55,7 +55,7 @@ class ConnectionCodec:
             (size,) = _read_size(data, position)
             if not 0 < size <= self._frame_bytes_max:
                 raise MalformedFrame(
-                    f"a frame of {size} bytes; it must be 1 to {self._frame_bytes_max}"
+                    f"frame size is {size} bytes; it must be 1 to {self._frame_bytes_max}"
                 )
             position = body + size
             if position > total:
@@ -65,7 +65,7 @@ class ConnectionCodec:
             frames.append(data[body:position])
 
     def close(self) -> None:
-        """Forgets what it holds: nothing more is received."""
+        """Drops the incomplete frame; nothing more is received."""
         self._held.clear()
         self._held_bytes = self.missing_bytes = 0
 

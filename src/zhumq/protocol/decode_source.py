@@ -1,4 +1,4 @@
-"""The source of a decoder: runs of fixed-size fields become one unpack, every length is held to the frame."""
+"""Generates decoders: runs of fixed-size fields become one unpack, each length is checked against the frame."""
 
 import struct
 from typing import NoReturn
@@ -62,7 +62,7 @@ class DecodeSource(Source):
             self._tagged_section(variable, tagged)
 
     def flush(self) -> None:
-        """Reads what was put off. Called before every line that needs the values or the position."""
+        """Emits the deferred reads. Called before every line that needs the values or the position."""
         run, self._run = self._run, []
         if not run:
             return
@@ -88,7 +88,7 @@ class DecodeSource(Source):
                 self._struct_value(message, target, nullable=nullable)
 
     def _length(self, legacy_code: str) -> str:
-        """Reads a length; a compact one is left as it travels, one more than it means."""
+        """Reads a length; a compact one stays as on the wire, one more than the length."""
         length = self.fresh("n")
         self._run.append(("B" if self.flexible else legacy_code, length))
         self.flush()
@@ -206,5 +206,5 @@ class DecodeSource(Source):
                         self.emit(
                             f"if p != {end}: refuse('{spec.name} does not fill its tagged field')"
                         )
-                # Unknown tags are skipped: that is how newer peers add fields.
+                # Unknown tags are skipped: newer peers add fields as tags.
                 self.emit(f"p = {end}")

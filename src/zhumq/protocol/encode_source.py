@@ -1,4 +1,4 @@
-"""The source of an encoder: runs of fixed-size fields become one pack, records are passed on untouched."""
+"""Generates encoders: runs of fixed-size fields become one pack, records are passed on unchanged."""
 
 import struct
 
@@ -21,8 +21,8 @@ from zhumq.protocol.source import Source
 class EncodeSource(Source):
     """Writes `encode(o, out)`: o is the message, out the list its parts are appended to.
 
-    A field that the version does not know is left out, and None where the version has no null is
-    written as the empty value: a broker answers old versions all day.
+    A field that the version does not have is left out. None is written as the empty value where the
+    version has no null, so that one response serves old versions too.
     """
 
     def __init__(self, version: int, *, flexible: bool) -> None:
@@ -46,7 +46,7 @@ class EncodeSource(Source):
             self._tagged_section(variable, sorted(tagged, key=lambda spec: spec.tag or 0))
 
     def flush(self) -> None:
-        """Appends what was put off. Called before every line that changes the flow."""
+        """Emits the deferred appends. Called before every line that changes the control flow."""
         self._close_run()
         pieces, self._pieces = self._pieces, []
         if len(pieces) == 1:
@@ -96,7 +96,7 @@ class EncodeSource(Source):
         self._pieces.append(content)
 
     def _null(self, *, nullable: bool) -> int:
-        """What stands for null in a length; where the version has no null, the empty length."""
+        """The length that means null; where the version has no null, the empty length."""
         if self.flexible:
             return 0 if nullable else 1
         return -1 if nullable else 0
@@ -173,7 +173,7 @@ class EncodeSource(Source):
         self.emit(f"{outer} += {section}")
 
     def _differs(self, spec: FieldSpec, source: str) -> str:
-        """The condition under which a tagged field has to travel: it is not its default."""
+        """The condition under which a tagged field is written: it is not its default."""
         if isinstance(spec.type, StructOf):
             inner = fields_of(spec.type.message)
             any_differs = " or ".join(self._differs(s, f"{source}.{s.name}") for s in inner)

@@ -1,4 +1,4 @@
-"""Fetch responses by hand: one pack per partition, and only file regions between the joined bytes."""
+"""Hand-written encoders of Fetch responses: one pack per partition, file regions between joined bytes."""
 
 import struct
 from functools import cache
@@ -9,9 +9,9 @@ from zhumq.protocol.messages.fetch import FetchableTopicResponse, FetchResponse
 from zhumq.protocol.primitives import SMALL_UVARINTS, encode_uvarint
 
 UNTUNED_VERSIONS = range(4, 11)
-LEGACY_VERSION = 11  # the last that is not flexible, and what older clients speak
+LEGACY_VERSION = 11  # the last that is not flexible, used by older clients
 FLEXIBLE_VERSIONS = range(12, 19)
-ID_VERSION_MIN = 13  # from here on topics travel by id
+ID_VERSION_MIN = 13  # topics by id from this version on
 ENDPOINTS_VERSION_MIN = 16
 
 # Records up to this size are cheaper to copy into the bytes around them than to send on their own.
@@ -33,7 +33,7 @@ _generated_encoder = cache(compile_encoder)
 
 
 def install() -> None:
-    """Puts these functions in the place of the generated ones. All of them leave joined parts."""
+    """Replaces the generated functions by these, which all leave joined parts."""
     for version in UNTUNED_VERSIONS:
         use_encoder(FetchResponse, version, _joining_encoder(version))
     use_encoder(FetchResponse, LEGACY_VERSION, _encode_legacy)
@@ -42,7 +42,7 @@ def install() -> None:
 
 
 def join_parts(parts: list[Any]) -> None:
-    """Joins neighbouring bytes in place; what is large or not bytes stays the object that it is."""
+    """Joins neighbouring bytes in place; large bytes and other objects stay as they are."""
     joined: list[Any] = []
     run: list[bytes] = []
     for part in parts:
@@ -135,7 +135,7 @@ def _flexible_encoder(version: int) -> Encode:
                     or partition.current_leader is not None
                     or partition.snapshot_id is not None
                 ):
-                    # Rare enough to leave all of it to the generated code.
+                    # Rare, so the generated code encodes the whole response.
                     parts.clear()
                     _joining_encoder(version)(response, parts)
                     return

@@ -1,4 +1,4 @@
-"""Requests between brokers: a header of their own, and API keys that no client is ever told of."""
+"""Framing of requests between brokers: a header of their own, and API keys that clients do not use."""
 
 import struct
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from zhumq.protocol.fetch_codec import join_parts
 from zhumq.protocol.primitives import INT32
 from zhumq.protocol.schema import Message
 
-# What the messages of this release look like. Both sides of a connection have to speak the same.
-PEER_PROTOCOL_VERSION = 1
-# Above all of Kafka's, so that a frame that went to the wrong door is recognised as such.
+# The version of these messages. Both sides of a connection need the same one.
+PEER_PROTOCOL_VERSION = 2
+# Above all of Kafka's keys, so that a frame sent to the wrong listener is recognised.
 PEER_KEY_MIN = 1_000
 REFUSAL_BYTES_MAX = 1_000
 
@@ -30,7 +30,7 @@ Answered = TypeVar("Answered", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class PeerApi(Generic[Asked, Answered]):
-    """A question one broker may ask another, and its answer."""
+    """A request of one broker to another, and its answer."""
 
     request: type[Asked]
     response: type[Answered]
@@ -44,7 +44,7 @@ class PeerApi(Generic[Asked, Answered]):
 
 
 class PeerRequest(NamedTuple):
-    """A request whose message has not been looked at yet."""
+    """A request whose message is not decoded yet."""
 
     key: int
     correlation_id: int
@@ -52,7 +52,7 @@ class PeerRequest(NamedTuple):
 
 
 class PeerAnswer(NamedTuple):
-    """An answer whose message has not been looked at yet."""
+    """An answer whose message is not decoded yet."""
 
     correlation_id: int
     error: ErrorCode
@@ -60,7 +60,7 @@ class PeerAnswer(NamedTuple):
 
 
 def encode_peer_request(api: PeerApi[Any, Any], correlation_id: int, message: Message) -> bytes:
-    """A whole frame with its size."""
+    """A frame with its size."""
     parts: list[Any] = [_REQUEST_HEAD.pack(api.key, correlation_id)]
     encoder(api.request, PEER_PROTOCOL_VERSION)(message, parts)
     body = b"".join(parts)
@@ -70,10 +70,10 @@ def encode_peer_request(api: PeerApi[Any, Any], correlation_id: int, message: Me
 def decode_peer_request(frame: bytes) -> PeerRequest:
     """The header of a frame without its size. Raises MalformedFrame."""
     if len(frame) < _REQUEST_HEAD.size:
-        raise MalformedFrame(f"{len(frame)} bytes are too few for a broker's request")
+        raise MalformedFrame(f"{len(frame)} bytes are too few for a request between brokers")
     key, correlation_id = _REQUEST_HEAD.unpack_from(frame)
     if key < PEER_KEY_MIN:
-        raise MalformedFrame(f"API key {key} is a client's, and this listener is for brokers")
+        raise MalformedFrame(f"API key {key} is for clients, and this listener is for brokers")
     return PeerRequest(key, correlation_id, frame)
 
 
@@ -85,7 +85,7 @@ def read_peer_request(api: PeerApi[Asked, Any], request: PeerRequest) -> Asked:
 def encode_peer_answer(
     api: PeerApi[Any, Any], correlation_id: int, message: Message
 ) -> Sequence[Part]:
-    """Parts to send in order, beginning with the size; file regions stay what they are."""
+    """Parts to send in order, starting with the size; file regions are unchanged."""
     parts: list[Any] = [b""]
     encoder(api.response, PEER_PROTOCOL_VERSION)(message, parts)
     size = sum(map(len, parts)) + _ANSWER_HEAD.size
@@ -95,7 +95,7 @@ def encode_peer_answer(
 
 
 def encode_peer_refusal(correlation_id: int, error: ErrorCode, reason: str) -> bytes:
-    """An answer that says why there is none."""
+    """An answer with an error code and the reason."""
     text = reason.encode()[:REFUSAL_BYTES_MAX]
     return _SIZED_ANSWER_HEAD.pack(_ANSWER_HEAD.size + len(text), correlation_id, error) + text
 
@@ -103,7 +103,7 @@ def encode_peer_refusal(correlation_id: int, error: ErrorCode, reason: str) -> b
 def decode_peer_answer(frame: bytes) -> PeerAnswer:
     """The header of a frame without its size. Raises MalformedFrame."""
     if len(frame) < _ANSWER_HEAD.size:
-        raise MalformedFrame(f"{len(frame)} bytes are too few for a broker's answer")
+        raise MalformedFrame(f"{len(frame)} bytes are too few for an answer between brokers")
     correlation_id, code = _ANSWER_HEAD.unpack_from(frame)
     try:
         error = ErrorCode(code)
@@ -118,5 +118,5 @@ def read_peer_answer(api: PeerApi[Any, Answered], answer: PeerAnswer) -> Answere
 
 
 def refusal_text(answer: PeerAnswer) -> str:
-    """Why there is no answer."""
+    """The reason of a refusal."""
     return answer.frame[_ANSWER_HEAD.size :].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The smallest pieces of the wire format: varints, compact strings, uuids, each bound-checked."""
+"""Primitive types of the wire format: varints, uuids, tagged fields, all with bounds checks."""
 
 import struct
 import uuid
@@ -17,12 +17,12 @@ INT32 = struct.Struct(">i")
 # Lengths below 128, which are nearly all of them, are one byte.
 SMALL_UVARINTS = tuple(bytes((value,)) for value in range(128))
 
-# What the generated decoders may raise on bad bytes. Whoever calls one turns these into MalformedFrame.
+# What the generated decoders may raise on bad bytes. Their callers turn these into MalformedFrame.
 BAD_BYTES = (IndexError, struct.error, UnicodeDecodeError)
 
 
 def encode_uvarint(value: int) -> bytes:
-    # Written out by size, since the length of every stretch of records comes through here.
+    # Unrolled by size for speed: it encodes the length of every records field.
     if 0 <= value < 1 << 14:
         if value < 128:
             return SMALL_UVARINTS[value]
@@ -95,7 +95,7 @@ def uuid_from_bytes(data: bytes) -> uuid.UUID:
 
 
 def skip_tagged_fields(buffer: bytes, position: int) -> int:
-    """The position after a section of tagged fields of which none is known."""
+    """The position after a section of unknown tagged fields."""
     count, position = decode_uvarint(buffer, position)
     for _ in range(count):
         _tag, position = decode_uvarint(buffer, position)

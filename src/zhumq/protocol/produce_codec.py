@@ -1,4 +1,4 @@
-"""Produce by hand: the request nearly every producer sends is read and answered without making messages."""
+"""Fast path of Produce: reads and answers the most common request without creating messages."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _LEGACY_PARTITION = struct.Struct(">iii")
 _NAMED_HEAD = struct.Struct(">BhiBB")
 # ... | partitions + 1 u8 | index i32 | records length + 1, its first byte u8 | ... | records | tags u8 x 3 |
 _PARTITION = struct.Struct(">BiB")
-# With an id in the place of the name all of that has one size.
+# With an id instead of the name, all of that has a fixed size.
 _ID_HEAD = struct.Struct(">BhiB16sBiB")
 _NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
 
@@ -44,7 +44,7 @@ _END = struct.Struct(">ix")  # | throttle time i32 | tags u8 |
 _ONE = ">iixB{topic}BihqqqBBBxix"
 # Legacy: | size i32 | correlation id i32 | topics i32 | name length i16 | name | partitions i32 | index i32 | error i16 |
 # | base offset i64 | append time i64 | log start i64 | record errors i32 | message length -1 i16 | throttle time i32 |,
-# some of them only since these versions.
+# some of them only from these versions on.
 _LEGACY_ONE = ">iiih{topic}iihqq{log_start}{record_errors}i"
 LOG_START_SINCE_VERSION = 5
 RECORD_ERRORS_SINCE_VERSION = 8
@@ -54,7 +54,7 @@ _generated_encoder = cache(compile_encoder)
 
 
 def install() -> None:
-    """Puts the encoders in the place of the generated ones."""
+    """Replaces the generated encoders by these."""
     for version in (*NAMED_VERSIONS, ID_VERSION):
         use_encoder(ProduceResponse, version, _response_encoder(version))
 
@@ -64,15 +64,15 @@ OneProduce = tuple[int, int, int, int, bytes, int, memoryview]
 
 
 def parse_one(frame: bytes) -> OneProduce | None:
-    """A Produce request about one partition and outside of transactions, read without making a
-    single message. None for every other request, also for one that is broken."""
+    """A Produce request about one partition and outside of transactions, read without creating
+    messages. None for every other request, also for a malformed one."""
     try:
         _, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         position = _REQUEST_HEADER.size + max(length, 0)
         if version in LEGACY_VERSIONS:
             found = _find_legacy(frame, position)
         elif frame[position]:
-            return None  # Tagged fields in a header, which nobody sends yet.
+            return None  # Tagged fields in a header, which no known client sends.
         elif version in NAMED_VERSIONS:
             found = _find_named(frame, position + 1)
         elif version == ID_VERSION:
@@ -97,8 +97,8 @@ class ProduceRun(NamedTuple):
 
 
 def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
-    """The first few of these frames that differ in nothing but their numbers and their records.
-    None if the first one is no Produce request for one partition."""
+    """The leading frames that differ only in their correlation ids and their records. None if the
+    first one is not a Produce request for one partition."""
     first = frames[0]
     one = parse_one(first)
     if one is None:
@@ -108,7 +108,7 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     legacy = version in LEGACY_VERSIONS
     trailer = b"" if legacy else _NO_TAGS
     records_at = len(first) - len(records) - len(trailer)
-    # Nothing but the length of the records stands between what all frames share and the records.
+    # Only the length of the records is between what all frames share and the records.
     length = len(records)
     length_at = records_at - (4 if legacy else len(encode_uvarint(length + 1)))
     key_and_version = first[:_CORRELATION_AT]
@@ -233,7 +233,7 @@ EncodeOne = Callable[[int, int, int, int], bytes]
 
 @lru_cache(ENCODERS_REMEMBERED_MAX)
 def encoder_of_one(version: int, topic: bytes, index: int) -> EncodeOne:
-    """Makes the good answers to such requests, size and header included."""
+    """Encodes the successful answers to such requests, with size and header."""
     if version in LEGACY_VERSIONS:
         return _legacy_encoder_of_one(version, topic, index)
     if version < ID_VERSION:

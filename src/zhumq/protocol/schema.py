@@ -1,4 +1,4 @@
-"""How a message is declared: once, as a typed class whose fields say in which versions they exist."""
+"""Declaration of messages: typed classes whose fields name the versions they exist in."""
 
 import types
 import typing
@@ -40,7 +40,7 @@ def parse_versions(text: str) -> VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A number (or uuid) of always the same size: its format as `struct` names it."""
+    """A number (or uuid) of fixed size, with its `struct` format."""
 
     code: str
     size: int
@@ -48,7 +48,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A type that is told from its Python type by name only."""
+    """A wire type that shares its Python type with others and differs by name."""
 
     name: str
 
@@ -82,7 +82,7 @@ WireType = Fixed | Marker | ArrayOf | StructOf
 
 
 class _Unset:
-    """Stands for "no default given": the type's own empty value serves."""
+    """Means "no default given": the default is the type's empty value."""
 
 
 UNSET: Final = _Unset()
@@ -90,7 +90,7 @@ UNSET: Final = _Unset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldOptions:
-    """What a declaration says of a field beyond its type."""
+    """Options of a field declaration beyond its type."""
 
     versions: VersionRange
     nullable: VersionRange
@@ -105,10 +105,10 @@ def field(
     default: object = UNSET,
     tag: int | None = None,
 ) -> Any:
-    """A field that is more than a name with a default.
+    """A field with options.
 
-    A type that admits None is nullable in all versions unless `nullable` says which. A field with a
-    `tag` travels in the tagged section, and only when it differs from its default.
+    A type that admits None is nullable in all versions unless `nullable` names some. A field with a
+    `tag` is in the tagged section, and only when it differs from its default.
     """
     return FieldOptions(
         versions=parse_versions(versions),
@@ -120,7 +120,7 @@ def field(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """A field with its type resolved, as the compiler wants it."""
+    """A field with its type resolved, for the compiler."""
 
     name: str
     type: WireType
@@ -132,7 +132,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What a declaration says of the message itself."""
+    """Options of a message declaration."""
 
     api_key: int | None
     versions: VersionRange
@@ -142,7 +142,7 @@ class Declared:
 
 @dataclass_transform(kw_only_default=True)
 class Declaration(type):
-    """Makes a slotted class of a declaration. Nothing is resolved or generated before its first use."""
+    """Makes a slotted class of a declaration. Types are resolved and code is generated at first use."""
 
     __declared__: Declared
     __options__: dict[str, FieldOptions]
@@ -185,7 +185,7 @@ class Message(metaclass=Declaration):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
-        # Python generates the class's own __init__ at the first instance and never comes here again.
+        # The first instance generates the class's own __init__, which replaces this one.
         cls = type(self)
         initialise = make_initialiser(cls)
         cls.__init__ = initialise  # type: ignore[method-assign]
@@ -203,7 +203,7 @@ class Message(metaclass=Declaration):
 
 @cache
 def fields_of(cls: type[Message]) -> tuple[FieldSpec, ...]:
-    """The fields in wire order, types resolved. Done at first use so that imports stay fast."""
+    """The fields in wire order, with types resolved at first use so that imports stay fast."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple(_resolve(name, hints[name], options) for name, options in cls.__options__.items())
 
@@ -213,7 +213,7 @@ def is_flexible(cls: type[Message], version: int) -> bool:
 
 
 def make_initialiser(cls: type[Message]) -> Any:
-    """The keyword-only __init__ of a message, as source, so that it costs no more than a written one."""
+    """The keyword-only __init__ of a message, generated as source so that it is as fast as a written one."""
     namespace: dict[str, Any] = {"UNSET": UNSET}
     parameters = []
     lines = []

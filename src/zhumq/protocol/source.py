@@ -1,4 +1,4 @@
-"""Python source under construction: lines, names for its constants, and the sizes both directions need."""
+"""Base of the source generators: lines, names for constants, and minimum sizes of wire types."""
 
 import struct
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Source:
         self._depth -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A variable nobody else uses."""
+        """An unused variable name."""
         self._last_number += 1
         return f"{prefix}{self._last_number}"
 
@@ -54,7 +54,7 @@ class Source:
 
 
 def size_min(wire_type: WireType, version: int, *, flexible: bool) -> int:
-    """The fewest bytes a value can take: what a claimed array length is held against."""
+    """The fewest bytes of a value, to check a claimed array length against."""
     match wire_type:
         case Fixed(size=size):
             return size

@@ -1,4 +1,4 @@
-"""How long a silent consumer is waited for: pings, overdue answers, the timeout queue. Pure: times in."""
+"""Ack deadlines of a push consumer: pings, overdue answers, the timeout queue. Pure: times in."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,12 +14,12 @@ from zhumq.share.push_session import (
 
 SILENT: Final = "no answer to pings"
 OVERDUE: Final = "no answer to deliveries"
-# A consumer that did not answer is tried with little.
+# In-flight limit while the session is RETRYING.
 RETRY_MESSAGES_MAX: Final = 10
 
 
 class AckDeadlines:
-    """What a stream knows about whether its consumer answers. Times are monotonic, but `wall_ms`."""
+    """Tracks whether the consumer of one stream answers. Times are monotonic, except `wall_ms`."""
 
     def __init__(self, session: PushSession, settings: PushSettings, now_ms: int) -> None:
         self.session = session
@@ -28,8 +28,8 @@ class AckDeadlines:
         self._pinged_at_ms = now_ms
         self.pings = 0
         self.hold_until_ms = now_ms  # in the timeout queue until then
-        self._next_look_ms = now_ms
-        self._excused_until_ms = now_ms
+        self._next_check_ms = now_ms
+        self._grace_until_ms = now_ms
 
     @property
     def is_active(self) -> bool:
@@ -40,32 +40,32 @@ class AckDeadlines:
         return self.session.state is SessionState.PARKED
 
     def note_contact(self, now_ms: int) -> None:
-        """The consumer spoke."""
+        """Record that the consumer sent a frame."""
         self._last_contact_ms = now_ms
 
-    def forgives(self, *, is_answer: bool, now_ms: int, wall_ms: int) -> bool:
-        """The consumer spoke. True: that takes it out of the timeout queue."""
+    def end_retry(self, *, is_answer: bool, now_ms: int, wall_ms: int) -> bool:
+        """Handle a frame from the consumer. True: the session leaves the timeout queue."""
         session = self.session
         if session.state is not SessionState.RETRYING:
             return False
-        # One that answers pings and no deliveries is alive, which helps nobody.
+        # A pong does not make up for unanswered deliveries: only an answer does.
         if not is_answer and session.reason == OVERDUE:
             return False
         self.session = answered(session, wall_ms)
         self.hold_until_ms = now_ms
         return True
 
-    def looked(self, now_ms: int) -> None:
-        """The broker looks, as it had meant to at `next_look_ms`.
+    def note_check(self, now_ms: int) -> None:
+        """Record a check that was scheduled for `next_check_ms`.
 
-        One that comes late was itself stopped or starved. What its consumers said meanwhile has arrived and is
-        not read yet: nobody is blamed before there was time for that.
+        A late check means that the broker itself was stopped or starved. Frames from the consumer may wait unread,
+        so no failure is reported until the broker has had time to read them.
         """
-        if now_ms - self._next_look_ms > self._settings.ping_timeout_ms // 2:
-            self._excused_until_ms = now_ms + self._settings.ping_timeout_ms
+        if now_ms - self._next_check_ms > self._settings.ping_timeout_ms // 2:
+            self._grace_until_ms = now_ms + self._settings.ping_timeout_ms
 
     def ping_due(self, now_ms: int) -> bool:
-        """Whether it is time to ping; counted as done if it is."""
+        """Whether it is time to ping. True counts the ping as sent."""
         if now_ms - self._pinged_at_ms < self._settings.ping_interval_ms:
             return False
         self._pinged_at_ms = now_ms
@@ -73,8 +73,8 @@ class AckDeadlines:
         return True
 
     def failure(self, now_ms: int, next_deadline_ms: int | None) -> str | None:
-        """What the consumer has failed to do by now, if anything."""
-        if self.is_parked or now_ms < max(self.hold_until_ms, self._excused_until_ms):
+        """The reason for which the consumer has fail by now; None: it has not."""
+        if self.is_parked or now_ms < max(self.hold_until_ms, self._grace_until_ms):
             return None
         if now_ms - max(self._last_contact_ms, self.hold_until_ms) > self._settings.ping_timeout_ms:
             return SILENT
@@ -82,23 +82,23 @@ class AckDeadlines:
             return OVERDUE
         return None
 
-    def failed(self, reason: str, now_ms: int, wall_ms: int) -> None:
-        """Into the timeout queue, and from there to the parked."""
-        # What it failed first is what it has to make good.
+    def fail(self, reason: str, now_ms: int, wall_ms: int) -> None:
+        """Move the session to the timeout queue or, after its last retry, to parked."""
+        # The newest reason decides which frame ends the retry.
         if self.session.state is SessionState.RETRYING and self.session.reason != reason:
             self.session = replace(self.session, reason=reason)
         self.session = unanswered(self.session, reason, self._settings.session, wall_ms)
         self.hold_until_ms = now_ms + max(self.session.retry_at_ms - wall_ms, 0)
 
     def resume(self, now_ms: int, wall_ms: int) -> bool:
-        """The consumer or an operator said so. True: the session was not active before."""
+        """Resume at the request of the consumer or an operator. True: the session was not active before."""
         self._last_contact_ms = now_ms
         self.hold_until_ms = now_ms
         before, self.session = self.session, resumed(self.session, wall_ms)
         return before is not self.session
 
     def room(self, room: int, held: int, now_ms: int) -> int:
-        """How much of this room may be used now."""
+        """How many messages of the credit left may be sent now."""
         match self.session.state:
             case SessionState.PARKED | SessionState.ENDED:
                 return 0
@@ -109,14 +109,14 @@ class AckDeadlines:
             case _:
                 return room
 
-    def next_look_ms(self, now_ms: int, next_deadline_ms: int | None, ack_timeout_ms: int) -> int:
-        """When something may have to be done next."""
-        looks = [self._pinged_at_ms + self._settings.ping_interval_ms]
+    def next_check_ms(self, now_ms: int, next_deadline_ms: int | None, ack_timeout_ms: int) -> int:
+        """When the stream has to check again."""
+        checks = [self._pinged_at_ms + self._settings.ping_interval_ms]
         if next_deadline_ms is not None:
-            looks.append(max(next_deadline_ms, self._excused_until_ms))
+            checks.append(max(next_deadline_ms, self._grace_until_ms))
         if self.hold_until_ms > now_ms:
-            looks.append(self.hold_until_ms)
-        # What is delivered from now on is not due before this.
-        looks.append(now_ms + ack_timeout_ms)
-        self._next_look_ms = max(min(looks), now_ms)
-        return self._next_look_ms
+            checks.append(self.hold_until_ms)
+        # Deliveries from now on are not due before this.
+        checks.append(now_ms + ack_timeout_ms)
+        self._next_check_ms = max(min(checks), now_ms)
+        return self._next_check_ms

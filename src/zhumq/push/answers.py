@@ -1,4 +1,4 @@
-"""Answers of a consumer on their way into the windows: checked at once, made durable in batches."""
+"""A consumer's answers for share partitions: checked at once, made durable in batches."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from zhumq.push.in_flight_deliveries import InFlightDeliveries, NotHeld
 from zhumq.push.stream_partitions import StreamPartition, StreamPartitions
 from zhumq.share.acknowledgement import AckKind, Acknowledgement
 
-WAITING_MAX: Final = 4_096  # answers not yet durable; a client that sends more is read later
+WAITING_MAX: Final = (
+    4_096  # answers not yet durable; above it the broker stops reading from the client
+)
 RANGES_MAX: Final = 10_000  # in one answer
 REASON_CHARACTERS_MAX: Final = 1_000
 DELAY_MS_MAX: Final = 12 * 3_600_000
@@ -26,7 +28,7 @@ class _Waiting(NamedTuple):
 
 
 class Answers:
-    """The answers of one stream, in the order they came."""
+    """The answers of one stream, in the order of arrival."""
 
     def __init__(
         self,
@@ -47,22 +49,22 @@ class Answers:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(WAITING_MAX)
 
     async def take(self, answer: pb.Answer, deadline_ms: int) -> None:
-        """Check an answer against what the consumer holds, and queue it. A wrong one changes nothing."""
+        """Check an answer against the in-flight deliveries and queue it. An invalid one changes nothing."""
         place = TopicPartition(answer.topic, answer.partition)
         kind = ACK_KINDS.get(answer.kind)
         stream_partition = self._stream_partitions.find(place)
         if kind is None or not answer.ranges or len(answer.ranges) > RANGES_MAX:
-            self._tell(answer.id, pb.INVALID, "an answer has a kind and ranges, not too many")
+            self._reply(answer.id, pb.INVALID, "an answer has a kind and ranges, not too many")
             return
         if answer.HasField("delay_ms") and not (
             answer.kind == pb.NACK and 0 <= answer.delay_ms <= DELAY_MS_MAX
         ):
-            self._tell(
+            self._reply(
                 answer.id, pb.INVALID, f"delay_ms goes with a nack, and is 0 to {DELAY_MS_MAX}"
             )
             return
         if stream_partition is None:
-            self._tell(
+            self._reply(
                 answer.id, pb.NOT_DELIVERED, f"{place} is not delivered on this stream (any more)"
             )
             return
@@ -71,7 +73,7 @@ class Answers:
             for each in answer.ranges:
                 in_flight_deliveries.check(place, each.first_offset, each.last_offset)
         except NotHeld as wrong:
-            self._tell(answer.id, pb.NOT_DELIVERED, str(wrong))
+            self._reply(answer.id, pb.NOT_DELIVERED, str(wrong))
             return
         reason = answer.reason[:REASON_CHARACTERS_MAX]
         delay_ms = answer.delay_ms if answer.HasField("delay_ms") else None
@@ -84,26 +86,26 @@ class Answers:
                     last_offset=last,
                     kind=kind,
                     reason=reason,
-                    # A message that was never looked at has not failed.
+                    # A release means the consumer never processed the message: no failed delivery.
                     counts=answer.kind != pb.RELEASE,
                     delay_ms=delay_ms,
                     lock_ms=self._lock_ms,
                 )
             )
             if kind is AckKind.RENEW:
-                in_flight_deliveries.renewed(place, first, last, deadline_ms)
+                in_flight_deliveries.extend_deadline(place, first, last, deadline_ms)
             else:
-                in_flight_deliveries.answered(place, first, last)
+                in_flight_deliveries.remove(place, first, last)
         takes_back = kind is AckKind.RELEASE and self._in_order
         if takes_back:
-            # In order: what comes after it comes again as well, and nothing new before it.
+            # Ordered mode: everything after the released offset is redelivered too, before new messages.
             in_flight_deliveries.drop_from(place, answer.ranges[0].first_offset)
-            self._stream_partitions.untake(stream_partition)
+            self._stream_partitions.discard_unsent(stream_partition)
             stream_partition.blocked += 1
         await self._waiting.put(_Waiting(answer.id, stream_partition, acknowledgements, takes_back))
 
     async def run(self) -> None:
-        """Carry out what was taken, many at a time."""
+        """Apply queued answers in batches, until cancelled."""
         while True:
             first = await self._waiting.get()
             batch = [first]
@@ -116,7 +118,7 @@ class Answers:
                 by_partition.setdefault(each.stream_partition, []).append(each)
             await asyncio.gather(
                 *(
-                    self._carry_out(stream_partition, waiting)
+                    self._apply(stream_partition, waiting)
                     for stream_partition, waiting in by_partition.items()
                 )
             )
@@ -124,10 +126,10 @@ class Answers:
                 self._waiting.task_done()
 
     async def settled(self) -> None:
-        """Done when everything taken has been carried out."""
+        """Wait until every queued answer has been applied."""
         await self._waiting.join()
 
-    async def _carry_out(self, stream_partition: StreamPartition, waiting: list[_Waiting]) -> None:
+    async def _apply(self, stream_partition: StreamPartition, waiting: list[_Waiting]) -> None:
         results: list[BrokerError | None]
         together = [each for answer in waiting for each in answer.acknowledgements]
         try:
@@ -140,20 +142,20 @@ class Answers:
             wrong = next((each for each in results[position:end] if each is not None), None)
             position = end
             if wrong is not None:
-                self._tell(answer.id, _code_of(wrong), str(wrong))
+                self._reply(answer.id, _code_of(wrong), str(wrong))
             elif answer.id:
-                self._tell(answer.id, pb.OK, "")
+                self._reply(answer.id, pb.OK, "")
             if answer.takes_back:
                 stream_partition.round += 1
                 stream_partition.blocked -= 1
                 self._stream_partitions.wake()
 
-    def _tell(self, answer_id: int, code: pb.Code, message: str) -> None:
+    def _reply(self, answer_id: int, code: pb.Code, message: str) -> None:
         answered = pb.Answered(id=answer_id, code=code, message=message)
         self._send(pb.ServerFrame(answered=answered))
 
 
 def _code_of(error: BrokerError) -> pb.Code:
     code = code_of(error)
-    # What the window does not know as held has been taken back: it comes again, to somebody.
+    # The share partition has released what it does not know as acquired, and delivers it again.
     return pb.NOT_DELIVERED if code in (pb.INTERNAL, pb.INVALID) else code

@@ -1,4 +1,4 @@
-"""What one stream delivers from: its open windows, and what its consumer holds of them."""
+"""The delivery buffer of one stream: its open share partitions and its in-flight deliveries."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,13 @@ from zhumq.push.stream_partitions import PartitionClosed, StreamPartition, Strea
 from zhumq.push.subscribing import Accepted
 from zhumq.share.subscription import PartitionTaken, Start, StartKind
 
-# The lock in the window outlives the stream's own deadline, which knows what to do about it.
+# The acquisition lock outlives the ack deadline by this much, so that the stream acts first.
 LOCK_GRACE_MS: Final = 1_000
 REOPEN_SECONDS: Final = 0.2
 
 
 class DeliveryBuffer:
-    """Opens partitions, takes from them, gives back. `send` queues a small frame for the client."""
+    """Opens partitions, acquires messages, releases them. `send` queues a small frame for the client."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class DeliveryBuffer:
         self._delivered = 0
         self._redelivered = 0
         self._reopening: set[TopicPartition] = set()
-        # What the group gave this member while a consumer that chose it still has it.
+        # Partitions assigned to this member while a consumer that chose them still holds them.
         self._taken: set[TopicPartition] = set()
-        self._told = self.leaders(accepted.places)
+        self._sent_leaders = self.leaders(accepted.places)
 
     @property
     def lock_ms(self) -> int:
@@ -64,14 +64,14 @@ class DeliveryBuffer:
         return leaders(self._services.image, places, self._services.push_addresses())
 
     async def open(self, place: TopicPartition, *, first_time: bool) -> None:
-        """Open a partition if this broker leads it; else the client is told who does."""
+        """Open a partition if this broker leads it; else send the client its leader."""
         accepted = self._accepted
         if not self._services.leads(place):
-            self.moved(place)
+            self.send_moved(place)
             return
         start = accepted.start if first_time else accepted.continued_start
         if place not in accepted.places:
-            # Added since: whoever wants what comes wants it from its first message on.
+            # The partition was added after the subscription: deliver it from its first message.
             start = Start(StartKind.STORED, otherwise=StartKind.EARLIEST)
         owner = None
         if accepted.mode.is_ordered:
@@ -88,7 +88,7 @@ class DeliveryBuffer:
                 is_durable=not accepted.anonymous,
             )
         except NotLeaderOrFollower:
-            self.moved(place)
+            self.send_moved(place)
         except PartitionTaken as error:
             if self.epoch == NO_EPOCH:
                 raise Refusal.of(error) from error
@@ -100,33 +100,33 @@ class DeliveryBuffer:
             self.stream_partitions.add(delivery)
 
     async def open_taken(self) -> None:
-        """Try again what another consumer had when this member was given it."""
+        """Try again to open assigned partitions that another consumer held."""
         for place in tuple(self._taken):
             await self.open(place, first_time=True)
 
     def forget(self, places: frozenset[TopicPartition]) -> None:
-        """These are no longer this consumer's."""
+        """Close partitions that this consumer no longer owns."""
         self._taken -= places
         for place in places:
             self.stream_partitions.remove(place)
             self.in_flight_deliveries.drop(place)
 
     async def open_missing(self) -> None:
-        """Open what the subscription covers and this broker leads by now."""
+        """Open the partitions of the subscription that this broker leads and has not opened."""
         for place in self._places():
             missing = place not in self.stream_partitions and place not in self._reopening
             if missing and self._services.leads(place):
                 await self.open(place, first_time=False)
 
-    def tell_leaders(self) -> None:
-        """Tell the client who leads what, if that is not what it was told last."""
+    def send_leaders(self) -> None:
+        """Send the client the partition leaders, if they changed since the last time."""
         leaders_now = self.leaders(self._places())
-        if leaders_now != self._told:
-            self._told = leaders_now
+        if leaders_now != self._sent_leaders:
+            self._sent_leaders = leaders_now
             self._send(pb.ServerFrame(moved=pb.Moved(leaders=leaders_now)))
 
     def _places(self) -> list[TopicPartition]:
-        """What the subscription covers, with partitions that were added since."""
+        """The partitions of the subscription, with those added since."""
         places = dict.fromkeys(self._accepted.places)
         topics = self._services.image.topics
         for name in self._accepted.whole_topics & topics.keys():
@@ -134,11 +134,11 @@ class DeliveryBuffer:
                 places[TopicPartition(name, index)] = None
         return list(places)
 
-    def moved(self, place: TopicPartition) -> None:
+    def send_moved(self, place: TopicPartition) -> None:
         self._send(pb.ServerFrame(moved=pb.Moved(leaders=self.leaders([place]))))
 
     def take(self, room: int) -> pb.ServerFrame | PartitionClosed | None:
-        """The next delivery as a frame, held by the consumer from now on. None: nothing now."""
+        """The next delivery as a frame, in flight from now on. None: nothing to deliver."""
         taken = self.stream_partitions.take(self.member, room, self.lock_ms)
         if taken is None or isinstance(taken, PartitionClosed):
             return taken
@@ -155,7 +155,7 @@ class DeliveryBuffer:
         return stream_partition.frame(delivered)
 
     async def reopen(self, closed: PartitionClosed) -> None:
-        """A window has closed under us: the partition moved, or its state has to be loaded again."""
+        """Reopen a closed share partition: its partition moved, or its state has to be loaded again."""
         place = closed.stream_partition.place
         if self.stream_partitions.find(place) is closed.stream_partition:
             self.stream_partitions.remove(place)
@@ -163,7 +163,7 @@ class DeliveryBuffer:
         if not self._services.exists(place):
             raise Refusal(pb.UNKNOWN_TOPIC, f"{place} was deleted")
         if not self._services.leads(place):
-            self.moved(place)
+            self.send_moved(place)
             return
         self._reopening.add(place)
         try:
@@ -172,27 +172,27 @@ class DeliveryBuffer:
         finally:
             self._reopening.discard(place)
 
-    async def give_back(self, stream_partition: StreamPartition, reason: str) -> None:
-        """What the consumer holds of a partition is there for others; in order, from the first on."""
-        self.stream_partitions.untake(stream_partition)
+    async def release(self, stream_partition: StreamPartition, reason: str) -> None:
+        """Release the in-flight deliveries of a partition; in ordered mode from the first one on."""
+        self.stream_partitions.discard_unsent(stream_partition)
         self.in_flight_deliveries.drop(stream_partition.place)
         stream_partition.round += 1
         with contextlib.suppress(BrokerError):
             await stream_partition.delivery.release_member(self.member, reason, counts=bool(reason))
 
-    async def give_back_all(self, reason: str) -> None:
+    async def release_all(self, reason: str) -> None:
         for stream_partition in self.stream_partitions:
-            await self.give_back(stream_partition, reason)
+            await self.release(stream_partition, reason)
 
-    async def overdue(self, reason: str) -> None:
-        """What was not answered in time is no longer this consumer's."""
+    async def release_overdue(self, reason: str) -> None:
+        """Release the in-flight deliveries past their ack deadline."""
         for place, piece in list(
             self.in_flight_deliveries.overdue(self._services.clock.monotonic_ms())
         ):
             if not self._accepted.mode.is_ordered:
-                # Its lock in the window ends just after this: then it is anybody's.
-                self.in_flight_deliveries.answered(place, piece.first_offset, piece.next_offset - 1)
+                # Its acquisition lock expires just after this; then any consumer may acquire it.
+                self.in_flight_deliveries.remove(place, piece.first_offset, piece.next_offset - 1)
                 continue
             stream_partition = self.stream_partitions.find(place)
             if stream_partition is not None and self.in_flight_deliveries.count_of(place):
-                await self.give_back(stream_partition, reason)
+                await self.release(stream_partition, reason)

@@ -1,4 +1,4 @@
-"""From frames to our own words and back: subscriptions, refusals, leaders."""
+"""Translates between push frames and model types: subscriptions, refusals, leaders."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -39,7 +39,7 @@ ACK_KINDS: Final[dict[int, AckKind]] = {
 
 
 class Refusal(Exception):
-    """The stream ends with this code and these words."""
+    """Ends the stream with this code and message."""
 
     def __init__(self, code: pb.Code, message: str, *, retry: bool = False) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class Refusal(Exception):
 
     @classmethod
     def of(cls, error: BrokerError) -> "Refusal":
-        # A partition that has its consumer may be our own, whose end the broker has not noticed.
+        # The partition may belong to an old connection of this consumer that the broker still counts as open.
         retry = error.retriable or isinstance(error, PartitionTaken)
         return cls(code_of(error), str(error), retry=retry)
 
@@ -58,7 +58,7 @@ class Refusal(Exception):
 
 
 def code_of(error: BrokerError) -> pb.Code:
-    """What an error of the broker is called at this door."""
+    """The push protocol's code for a broker error."""
     match error:
         case TopicTaken() | PartitionTaken():
             return pb.GROUP_CONFLICT
@@ -75,7 +75,7 @@ def code_of(error: BrokerError) -> pb.Code:
 
 
 def start_of(subscribe: pb.Subscribe, mode: SubscriptionMode) -> Start:
-    """Where the subscription begins. Without `restart` a group goes on where it was."""
+    """Where the subscription begins. Without `restart` a group continues at its stored position."""
     given = subscribe.start
     kinds = {pb.EARLIEST: StartKind.EARLIEST, pb.LATEST: StartKind.LATEST}
     kinds |= {pb.OFFSET: StartKind.OFFSET, pb.TIME: StartKind.TIME}
@@ -100,7 +100,7 @@ def start_of(subscribe: pb.Subscribe, mode: SubscriptionMode) -> Start:
 def leaders(
     image: ClusterImage, places: Iterable[TopicPartition], addresses: dict[int, str]
 ) -> list[pb.Leader]:
-    """Who leads these partitions, and where the push doors of those brokers are."""
+    """The leaders of these partitions with their push addresses."""
     found = []
     for place in places:
         state = image.partition(place)

@@ -1,4 +1,4 @@
-"""What a consumer holds and has not answered yet, by partition. Pure: offsets and times in, counts out."""
+"""Deliveries that a consumer has not answered yet, by partition. Pure: offsets and times in, counts out."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from zhumq.model.ids import TopicPartition
 
 
 class NotHeld(Exception):
-    """An answer about an offset that the consumer was not given, or has answered before."""
+    """An answer for an offset that was not delivered to the consumer, or is already answered."""
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
-        super().__init__(f"{place}: offset {offset} is not among what this stream holds")
+        super().__init__(f"{place}: offset {offset} is not in flight on this stream")
 
 
 class Piece(NamedTuple):
-    """Offsets next to each other that were delivered together."""
+    """Consecutive offsets that were delivered together."""
 
     first_offset: int
     next_offset: int
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 
 class InFlightDeliveries:
-    """The unanswered messages of one stream. Their number is what its credit bounds."""
+    """The unanswered messages of one stream. The stream's credit bounds their number."""
 
     def __init__(self) -> None:
         # Invariant: pieces of a partition are sorted and do not overlap; no empty lists.
@@ -36,15 +36,15 @@ class InFlightDeliveries:
     def add(
         self, place: TopicPartition, first_offset: int, last_offset: int, deadline_ms: int
     ) -> None:
-        """These were sent. Offsets that are held already only get the new deadline."""
-        self._take(place, first_offset, last_offset + 1)
+        """Add sent offsets. Offsets that are in flight already only get the new deadline."""
+        self._cut(place, first_offset, last_offset + 1)
         pieces = self._pieces.setdefault(place, [])
         piece = Piece(first_offset, last_offset + 1, deadline_ms)
         pieces.insert(_index_of(pieces, first_offset) + 1, piece)
         self.count += piece.next_offset - piece.first_offset
 
     def check(self, place: TopicPartition, first_offset: int, last_offset: int) -> None:
-        """Raise NotHeld unless all of these are held."""
+        """Raise NotHeld unless all of these are in flight."""
         pieces = self._pieces.get(place, [])
         offset = first_offset
         index = _index_of(pieces, first_offset)
@@ -57,24 +57,24 @@ class InFlightDeliveries:
             offset = piece.next_offset
             index += 1
 
-    def answered(self, place: TopicPartition, first_offset: int, last_offset: int) -> None:
-        """These are no longer held."""
-        self._take(place, first_offset, last_offset + 1)
+    def remove(self, place: TopicPartition, first_offset: int, last_offset: int) -> None:
+        """Remove offsets that are answered or released."""
+        self._cut(place, first_offset, last_offset + 1)
 
-    def renewed(
+    def extend_deadline(
         self, place: TopicPartition, first_offset: int, last_offset: int, deadline_ms: int
     ) -> None:
-        """These are still held, and may be for longer."""
+        """Give in-flight offsets a new deadline."""
         self.add(place, first_offset, last_offset, deadline_ms)
 
     def drop_from(self, place: TopicPartition, offset: int) -> None:
-        """Everything from an offset on was taken back: the way of ordered deliveries."""
+        """Remove everything from an offset on, as ordered mode does on a release."""
         pieces = self._pieces.get(place)
         if pieces:
-            self._take(place, offset, max(pieces[-1].next_offset, offset))
+            self._cut(place, offset, max(pieces[-1].next_offset, offset))
 
     def drop(self, place: TopicPartition) -> None:
-        """The partition is not this consumer's any more."""
+        """Remove everything of a partition."""
         self.count -= self.count_of(place)
         self._pieces.pop(place, None)
 
@@ -83,7 +83,7 @@ class InFlightDeliveries:
         self.count = 0
 
     def overdue(self, now_ms: int) -> Iterator[tuple[TopicPartition, Piece]]:
-        """What has not been answered in time."""
+        """The pieces past their deadline."""
         for place, pieces in self._pieces.items():
             for piece in pieces:
                 if piece.deadline_ms <= now_ms:
@@ -95,7 +95,7 @@ class InFlightDeliveries:
             default=None,
         )
 
-    def _take(self, place: TopicPartition, first_offset: int, next_offset: int) -> None:
+    def _cut(self, place: TopicPartition, first_offset: int, next_offset: int) -> None:
         pieces = self._pieces.get(place)
         if pieces is None or first_offset >= next_offset:
             return

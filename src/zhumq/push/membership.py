@@ -1,4 +1,4 @@
-"""A push consumer's membership in its consumer group (KIP-848), kept up by the broker on its behalf."""
+"""A push consumer's membership in its consumer group (KIP-848), which the broker maintains for it."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from zhumq.groups.requests import GroupRequest, GroupResponse
-from zhumq.model.errors import RETRIABLE_CODES, ErrorCode
+from zhumq.model.errors import RETRIABLE_CODES, BrokerError, ErrorCode
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -24,36 +24,37 @@ _JOINING: Final = 0
 _LEAVING: Final = -1
 _REBALANCE_TIMEOUT_MS: Final = 60_000
 _RETRY_SECONDS: Final = 0.2
-# The member was thrown out, or never was in: what it had is lost, and it joins again.
-_OUT: Final = frozenset(
+# The member is fenced or unknown: it loses its partitions and joins again.
+_FENCED: Final = frozenset(
     {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID}
 )
 
 
 class GroupCalls(Protocol):
-    """The group coordinator, wherever it is."""
+    """The group coordinator, on this broker or another."""
 
     async def ensure(self) -> None:
-        """Done when the coordinator can be asked. Raises BrokerError."""
+        """Wait until the coordinator takes requests. Raises BrokerError."""
 
-    async def handle(self, request: GroupRequest) -> GroupResponse: ...
+    async def handle(self, group_id: str, request: GroupRequest) -> GroupResponse:
+        """Raises BrokerError where the coordinator cannot be reached."""
 
 
 class Assignee(Protocol):
-    """The stream whose partitions these are."""
+    """The stream that the partitions are assigned to."""
 
     async def assign(self, places: frozenset[TopicPartition], member: str, epoch: int) -> None:
-        """From now on these are the consumer's, under this epoch."""
+        """Deliver these partitions from now on, under this member epoch."""
 
     async def revoke(self, places: frozenset[TopicPartition]) -> None:
-        """Done when the consumer has finished with these, or had its time."""
+        """Give up these partitions: wait until the consumer has finished with them or the time is over."""
 
     async def lose(self) -> None:
-        """All partitions are somebody else's, at once."""
+        """Give up all partitions at once: the group may have assigned them to other members."""
 
 
 class Membership:
-    """One member: joins, heartbeats, hands assignments to its stream, leaves."""
+    """One member: joins, heartbeats, passes assignments to its stream, leaves."""
 
     def __init__(
         self,
@@ -79,15 +80,17 @@ class Membership:
         self._owned: frozenset[TopicPartition] = frozenset()
 
     async def run(self, names: "TopicIds") -> None:
-        """Stay a member until cancelled. Raises Refusal where the group does not take it."""
+        """Stay a member until cancelled. Raises Refusal if the group rejects the member."""
         await self._groups.ensure()
-        tell_owned = True
+        report_owned = True
         while True:
-            response = await self._heartbeat(names, tell_owned=tell_owned)
-            tell_owned = False
+            response = await self._heartbeat(names, report_owned=report_owned)
+            report_owned = False
             code = ErrorCode(response.error_code)
-            if code in _OUT:
-                logger.info("member %s was thrown out of group %s", self.member_id, self._group)
+            if code in _FENCED:
+                logger.info(
+                    "member %s was fenced by group %s and joins again", self.member_id, self._group
+                )
                 self._epoch, self._owned = _JOINING, frozenset()
                 await self._assignee.lose()
                 continue
@@ -97,7 +100,7 @@ class Membership:
             if code is not ErrorCode.NONE:
                 raise Refusal(
                     pb.GROUP_CONFLICT,
-                    f"group {self._group!r} does not take this consumer:"
+                    f"group {self._group!r} rejects this consumer:"
                     f" {response.error_message or code.name}",
                 )
             changed = response.member_epoch != self._epoch
@@ -113,23 +116,23 @@ class Membership:
             if changed or target != self._owned:
                 await self._assignee.assign(target, self.member_id, self._epoch)
             if target != self._owned:
-                # The coordinator gives freed partitions to others once it hears of it.
-                self._owned, tell_owned = target, True
+                # The coordinator assigns freed partitions to others after this report.
+                self._owned, report_owned = target, True
                 continue
             await asyncio.sleep(self._interval_s)
 
     async def leave(self) -> None:
-        """Let the others have the partitions at once."""
+        """Leave the group, which frees the partitions at once."""
         if self._epoch == _JOINING:
             return
         self._epoch = _LEAVING
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group, member_id=self.member_id, member_epoch=_LEAVING
         )
-        await self._ask(request)
+        await self._send(request)
 
     async def _heartbeat(
-        self, names: "TopicIds", *, tell_owned: bool
+        self, names: "TopicIds", *, report_owned: bool
     ) -> ConsumerGroupHeartbeatResponse:
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group, member_id=self.member_id, member_epoch=self._epoch
@@ -138,30 +141,34 @@ class Membership:
             request.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
             request.subscribed_topic_names = self._topics
             request.topic_partitions = []
-        elif tell_owned:
+        elif report_owned:
             request.topic_partitions = [
                 ConsumerGroupHeartbeatRequestTopicPartitions(
                     topic_id=topic_id, partitions=partitions
                 )
                 for topic_id, partitions in names.by_id(self._owned)
             ]
-        return await self._ask(request)
+        return await self._send(request)
 
-    async def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        response = await self._groups.handle(
-            GroupRequest(
-                message=request,
-                version=_HEARTBEAT_VERSION,
-                client_id=self._client_id,
-                client_host=self._client_host,
+    async def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        try:
+            response = await self._groups.handle(
+                self._group,
+                GroupRequest(
+                    message=request,
+                    version=_HEARTBEAT_VERSION,
+                    client_id=self._client_id,
+                    client_host=self._client_host,
+                ),
             )
-        )
+        except BrokerError:
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
 
 
 class TopicIds(Protocol):
-    """Topics by their ids, as assignments name them."""
+    """Maps topic ids, which assignments use, to names and back."""
 
     def places(
         self, assigned: Iterable[tuple[uuid.UUID, Sequence[int]]]

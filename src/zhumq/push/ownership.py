@@ -1,4 +1,4 @@
-"""PTP exclusive: what the group gives a consumer and takes from it, carried out on its shelf."""
+"""PTP exclusive: applies the group's assignments and revocations to a consumer's delivery buffer."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,12 @@ from zhumq.push.membership import Membership
 from zhumq.push.services import PushServices
 from zhumq.push.subscribing import Accepted
 
-REVOKE_SECONDS_MAX: Final = (
-    5.0  # what a consumer has to finish what it holds of a revoked partition
-)
+# How long a consumer may take to finish the in-flight deliveries of a revoked partition.
+REVOKE_SECONDS_MAX: Final = 5.0
 
 
 class Ownership:
-    """A consumer's membership and what follows from it. Not a member until `join`."""
+    """A consumer's group membership and its assigned partitions. Not a member until `join`."""
 
     def __init__(
         self,
@@ -45,16 +44,16 @@ class Ownership:
         self._accepted = accepted
         self._peer = peer
         self._membership: Membership | None = None
-        # What it owns, on this broker and others, and what the client was told of that.
+        # Assigned partitions, on this broker and others, and their leaders as last sent to the client.
         self._places: frozenset[TopicPartition] = frozenset()
-        self._told: list[pb.Leader] = []
+        self._sent_leaders: list[pb.Leader] = []
 
     @property
     def is_member(self) -> bool:
         return self._membership is not None
 
     def join(self) -> None:
-        """Become a member, in the background."""
+        """Join the group, in the background."""
         accepted = self._accepted
         membership = self._membership = Membership(
             self._services.groups,
@@ -64,12 +63,12 @@ class Ownership:
             client_id=accepted.client_id,
             client_host=self._peer,
             interval_ms=self._services.settings.heartbeat_interval_ms,
-            # The same over reconnects: a group that outlives this broker knows the member again.
+            # Stable across reconnects: the group recognizes the member after this broker restarts.
             member_id=accepted.instance or str(uuid.uuid4()),
         )
         self._buffer.member = self._answers.member = membership.member_id
 
-        async def belong() -> None:
+        async def keep_membership() -> None:
             try:
                 await membership.run(self._services.topic_ids)
             except Refusal as refusal:
@@ -77,11 +76,11 @@ class Ownership:
             except BrokerError as error:
                 self._end(Refusal.of(error))
 
-        self._task = asyncio.get_running_loop().create_task(belong())
+        self._task = asyncio.get_running_loop().create_task(keep_membership())
         self._task.add_done_callback(self._ended)
 
     async def leave(self) -> None:
-        """Others get the partitions at once."""
+        """Leave the group, which frees the partitions at once."""
         membership, self._membership = self._membership, None
         task, self._task = self._task, None
         if task is not None:
@@ -93,24 +92,24 @@ class Ownership:
                 await membership.leave()
 
     async def refresh(self) -> None:
-        """Leaders have changed: tell the client, and open what this broker leads by now."""
-        told = self._buffer.leaders(sorted(self._places))
-        if self.is_member and told != self._told:
+        """Send changed leaders to the client, and open the partitions that this broker leads by now."""
+        leaders = self._buffer.leaders(sorted(self._places))
+        if self.is_member and leaders != self._sent_leaders:
             await self.assign(self._places, self._buffer.member, self._buffer.epoch)
 
-    def revoked(self) -> None:
-        """The client has finished with what it was told to give up."""
+    def on_revoked(self) -> None:
+        """Handle the client's confirmation that it has finished with the revoked partitions."""
         self._revoked.set()
 
-    # What the membership tells
+    # Called by the membership
 
     async def assign(self, places: frozenset[TopicPartition], member: str, epoch: int) -> None:
         buffer = self._buffer
         buffer.epoch = epoch
         buffer.forget((buffer.stream_partitions.places | self._places) - places)
         self._places = places
-        self._told = buffer.leaders(sorted(places))
-        assigned = pb.Assigned(partitions=self._told, member_id=member, member_epoch=epoch)
+        self._sent_leaders = buffer.leaders(sorted(places))
+        assigned = pb.Assigned(partitions=self._sent_leaders, member_id=member, member_epoch=epoch)
         self._send(pb.ServerFrame(assigned=assigned))
         for place in places:
             if self._services.leads(place):
@@ -132,7 +131,7 @@ class Ownership:
                 await self._revoked.wait()
         await self._answers.settled()
         for stream_partition in stream_partitions:
-            await buffer.give_back(stream_partition, "")
+            await buffer.release(stream_partition, "")
             buffer.stream_partitions.remove(stream_partition.place)
 
     async def lose(self) -> None:

@@ -1,4 +1,4 @@
-"""The gRPC server of the push door: calls in, streams and answers out. The one file here that knows grpc."""
+"""The gRPC server of the push endpoint. The only module of the package that imports grpc."""
 
 import asyncio
 import logging
@@ -22,17 +22,17 @@ from zhumq.push.wire import WireBroken
 logger = logging.getLogger(__name__)
 
 SERVICE: Final = "zhumq.push.v1.Push"
-FRAME_BYTES_MAX: Final = 1 << 20  # of what a client sends: answers are small
+FRAME_BYTES_MAX: Final = 1 << 20  # of a client's frame: answers are small
 STREAMS_PER_CONNECTION_MAX: Final = 100
 STOP_SECONDS: Final = 1.0
 STOP_SECONDS_MAX: Final = 10.0
-CANCEL_LOOKS: Final = 5
-CANCEL_LOOK_SECONDS: Final = 0.01
+CANCEL_CHECKS: Final = 5
+CANCEL_CHECK_SECONDS: Final = 0.01
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", -1),  # a record batch is as large as its topic allows
     ("grpc.so_reuseport", 0),  # a port that is in use is an error
-    # A connection whose client reads nothing is closed after these two together, streams or none.
+    # A connection whose client reads nothing is closed after the sum of these two, with or without streams.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -43,7 +43,7 @@ _OPTIONS: Final = (
 
 
 class PushServer:
-    """Serves a door on an address until closed."""
+    """Serves the push endpoint on an address until closed."""
 
     def __init__(
         self, server: grpc.aio.Server, services: PushServices, host: str, port: int, restore: Any
@@ -62,7 +62,7 @@ class PushServer:
         *,
         credentials: "grpc.ServerCredentials | None" = None,
     ) -> Self:
-        """Listen. Raises OSError where the address cannot be had."""
+        """Listen. Raises OSError if the address cannot be bound."""
         if port:
             _check_free(host, port)
         server = grpc.aio.server(options=_OPTIONS)
@@ -85,18 +85,18 @@ class PushServer:
         for stream in tuple(self._services.sessions.streams):
             stream.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
         self._services.unread.end_unread(0.0)
-        # Connections whose clients read nothing would hold it up until their keepalive ends.
+        # A connection whose client reads nothing would delay the stop until its keepalive timeout.
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._server.stop(STOP_SECONDS)
         except TimeoutError:
-            logger.warning("some push connections were left open at the stop")
+            logger.warning("push server stopped with connections still open")
         await self._services.endings.finish()
         await self._services.sessions.close()
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raise OSError with the reason if the address cannot be had: gRPC tells it only to its own log."""
+    """Raise OSError with the reason if the address cannot be bound: gRPC reports it only in its own log."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -130,12 +130,12 @@ class _CallWire:
             raise self._broken(error) from error
         if isinstance(frame, pb.ClientFrame):
             return frame
-        # The end of what a client sends (grpc.aio.EOF): it has finished, or its call was cancelled,
-        # which gRPC tells by another way that may be the slower one.
-        for _ in range(CANCEL_LOOKS):
+        # grpc.aio.EOF: the client has half-closed, or its call was cancelled. gRPC reports the
+        # cancellation separately and maybe later.
+        for _ in range(CANCEL_CHECKS):
             if self._context.cancelled():
                 raise WireBroken
-            await asyncio.sleep(CANCEL_LOOK_SECONDS)
+            await asyncio.sleep(CANCEL_CHECK_SECONDS)
         return None
 
     async def write(self, frame: pb.ServerFrame) -> None:
@@ -161,7 +161,7 @@ def _handlers(services: PushServices) -> grpc.GenericRpcHandler:
             "Stream": grpc.stream_stream_rpc_method_handler(
                 calls.stream,
                 request_deserializer=_parse_frame,
-                response_serializer=None,  # the wire does it, and then lets go of the frame
+                response_serializer=None,  # _CallWire.write serializes, and then frees the frame
             ),
             "Leaders": _unary(calls.leaders, pb.LeadersRequest),
             "ListSessions": _unary(calls.list_sessions, pb.ListSessionsRequest),
@@ -173,7 +173,7 @@ def _handlers(services: PushServices) -> grpc.GenericRpcHandler:
 
 
 def _parse_frame(data: bytes) -> pb.ClientFrame:
-    """Bytes that are no frame become an empty one, which the stream refuses in words."""
+    """Parse a frame. Invalid bytes become an empty frame, which the stream refuses with a message."""
     try:
         return pb.ClientFrame.FromString(data)
     except DecodeError:
@@ -195,7 +195,7 @@ def _unary(
 
 
 class _Calls:
-    """What the service's methods do."""
+    """The methods of the gRPC service."""
 
     def __init__(self, services: PushServices) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""What every stream shares: the delivery service, the groups, the cluster's picture, the sessions."""
+"""What all push streams share: delivery service, groups, metadata image, sessions."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ ENDING_SECONDS_MAX: Final = 5.0
 
 
 class PushServices:
-    """The push door's own parts put together. It has no socket: `PushServer` does."""
+    """The parts of the push endpoint without its socket, which `PushServer` has."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PushServices:
         self._store = store
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new picture: leaders may have changed."""
+        """Called with every new metadata image: leaders may have changed."""
         del image
         for stream in tuple(self.sessions.streams):
             stream.refresh()
@@ -57,7 +57,7 @@ class PushServices:
         return self._store.image
 
     def leads(self, place: TopicPartition) -> bool:
-        """Whether this broker is the one to deliver the partition."""
+        """Whether this broker leads the partition, and so delivers it."""
         state = self.image.partition(place)
         return state is not None and self.image.leader_of(state) == self.broker_id
 
@@ -66,7 +66,7 @@ class PushServices:
 
 
 class Endings:
-    """Streams that are being ended: that goes on whatever becomes of their calls."""
+    """Cleanup tasks of ending streams. They run to the end even if the gRPC call is cancelled."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,13 +78,13 @@ class Endings:
         return task
 
     async def finish(self) -> None:
-        """Done when all of them are, or have had their time."""
+        """Wait until all cleanups are done, at most `ENDING_SECONDS_MAX`."""
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=ENDING_SECONDS_MAX)
 
 
 class _StoreTopicIds:
-    """Topics by id in the newest picture."""
+    """Topics by id in the newest metadata image."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The sessions of push consumers: who is connected, who is waited for, who is parked."""
+"""The sessions of push consumers: connected, waiting for a reconnect, or parked."""
 
 import asyncio
 import logging
@@ -22,14 +22,14 @@ from zhumq.share.push_session import (
 
 logger = logging.getLogger(__name__)
 
-RELOAD_SECONDS: Final = 1.0  # until the state topic can be read after a start
+RELOAD_SECONDS: Final = 1.0  # between attempts to read the state topic after a start
 
 SessionKey = tuple[str, str]  # group and consumer
 
 
 @dataclass(slots=True, kw_only=True)
 class Traffic:
-    """What a stream has done so far."""
+    """Message counts of a stream."""
 
     in_flight: int = 0
     delivered: int = 0
@@ -37,7 +37,7 @@ class Traffic:
 
 
 class LiveStream(Protocol):
-    """A connected consumer, as its session sees it."""
+    """A connected consumer, as far as sessions use it."""
 
     @property
     def instance(self) -> str: ...
@@ -49,21 +49,21 @@ class LiveStream(Protocol):
     def traffic(self) -> Traffic: ...
 
     def end(self, why: Refusal) -> None:
-        """The stream is over, with these words."""
+        """End the stream with this code and message."""
 
     def refresh(self) -> None:
-        """The cluster's picture has changed: what this broker leads may have, too."""
+        """Handle a new metadata image: this broker may lead other partitions."""
 
     def resume_session(self) -> None:
-        """An operator says that a parked consumer shall go on."""
+        """Resume a parked consumer at an operator's request."""
 
     async def take_over(self) -> None:
-        """The same consumer is back on another connection: end this one. Done when it has ended."""
+        """End this stream because its consumer has connected again. Waits until it has ended."""
 
 
 class Sessions:
-    """Keeps the sessions of this broker's consumers. Only sessions that are not active are written down:
-    an active one without a connection has nothing that its group's position does not say."""
+    """The sessions of this broker's consumers. Only sessions that are not active are persisted:
+    an active one has no state beyond its group's position."""
 
     def __init__(self, deliveries: Deliveries, clock: Clock, policy: SessionPolicy) -> None:
         self._deliveries = deliveries
@@ -75,20 +75,20 @@ class Sessions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def restore(self) -> None:
-        """After a start: go on waiting for those that were being waited for."""
+        """After a start: resume the timers of sessions that wait for a reconnect."""
         for session in await self._deliveries.sessions():
             if session.state is SessionState.RETRYING and self._stream_of(session) is None:
                 self._wait_for(session)
 
     async def find(self, group: str, consumer: str) -> PushSession | None:
-        """The session as it was written down, if it was."""
+        """The persisted session, if there is one."""
         for session in await self._deliveries.sessions(group):
             if session.consumer == consumer:
                 return session
         return None
 
     def attach(self, stream: LiveStream) -> None:
-        """The consumer is here: nobody waits for it any more."""
+        """Register the stream of a connected consumer and cancel its session's timer."""
         self.streams.add(stream)
         timer = self._absent.pop(_key(stream.session), None)
         if timer is not None:
@@ -98,19 +98,19 @@ class Sessions:
         self.streams.discard(stream)
 
     async def save(self, session: PushSession) -> None:
-        """Write a change of state down. An active session is forgotten, as there is nothing to keep."""
+        """Persist a change of state. An active session is deleted: it has nothing to keep."""
         if session.state is SessionState.ACTIVE:
             session = ended(session, self._clock.now_ms())
         await self._deliveries.save_session(session)
 
-    def gone(self, session: PushSession) -> None:
-        """The connection broke while the consumer held messages: wait for it, then park it."""
+    def on_disconnected(self, session: PushSession) -> None:
+        """Wait for a consumer whose connection broke while it held messages, then park its session."""
         if session.state is SessionState.PARKED:
             return
-        self._spawn(self._miss(session))
+        self._spawn(self._count_absence(session))
 
     async def resume(self, group: str, consumer: str) -> PushSession | None:
-        """What `zhumq session resume` does. None: there is no such session here."""
+        """Resume a session, as `zhumq session resume` asks. None: this broker has no such session."""
         for stream in self.streams:
             if _key(stream.session) == (group, consumer):
                 stream.resume_session()
@@ -121,12 +121,12 @@ class Sessions:
         timer = self._absent.pop(_key(session), None)
         if timer is not None:
             timer.cancel()
-        awake = resumed(session, self._clock.now_ms())
-        await self.save(awake)
-        return awake
+        active = resumed(session, self._clock.now_ms())
+        await self.save(active)
+        return active
 
     async def listed(self, group: str) -> list[tuple[PushSession, LiveStream | None]]:
-        """Every session of a group, or of all: connected ones, and those written down."""
+        """Every session of a group, or of all groups: connected and persisted ones."""
         found: dict[SessionKey, tuple[PushSession, LiveStream | None]] = {}
         for session in await self._deliveries.sessions(group or None):
             found[_key(session)] = (session, None)
@@ -143,27 +143,30 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _miss(self, session: PushSession) -> None:
-        """One more time that the consumer was not there."""
+    async def _count_absence(self, session: PushSession) -> None:
+        """Count one more wait in which the consumer did not reconnect."""
         if self._stream_of(session) is not None:
-            return  # It is back.
-        missed = unanswered(session, "disconnected", self._policy, self._clock.now_ms())
+            return  # It has reconnected.
+        updated = unanswered(session, "disconnected", self._policy, self._clock.now_ms())
         try:
-            await self.save(missed)
+            await self.save(updated)
         except BrokerError as error:
             logger.warning(
-                "session %s of %s is not kept: %s", session.consumer, session.group, error
+                "session %s of group %s could not be saved: %s",
+                session.consumer,
+                session.group,
+                error,
             )
-        logger.info("session %s of group %s is %s", missed.consumer, missed.group, missed.state)
-        if missed.state is SessionState.RETRYING:
-            self._wait_for(missed)
+        logger.info("session %s of group %s is %s", updated.consumer, updated.group, updated.state)
+        if updated.state is SessionState.RETRYING:
+            self._wait_for(updated)
 
     def _wait_for(self, session: PushSession) -> None:
         delay_s = max(session.retry_at_ms - self._clock.now_ms(), 0) / 1000
 
         def due() -> None:
             self._absent.pop(_key(session), None)
-            self._spawn(self._miss(session))
+            self._spawn(self._count_absence(session))
 
         self._absent[_key(session)] = asyncio.get_running_loop().call_later(delay_s, due)
 
@@ -179,8 +182,8 @@ class Sessions:
         task.add_done_callback(self._tasks.discard)
 
 
-def came_back(session: PushSession | None, fresh: PushSession, now_ms: int) -> PushSession:
-    """The session that a new connection has: the one it left, awake, or a fresh one."""
+def reconnected(session: PushSession | None, fresh: PushSession, now_ms: int) -> PushSession:
+    """The session of a new connection: the stored one, made active, or a fresh one."""
     return fresh if session is None else answered(session, now_ms)
 
 

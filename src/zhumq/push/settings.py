@@ -1,4 +1,4 @@
-"""How the push door waits, pings and gives up."""
+"""Settings of the push endpoint: pings, ack timeouts, sessions."""
 
 from dataclasses import dataclass, field
 
@@ -10,12 +10,12 @@ class PushSettings:
     """Plain values from the broker's settings."""
 
     ping_interval_ms: int = 5_000
-    # Nothing heard for so long, with pings sent: the consumer is lost.
+    # A consumer that sends no frame for this long, though pinged, is unreachable.
     ping_timeout_ms: int = 15_000
-    # How long an answer may take, where the consumer does not say.
+    # The ack timeout of a consumer that does not set one.
     ack_timeout_ms: int = 30_000
     ack_timeout_ms_max: int = 3_600_000
-    # How often a member's heartbeat is sent on its behalf: how soon it learns of a rebalance.
+    # How often the broker sends a member's heartbeat, which bounds how soon it learns of a rebalance.
     heartbeat_interval_ms: int = 500
     streams_max: int = 10_000
     session: SessionPolicy = field(default_factory=SessionPolicy)

@@ -1,4 +1,4 @@
-"""One consumer's stream: subscribe, deliver within credit, take answers, ping, wait, park."""
+"""One consumer's stream: subscribes, delivers within the credit, takes answers, pings, parks."""
 
 import asyncio
 import contextlib
@@ -24,13 +24,13 @@ from zhumq.share.push_session import PushSession
 
 logger = logging.getLogger(__name__)
 
-SUBSCRIBE_SECONDS_MAX: Final = 10.0  # what a client has for its first frame
+SUBSCRIBE_SECONDS_MAX: Final = 10.0  # until a client's first frame
 LAST_FRAMES_SECONDS_MAX: Final = 1.0
 TICK_SECONDS_MIN: Final = 0.02
 
 
 class Stream:
-    """A connected consumer. `run` lives as long as the call."""
+    """A connected consumer. `run` lasts as long as the call."""
 
     def __init__(self, services: PushServices, wire: Wire, accepted: Accepted) -> None:
         self._services = services
@@ -65,7 +65,7 @@ class Stream:
             send=self.send,
             end=self.end,
         )
-        # Into the timeout queue and out of it takes several steps: one change after the other.
+        # Entering and leaving the timeout queue take several steps; the lock serializes them.
         self._changing = asyncio.Lock()
         self._ending: Refusal | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -73,7 +73,7 @@ class Stream:
         self._is_closing = False
         self._closed = asyncio.Event()
 
-    # What sessions ask of a stream
+    # Called by sessions
 
     @property
     def peer(self) -> str:
@@ -98,29 +98,29 @@ class Stream:
         self._spawn(self._refresh())
 
     def end(self, why: Refusal) -> None:
-        """The stream is over, with these words."""
+        """End the stream with this code and message."""
         if self._ending is None:
             self._ending = why
             if self._runner is not None:
-                # Its client may not be reading, so that nothing more can be written to it.
+                # The client may not read, and then no more frames can be written.
                 loop = asyncio.get_running_loop()
                 loop.call_later(LAST_FRAMES_SECONDS_MAX, self._runner.cancel)
         self._wake.set()
 
     def send(self, frame: pb.ServerFrame) -> None:
-        """Queue a small frame. Their number is bounded by what the client sends and by time."""
+        """Queue a small frame. The client's frames and the ping interval bound their number."""
         self._control.append(frame)
         self._wake.set()
 
-    # The life of a stream
+    # Opening
 
     async def run(self) -> None:
-        """Serve until the client is done, gone, or refused."""
+        """Serve until the client half-closes, disconnects, or is refused."""
         self._runner = asyncio.current_task()
         self._services.sessions.attach(self)
         broken = False
         try:
-            self.send(self._greeting())
+            self.send(self._subscribed_frame())
             await self._open_first()
             reader = self._spawn(self._read())
             self._spawn(self._supervise())
@@ -135,10 +135,10 @@ class Stream:
             with contextlib.suppress(WireBroken):
                 await self._wire.write(refusal.frame())
         finally:
-            # A call that is cancelled, now or meanwhile, must not keep what its consumer held.
+            # The cleanup releases the consumer's deliveries even if the call is cancelled meanwhile.
             await asyncio.shield(self._services.endings.begin(self._close(broken=broken)))
 
-    def _greeting(self) -> pb.ServerFrame:
+    def _subscribed_frame(self) -> pb.ServerFrame:
         return pb.ServerFrame(
             subscribed=pb.Subscribed(
                 session=f"{self.session.group}/{self.session.consumer}",
@@ -168,13 +168,13 @@ class Stream:
                 await self._open_again()
 
     async def _open_again(self) -> None:
-        """After a time in which others had its partitions, or when leaders have changed."""
+        """Open partitions after a retry or a change of leaders."""
         if self._is_closing:
-            return  # What it has is being given away.
+            return  # The cleanup releases its partitions.
         try:
             if not self._accepted.joins:
                 await self._buffer.open_missing()
-                self._buffer.tell_leaders()
+                self._buffer.send_leaders()
             elif self._ownership.is_member:
                 await self._ownership.refresh()
             else:
@@ -188,12 +188,12 @@ class Stream:
         except Refusal as refusal:
             self.end(refusal)
 
-    # Down
+    # Writing
 
     async def _write(self, reader: "asyncio.Task[None]") -> None:
         while True:
             if reader.done():
-                reader.result()  # WireBroken, or None: the client has nothing more to say.
+                reader.result()  # WireBroken, or None: the client has half-closed.
                 await self._answers.settled()
             while self._control:
                 await self._wire.write(self._control.popleft())
@@ -212,14 +212,14 @@ class Stream:
             elif taken is not None:
                 async with self._services.unread.writing(self, taken.ByteSize()):
                     await self._wire.write(taken)
-                del taken  # it can be large, and the next one may be long in coming
+                del taken  # frees its memory: it can be large, and the next one may take long
             else:
                 self._wake.clear()
                 if not self._control and self._ending is None and not reader.done():
                     await self._wake.wait()
 
     def _room(self) -> int:
-        """How many more messages the consumer may be given now."""
+        """How many more messages may be sent to the consumer now."""
         if self._paused:
             return 0
         held = self._buffer.in_flight_deliveries.count
@@ -233,7 +233,7 @@ class Stream:
         except Refusal as refusal:
             self.end(refusal)
 
-    # Up
+    # Reading
 
     async def _read(self) -> None:
         try:
@@ -247,7 +247,7 @@ class Stream:
         clock = self._services.clock
         self._ack_deadlines.note_contact(clock.monotonic_ms())
         if not self._ack_deadlines.is_active:
-            await self._forgive(is_answer=kind == "answer")
+            await self._end_retry(is_answer=kind == "answer")
         match kind:
             case "answer":
                 deadline_ms = clock.monotonic_ms() + self._accepted.ack_timeout_ms
@@ -262,25 +262,27 @@ class Stream:
                 self._paused = False
                 await self._resume()
             case "revoked":
-                self._ownership.revoked()
+                self._ownership.on_revoked()
             case "pong":
-                pass  # That it was heard is all there is to it.
+                pass  # The contact is noted above.
             case "subscribe":
-                self.end(Refusal(pb.INVALID, "this stream has subscribed: open another one"))
+                self.end(
+                    Refusal(pb.INVALID, "this stream has subscribed already: open another stream")
+                )
             case _:
-                self.end(Refusal(pb.INVALID, "an empty frame, or one of a newer protocol"))
+                self.end(Refusal(pb.INVALID, "the frame is empty, or of a newer protocol"))
         self._wake.set()
 
-    async def _forgive(self, *, is_answer: bool) -> None:
+    async def _end_retry(self, *, is_answer: bool) -> None:
         clock = self._services.clock
         async with self._changing:
-            if self._ack_deadlines.forgives(
+            if self._ack_deadlines.end_retry(
                 is_answer=is_answer, now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()
             ):
                 await self._save()
                 await self._open_again()
 
-    # Time
+    # Deadlines
 
     async def _supervise(self) -> None:
         clock, ack_deadlines, in_flight_deliveries = (
@@ -290,7 +292,7 @@ class Stream:
         )
         while True:
             now_ms = clock.monotonic_ms()
-            ack_deadlines.looked(now_ms)
+            ack_deadlines.note_check(now_ms)
             if ack_deadlines.ping_due(now_ms) and not any(
                 each.HasField("ping") for each in self._control
             ):
@@ -300,28 +302,28 @@ class Stream:
                     clock.monotonic_ms(), in_flight_deliveries.next_deadline_ms()
                 )
                 if reason is not None:
-                    await self._not_answered(reason)
+                    await self._on_failure(reason)
                 elif self._ack_deadlines.is_active:
                     await self._open_taken()
             self._wake.set()
-            look_ms = ack_deadlines.next_look_ms(
+            check_ms = ack_deadlines.next_check_ms(
                 clock.monotonic_ms(),
                 in_flight_deliveries.next_deadline_ms(),
                 self._accepted.ack_timeout_ms,
             )
-            await asyncio.sleep(max((look_ms - clock.monotonic_ms()) / 1000, TICK_SECONDS_MIN))
+            await asyncio.sleep(max((check_ms - clock.monotonic_ms()) / 1000, TICK_SECONDS_MIN))
 
-    async def _not_answered(self, reason: str) -> None:
-        """Into the timeout queue, and from there to the parked."""
+    async def _on_failure(self, reason: str) -> None:
+        """Move the session to the timeout queue or, after its last retry, to parked."""
         clock = self._services.clock
-        self._ack_deadlines.failed(reason, clock.monotonic_ms(), clock.now_ms())
-        await self._buffer.overdue(reason)
+        self._ack_deadlines.fail(reason, clock.monotonic_ms(), clock.now_ms())
+        await self._buffer.release_overdue(reason)
         if self._ack_deadlines.is_parked or reason == SILENT:
-            # Others may have what this consumer does not answer for.
-            await self._buffer.give_back_all(reason)
+            # Other consumers get the messages and partitions of this one.
+            await self._buffer.release_all(reason)
             await self._ownership.leave()
             if self._accepted.chooses:
-                # Another consumer may choose them meanwhile: opening them again finds out.
+                # Another consumer may choose them meanwhile; opening them again checks that.
                 self._buffer.forget(self._buffer.stream_partitions.places)
         await self._save()
         session = self.session
@@ -345,9 +347,9 @@ class Stream:
         try:
             await self._services.sessions.save(self.session)
         except BrokerError as error:
-            logger.warning("session %s is not kept: %s", self.session.consumer, error)
+            logger.warning("session %s could not be saved: %s", self.session.consumer, error)
 
-    # The end
+    # Closing
 
     async def _close(self, *, broken: bool) -> None:
         services = self._services
@@ -359,14 +361,14 @@ class Stream:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._buffer.give_back_all("disconnected" if broken else "")
+        await self._buffer.release_all("disconnected" if broken else "")
         await self._ownership.leave()
         self._buffer.stream_partitions.close()
         services.sessions.detach(self)
         self._closed.set()
         unsettled = held or self.session.retries
         if broken and self._accepted.durable and unsettled and not services.closing:
-            services.sessions.gone(self.session)
+            services.sessions.on_disconnected(self.session)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -389,7 +391,7 @@ def _bad_credit(credit: int) -> Refusal:
 
 
 async def serve_stream(services: PushServices, wire: Wire) -> None:
-    """One call from its first frame to its end."""
+    """Serve one call from its first frame to its end."""
     try:
         accepted = await accept(services, await _subscribe_frame(wire))
     except Refusal as refusal:
@@ -406,9 +408,9 @@ async def _subscribe_frame(wire: Wire) -> pb.Subscribe:
         async with asyncio.timeout(SUBSCRIBE_SECONDS_MAX):
             first = await wire.read()
     except TimeoutError:
-        raise Refusal(pb.INVALID, "no subscribe frame came in time") from None
+        raise Refusal(pb.INVALID, "no subscribe frame arrived in time") from None
     if first is None:
         raise WireBroken
     if not first.HasField("subscribe"):
-        raise Refusal(pb.INVALID, "the first frame of a stream is subscribe")
+        raise Refusal(pb.INVALID, "the first frame of a stream must be subscribe")
     return first.subscribe

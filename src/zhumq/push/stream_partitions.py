@@ -1,4 +1,4 @@
-"""The windows a stream takes from, in turn: whole batches out of the log, ranges to deliver with them."""
+"""The share partitions of a stream, read in turn: whole batches from the log with the ranges to deliver."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,22 +9,22 @@ from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
 
-# Read at a time: large enough for whole batches to travel cheaply, small enough that a stream which
-# waits for a slow consumer costs little.
+# Bytes per read: large enough to send whole batches cheaply, small enough that a stream that
+# waits for a slow consumer holds little memory.
 FRAME_BYTES: Final = 256 * 1024
 
 
 class StreamPartition:
-    """One partition as one stream takes from it."""
+    """A share partition that one stream delivers from."""
 
     __slots__ = ("_last_records", "_unwatch", "blocked", "delivery", "place", "round")
 
     def __init__(self, delivery: Delivery, wake: Callable[[], None]) -> None:
         self.place = TopicPartition(delivery.topic, delivery.partition)
         self.delivery = delivery
-        # Grows when deliveries in order are taken back, and when the partition is taken from anew.
+        # Grows when ordered deliveries are released, and when the partition is opened again.
         self.round = 0
-        # Not 0: nothing is taken until what went wrong, or is being moved, has been dealt with.
+        # Not 0: nothing is acquired until a release or a revocation has finished.
         self.blocked = 0
         self._last_records: bytes | None = None
         self._unwatch = delivery.watch(wake)
@@ -33,7 +33,7 @@ class StreamPartition:
         self._unwatch()
 
     def frame(self, delivered: Delivered) -> pb.ServerFrame:
-        """What is sent. Bytes that the client has from the frame before are not sent again."""
+        """The frame to send. Records that the previous frame carried are left out."""
         records = delivered.records
         repeated = records is self._last_records
         self._last_records = records
@@ -56,15 +56,15 @@ class StreamPartition:
 
 
 class StreamPartitions:
-    """The windows of one stream by partition."""
+    """The share partitions of one stream."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
         self._turns: deque[StreamPartition] = deque()
         self._by_place: dict[TopicPartition, StreamPartition] = {}
-        # The last round of partitions that are not open now: a client takes an earlier one for stale.
+        # The last round of partitions that are not open now: a client drops earlier rounds as stale.
         self._rounds: dict[TopicPartition, int] = {}
-        # Taken from a window, not yet sent.
+        # Acquired from a share partition, not yet sent.
         self._taken: deque[tuple[StreamPartition, Delivered]] = deque()
 
     def __iter__(self) -> Iterator[StreamPartition]:
@@ -81,7 +81,7 @@ class StreamPartitions:
         return self._by_place.get(place)
 
     def add(self, delivery: Delivery) -> StreamPartition:
-        """Take from this delivery as well. One that is opened anew takes the old one's place."""
+        """Add a delivery. It replaces an earlier one of the same partition."""
         place = TopicPartition(delivery.topic, delivery.partition)
         known = self._by_place.get(place)
         if known is not None and known.delivery is delivery:
@@ -101,11 +101,11 @@ class StreamPartitions:
             stream_partition.close()
             self._turns.remove(stream_partition)
             self._rounds[place] = stream_partition.round
-            self.untake(stream_partition)
+            self.discard_unsent(stream_partition)
         return stream_partition
 
-    def untake(self, stream_partition: StreamPartition) -> None:
-        """Forget what was taken from it and not sent: it has been taken back."""
+    def discard_unsent(self, stream_partition: StreamPartition) -> None:
+        """Discard what was acquired from it and not sent: it has been released."""
         self._taken = deque(each for each in self._taken if each[0] is not stream_partition)
 
     def take(
@@ -113,7 +113,7 @@ class StreamPartitions:
     ) -> "tuple[StreamPartition, Delivered] | PartitionClosed | None":
         """The next delivery of at most `room` messages; None: there is nothing now.
 
-        An error means that a window has closed; it is removed.
+        PartitionClosed means that a share partition has closed; the caller removes it.
         """
         if self._taken:
             return self._taken.popleft()
@@ -139,7 +139,7 @@ class StreamPartitions:
 
 
 class PartitionClosed(BrokerError):
-    """A window can no longer be taken from: its partition moved, or is gone."""
+    """A share partition has closed: its partition moved, or was deleted."""
 
     def __init__(self, stream_partition: StreamPartition, cause: BrokerError) -> None:
         super().__init__(str(cause))

@@ -1,4 +1,4 @@
-"""Whether a subscription can be served: the legality check, before anything is delivered."""
+"""Checks whether a subscription can be served, before anything is delivered."""
 
 import asyncio
 import uuid
@@ -10,7 +10,7 @@ from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.frames import MODES, Refusal, start_of
 from zhumq.push.services import PushServices
-from zhumq.push.sessions import came_back
+from zhumq.push.sessions import reconnected
 from zhumq.share.push_session import PushSession, SessionState, resumed
 from zhumq.share.subscription import Start, StartKind, Subscription, SubscriptionMode
 
@@ -19,15 +19,14 @@ NAME_CHARACTERS_MAX: Final = 250
 CREDITS_MAX: Final = 1_000_000
 MAX_DELIVERIES_MAX: Final = 1_000
 ANONYMOUS_GROUP: Final = "zhumq.anonymous."
-DEFAULT_GROUP: Final = (
-    "zhumq.ptp."  # and the topic's name: of a point-to-point group that nobody named
-)
+# Followed by the topic's name: the group of a point-to-point subscription that names none.
+DEFAULT_GROUP: Final = "zhumq.ptp."
 TAKE_OVER_SECONDS_MAX: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A subscription that passed, in our own words."""
+    """A subscription that passed the checks, as model types."""
 
     mode: SubscriptionMode
     topics: tuple[str, ...]
@@ -37,18 +36,18 @@ class Accepted:
     ack_timeout_ms: int
     max_deliveries: int | None
     session: PushSession
-    # Its session outlives its connection.
+    # The session outlives the connection.
     durable: bool
     anonymous: bool
     client_id: str
     instance: str
     attachment: pb.Attachment | None
-    # Topics of which it gets all partitions, also those that are added later.
+    # Topics whose partitions are all subscribed, also those that are added later.
     whole_topics: frozenset[str]
 
     @property
     def joins(self) -> bool:
-        """Whether it becomes a member of its group, which gives it partitions."""
+        """Whether the consumer becomes a member of its group, which assigns it partitions."""
         return (
             self.mode is SubscriptionMode.PTP_EXCLUSIVE
             and self.attachment is None
@@ -57,7 +56,7 @@ class Accepted:
 
     @property
     def chooses(self) -> bool:
-        """Whether it has its partitions for itself because it asked for them, as no member of its group."""
+        """Whether the consumer chooses its partitions itself, without being a member of its group."""
         return (
             self.mode is SubscriptionMode.PTP_EXCLUSIVE
             and self.attachment is None
@@ -66,9 +65,9 @@ class Accepted:
 
     @property
     def continued_start(self) -> Start:
-        """Where it goes on after an interruption: where its group is, by now."""
+        """Where the consumer continues after an interruption: at its group's position."""
         if self.mode.is_point_to_point:
-            return self.start  # which is only for partitions on which the group has no position
+            return self.start  # applies only to partitions on which the group has no position
         otherwise = (
             StartKind.LATEST if self.start.kind is StartKind.LATEST else self.start.otherwise
         )
@@ -76,19 +75,19 @@ class Accepted:
 
 
 async def accept(services: PushServices, subscribe: pb.Subscribe) -> Accepted:
-    """The subscription, or Refusal."""
+    """Check a subscription. Raises Refusal."""
     mode = MODES.get(subscribe.mode)
     if mode is None:
-        raise Refusal(pb.INVALID, "a subscription says PTP_EXCLUSIVE, PTP_SHARED or PSB")
+        raise Refusal(pb.INVALID, "the mode of a subscription is PTP_EXCLUSIVE, PTP_SHARED or PSB")
     if len(services.sessions.streams) >= services.settings.streams_max:
-        raise Refusal(pb.UNAVAILABLE, "this broker has all the streams it may have", retry=True)
+        raise Refusal(pb.UNAVAILABLE, "this broker is at its limit of push streams", retry=True)
     if subscribe.filter:
-        raise Refusal(pb.FILTER_UNSUPPORTED, "filters do not exist yet: leave the field empty")
+        raise Refusal(pb.FILTER_UNSUPPORTED, "filters are not supported yet: leave the field empty")
     if not 0 < subscribe.credits <= CREDITS_MAX:
         raise Refusal(
             pb.CREDIT_INVALID,
-            f"credit {subscribe.credits} is not between 1 and {CREDITS_MAX}: it is how many"
-            " unanswered messages this consumer bears",
+            f"credit {subscribe.credits} is not between 1 and {CREDITS_MAX}: it is the number"
+            " of unanswered messages that this consumer may hold",
         )
     if not 0 <= subscribe.ack_timeout_ms <= services.settings.ack_timeout_ms_max:
         raise Refusal(
@@ -124,10 +123,10 @@ async def accept(services: PushServices, subscribe: pb.Subscribe) -> Accepted:
     session = fresh
     if durable and attachment is None:
         session = await _session(services, fresh, resume=subscribe.resume)
-    # A member has one stream on a broker, be it its home or an attachment: what an earlier one holds
-    # under the member's name is given back before a later one begins, or it would begin behind that.
+    # A member has one stream on a broker: its first stream or an attachment. The deliveries of an earlier
+    # stream are released before a later one begins; else the later one would begin after them.
     instance = subscribe.instance if attachment is None else attachment.member_id
-    await _check_rivals(services, session, instance)
+    await _check_other_streams(services, session, instance)
     return Accepted(
         mode=mode,
         topics=topics,
@@ -156,7 +155,7 @@ def _topics(subscribe: pb.Subscribe, mode: SubscriptionMode) -> tuple[str, ...]:
     if mode is SubscriptionMode.PTP_EXCLUSIVE and len(chosen) > 1:
         raise Refusal(
             pb.INVALID,
-            "a ptp consumer chooses partitions of all its topics, or is given partitions of all",
+            "a ptp consumer chooses partitions for all of its topics, or for none of them",
         )
     return names
 
@@ -164,7 +163,7 @@ def _topics(subscribe: pb.Subscribe, mode: SubscriptionMode) -> tuple[str, ...]:
 async def _unnamed_group(
     services: PushServices, topics: tuple[str, ...], *, anonymous: bool
 ) -> str:
-    """The group of a subscription that names none: for PTP the one that is there, or a new one."""
+    """The group of a subscription that names none: for PTP the one that claims the topic, or a new one."""
     if anonymous:
         return f"{ANONYMOUS_GROUP}{uuid.uuid4().hex}"
     try:
@@ -192,7 +191,7 @@ async def _places(
         if topic is None:
             raise Refusal(
                 pb.UNKNOWN_TOPIC,
-                f"there is no topic {choice.name!r}: make it with `zhumq topic create`",
+                f"there is no topic {choice.name!r}: create it with `zhumq topic create`",
             )
         count = len(topic.partitions)
         for partition in choice.partitions:
@@ -220,7 +219,7 @@ async def _places(
 
 
 async def _session(services: PushServices, fresh: PushSession, *, resume: bool) -> PushSession:
-    """The session as it was left, awake; a parked one only if it says resume."""
+    """The stored session, made active. A parked one raises Refusal unless `resume` is set."""
     now_ms = services.clock.now_ms()
     try:
         known = await services.sessions.find(fresh.group, fresh.consumer)
@@ -231,20 +230,20 @@ async def _session(services: PushServices, fresh: PushSession, *, resume: bool) 
                 raise Refusal(
                     pb.SESSION_PARKED,
                     f"the session of {fresh.consumer!r} in group {fresh.group!r} is parked"
-                    f" ({known.reason}): say resume, or"
+                    f" ({known.reason}): subscribe with resume, or run"
                     f" `zhumq session resume {fresh.group}/{fresh.consumer}`",
                 )
             known = resumed(known, now_ms)
-        session = came_back(known, fresh, now_ms)
+        session = reconnected(known, fresh, now_ms)
         await services.sessions.save(session)
     except BrokerError as error:
         raise Refusal.of(error) from error
     return replace(fresh, state=session.state, state_since_ms=session.state_since_ms)
 
 
-async def _check_rivals(services: PushServices, session: PushSession, instance: str) -> None:
-    """A PSB group has one consumer; the same consumer on a new connection ends its old one."""
-    wanted = set(session.topic.split(","))
+async def _check_other_streams(services: PushServices, session: PushSession, instance: str) -> None:
+    """End an old connection of the same consumer; refuse a second consumer of a PSB group."""
+    topics = set(session.topic.split(","))
     for stream in tuple(services.sessions.streams):
         other = stream.session
         if other.group != session.group:
@@ -257,16 +256,18 @@ async def _check_rivals(services: PushServices, session: PushSession, instance: 
                     await stream.take_over()
             except TimeoutError:
                 raise Refusal(
-                    pb.UNAVAILABLE, "this consumer's earlier connection is still ending", retry=True
+                    pb.UNAVAILABLE,
+                    "this consumer's earlier connection is still closing",
+                    retry=True,
                 ) from None
         elif (
             session.mode is SubscriptionMode.PSB
             and other.mode is SubscriptionMode.PSB
-            and wanted & set(other.topic.split(","))
+            and topics & set(other.topic.split(","))
         ):
             raise Refusal(
                 pb.GROUP_CONFLICT,
-                f"psb group {session.group!r} has its consumer already ({other.client or 'unnamed'},"
+                f"psb group {session.group!r} already has a consumer ({other.client or 'unnamed'},"
                 " connected): choose another group name",
                 retry=True,
             )

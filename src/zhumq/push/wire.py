@@ -1,4 +1,4 @@
-"""What a stream needs of its connection: whole frames in and out."""
+"""The connection of a stream: whole frames in and out."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from zhumq.protocol.push import push_pb2 as pb
 
 
 class Wire(Protocol):
-    """The call this stream is: whole frames in and out."""
+    """The gRPC call of a stream."""
 
     async def read(self) -> pb.ClientFrame | None:
         """The next frame; None when the client has half-closed. Raises WireBroken."""
 
     async def write(self, frame: pb.ServerFrame) -> None:
-        """Done when the frame has left for the client, who may be slow. Raises WireBroken."""
+        """Write a frame; waits while the client reads slowly. Raises WireBroken."""
 
     @property
     def peer(self) -> str: ...

@@ -1,4 +1,4 @@
-"""A record batch of format 2 as a view over bytes; its records are decoded only on demand."""
+"""A record batch of format 2 as a view over bytes; records are decoded on demand only."""
 
 import struct
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from zhumq.records.codecs import (
 # | producer id i64 | producer epoch i16 | base sequence i32 | records count i32 | records |
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
-PREFIX_BYTES = 12  # base offset and length: what the length does not count
-HEAD = struct.Struct(">qii")  # what the broker writes anew: the checksum does not cover it
+PREFIX_BYTES = 12  # base offset and length: the length does not count them
+HEAD = struct.Struct(">qii")  # rewritten by the broker: the checksum does not cover it
 HEAD_BYTES = HEAD.size
 CRC_OFFSET = 17
 CHECKED_OFFSET = 21  # the checksum covers everything from the attributes on
@@ -42,7 +42,7 @@ NO_TIMESTAMP = -1
 
 
 class TimestampType(IntEnum):
-    """Whose clock a record's timestamp is from."""
+    """The source of a record's timestamp: the producer or the broker."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -140,7 +140,7 @@ class RecordBatch:
         """Decode the records, one at a time."""
         header = self.header
         if not header.records_count and len(self.data) == HEADER_BYTES:
-            return iter(())  # Compaction took all of them.
+            return iter(())  # Compaction removed all of them.
         payload = decompress(
             header.compression, self.data[HEADER_BYTES:], size_max=decompressed_bytes_max
         )
@@ -148,14 +148,14 @@ class RecordBatch:
 
 
 def increment_sequence(sequence: int, count: int) -> int:
-    """The sequence number so many records on."""
+    """The sequence number `count` records later."""
     return (sequence + count) & SEQUENCE_MAX
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at this position. Says nothing yet about whether it makes sense."""
+    """The header at this position, with no check of its fields."""
     try:
-        # Past NamedTuple's own constructor, which costs more than the decoding.
+        # Bypasses NamedTuple's constructor, which costs more than the decoding.
         return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
     except struct.error:
         raise CorruptMessage(
@@ -187,7 +187,7 @@ def records(buffer: Buffer) -> Iterator[Record]:
 
 
 def decode_payload(header: BatchHeader, payload: bytes) -> Iterator[Record]:
-    """The records of a section that is decompressed already."""
+    """The records of a decompressed section."""
     append_time = (
         header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )

@@ -1,4 +1,4 @@
-"""Records in, one record batch of format 2 out."""
+"""Builds record batches of format 2 from records."""
 
 from collections.abc import Sequence
 
@@ -70,12 +70,12 @@ def build_batch(
 def rebuild_batch(
     header: BatchHeader, kept: Sequence[Record], *, delete_horizon_ms: int | None
 ) -> bytes:
-    """The batch with only these of its records, each at its old offset: what compaction writes.
+    """The batch with only the kept records, each at its old offset. Compaction writes it.
 
     The offsets, the producer's sequence and the leader epoch stay those of the original, so that
-    readers and the producer state see no difference. KIP-534: a delete horizon, once set, takes
-    the place of the base timestamp. A batch without records is not compressed: no codec reads an
-    empty section, and clients stop at a batch they cannot decompress.
+    readers and the producer state see no difference. KIP-534: a delete horizon, once set, replaces
+    the base timestamp. A batch without records is not compressed: no codec reads an empty section,
+    and clients stop at a batch they cannot decompress.
     """
     base_timestamp = header.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
     attributes = header.attributes

@@ -1,4 +1,4 @@
-"""Checksums and compression of record batches. Decompression never grows past its cap."""
+"""Checksums and compression of record batches. Decompression never exceeds its size limit."""
 
 import struct
 from collections.abc import Callable
@@ -13,9 +13,9 @@ Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024  # for a batch; Kafka bounds it by the fetch size only
 GUESSED_RATIO = 4  # the first buffer is this many times the compressed size
-GROWTH = 8  # each further try
+GROWTH = 8  # the factor of each further attempt
 
-# What xerial's snappy, Kafka's Java library, puts before its blocks:
+# The framing of xerial's snappy, the Java library that Kafka uses:
 # | "\x82SNAPPY\0" 8 bytes | version i32 | compatible version i32 | (length i32, raw block)* |
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -34,7 +34,7 @@ class Compression(IntEnum):
 
 
 def compression_of(code: int) -> Compression:
-    """The codec of this number; an unknown one is the client's fault."""
+    """The codec of this code. Raises UnsupportedCompressionType for an unknown one."""
     try:
         return Compression(code)
     except ValueError:
@@ -42,7 +42,7 @@ def compression_of(code: int) -> Compression:
 
 
 def compress(compression: Compression, data: Buffer) -> Buffer:
-    """The records section of a batch, compressed as Kafka's own clients do it."""
+    """The records section of a batch, compressed as Kafka's clients do."""
     match compression:
         case Compression.NONE:
             return data
@@ -62,7 +62,7 @@ def compress(compression: Compression, data: Buffer) -> Buffer:
 def decompress(
     compression: Compression, data: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Buffer:
-    """The bytes of a records section. More than size_max of them is CorruptMessage."""
+    """The decompressed records section. Raises CorruptMessage if it has more than size_max bytes."""
     match compression:
         case Compression.NONE:
             return data
@@ -79,7 +79,7 @@ def decompress(
 def _decompress_growing(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int
 ) -> memoryview:
-    """Try into a buffer of fixed size, a larger one while it fails, and never one past the cap."""
+    """Decompress into a buffer of fixed size, and into a larger one while that fails, up to size_max."""
     size = min(max(len(data) * GUESSED_RATIO, 64 * 1024), size_max)
     while True:
         output = bytearray(size)

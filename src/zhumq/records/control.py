@@ -37,7 +37,7 @@ def encode_end_marker(marker: EndMarker, *, timestamp: int) -> Record:
 
 
 def decode_end_marker(record: Record) -> EndMarker | None:
-    """The marker in a control record; None for the kinds that are not about transactions."""
+    """The marker in a control record; None for control records of other types."""
     try:
         _, marker_type = MARKER_KEY.unpack_from(record.key or b"")
         if marker_type not in (MarkerType.ABORT, MarkerType.COMMIT):

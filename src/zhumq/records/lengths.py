@@ -1,22 +1,22 @@
-"""Whether a records section holds as many records as its batch says, by their lengths alone."""
+"""Checks the number of records in a records section by their length fields alone."""
 
 from typing import Final
 
 from zhumq.model.errors import CorruptMessage
 
 LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
-# Records of one length often follow one another. The lengths of up to RUN of them are compared as
-# one strided slice; where that passes fewer than RUN_MIN, the next SINGLES are gone through singly.
+# Consecutive records often have the same length. The lengths of up to RUN of them are compared as
+# one strided slice. If fewer than RUN_MIN match, the next SINGLES records are checked one by one.
 RUN: Final = 1024
 RUN_MIN: Final = 8
-FEW: Final = 16  # up to here `end_of` is cheaper than a run
+FEW: Final = 16  # up to this number `end_of` is cheaper than a run
 SINGLES: Final = 256
-# Slices of bytes are cheaper than those of a view, by more than the copy costs up to this size of a
-# record, or of a few of them.
+# Slices of bytes are cheaper than slices of a memoryview. Up to these sizes of a record, or of a run,
+# that saves more than the copy costs.
 COPIED_RECORD_BYTES_MAX: Final = 400
 COPIED_BYTES_MAX: Final = 64 * 1024
-# By the first byte of a length: from a record to the next one if that is all of it; negated and
-# short of 64 times the second byte if there is one; 0 for a length that is negative.
+# By the first byte of a length: the distance from the record to the next one, for a length of one
+# byte; negated and without 64 times the second byte, for a longer one; 0 for a negative length.
 _STEPS: Final = tuple(
     0 if first & 1 else (first >> 1) + 1 if first < 0x80 else -(((first & 0x7F) >> 1) + 2)
     for first in range(256)
@@ -24,9 +24,9 @@ _STEPS: Final = tuple(
 
 
 def check_lengths(payload: bytes | memoryview, count: int) -> None:
-    """CorruptMessage unless the payload is exactly this many records, one behind the other.
+    """Raise CorruptMessage unless the payload is exactly this many consecutive records.
 
-    | length varint | that many bytes | for each record; what is inside of them is not looked at.
+    Each record is | length varint | that many bytes |; those bytes are not checked.
     """
     position = 0
     try:
@@ -36,7 +36,7 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
             near = payload[position : position + step * (run - 1) + width]
             if step <= COPIED_RECORD_BYTES_MAX or len(near) <= COPIED_BYTES_MAX:
                 near = bytes(near)
-            # Exact: a record of this length ends where the next one begins, whose length is the same.
+            # Exact: a record of this length ends where the next one of the same length begins.
             for place in range(width):
                 lengths = bytes(near[place : place + step * (run - 1) + 1 : step])
                 if lengths != lengths[:1] * run:
@@ -56,9 +56,9 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
 
 
 def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
-    """Where so many records end, gone through singly: the cheapest way for at most FEW of them.
+    """The position behind `count` records, checked one by one: the cheapest way for up to FEW records.
 
-    Raises IndexError or CorruptMessage where they do not.
+    Raises IndexError or CorruptMessage if there are fewer.
     """
     steps = _STEPS
     while count:
@@ -74,7 +74,7 @@ def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
 
 
 def _step(payload: bytes | memoryview, position: int) -> tuple[int, int]:
-    """From the record at this position to the next one, and how many bytes its length takes."""
+    """The distance from the record at this position to the next one, and the bytes of its length field."""
     value = payload[position]
     if value & 1:
         raise CorruptMessage("a record says it has a negative length")

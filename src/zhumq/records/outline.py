@@ -1,4 +1,4 @@
-"""When and where each record of a batch is, and whether it has a key, without making a record of it."""
+"""Reads timestamp, offset and key presence of each record in a batch without decoding the rest."""
 
 from collections.abc import Iterator
 
@@ -8,20 +8,20 @@ from zhumq.records.codecs import DECOMPRESSED_BYTES_MAX, decompress
 
 VARINT_BYTES_MAX = 10
 
-# Timestamp, offset, whether it has a key. Plain, since a named one doubles the cost of the walk.
+# Timestamp, offset, whether it has a key. A plain tuple: a NamedTuple doubles the cost of the walk.
 RecordOutline = tuple[int, int, bool]
 
 
 def outline(
     batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[RecordOutline]:
-    """The records of a batch in outline: several times cheaper than `RecordBatch.records`.
+    """The outlines of the records in a batch: several times cheaper than `RecordBatch.records`.
 
     A batch of a few KiB can hold a million records, and any client may send one.
     """
     header = batch.header
     if not header.records_count and len(batch.data) == HEADER_BYTES:
-        return iter(())  # Compaction took all of them.
+        return iter(())  # Compaction removed all of them.
     payload = decompress(
         header.compression, batch.data[HEADER_BYTES:], size_max=decompressed_bytes_max
     )
@@ -29,7 +29,7 @@ def outline(
 
 
 def outline_payload(header: BatchHeader, payload: bytes) -> Iterator[RecordOutline]:
-    """The same, of records that are decompressed already."""
+    """The outlines of the records in a decompressed section."""
     # | length varint | attributes i8 | timestamp delta varint | offset delta varint |
     # | key length varint | key | value | headers |
     base_timestamp, base_offset = header.base_timestamp, header.base_offset
@@ -39,7 +39,7 @@ def outline_payload(header: BatchHeader, payload: bytes) -> Iterator[RecordOutli
     position = 0
     try:
         for _ in range(header.records_count):
-            # Nearly all of these varints have one byte, and a call would cost more than reading it.
+            # Nearly all of these varints have one byte, and a call costs more than reading it.
             byte = payload[position]
             if byte < 0x80:
                 length, body = (byte >> 1) ^ -(byte & 1), position + 1
@@ -80,7 +80,7 @@ def outline_payload(header: BatchHeader, payload: bytes) -> Iterator[RecordOutli
 
 
 def _varint(payload: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position behind it."""
+    """A zigzag varint and the position behind it."""
     value = 0
     for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
         byte = payload[position]

@@ -1,4 +1,4 @@
-"""The replicated partitions of this broker: opened, kept in step with the picture, made known."""
+"""The replicated partitions of this broker: opens them, applies metadata images, publishes leaders."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ from zhumq.replication.partition import PartitionSettings
 from zhumq.replication.preferred_leaders import ELECT_PREFERRED, PreferredLeaders
 from zhumq.replication.replica_builder import (
     CoreMaker,
-    admit_losses,
+    initial_quorum_state,
     leader_assigned,
-    remember,
+    record_losses,
 )
 from zhumq.replication.replica_router import ReplicaRouter
 from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
@@ -43,12 +43,12 @@ from zhumq.storage.quorum_journal import QUORUM_FILE, QuorumJournal
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
-# In which all replicas have heard that their partition is in another mode.
+# Time in which all replicas learn that their partition changed its mode.
 MODE_NOTICE_MS: Final = 100
 
 
 class ClusterReplicas:
-    """What a ReplicaManager needs beyond a single broker's."""
+    """The part of a ReplicaManager that only a broker in a cluster needs."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ClusterReplicas:
         self._broker_epoch: int | None = None
         self._is_alive = False
         self._has_seen_itself = False
-        # Elected here, and not in the picture yet.
+        # Leaders elected on this broker that the metadata image does not show yet.
         self._unpublished: set[TopicPartition] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.image: ClusterImage | None = None
@@ -83,9 +83,9 @@ class ClusterReplicas:
         replication.service.register(ELECT_PREFERRED, self.preferred_leaders.answer)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether replicas may take part: the broker is registered, and the picture is no older
-        than that. An older one may tell of a mode that this broker has left for good."""
+    def is_active(self) -> bool:
+        """Whether replicas may take part: the broker is registered, and the metadata image is no older
+        than the registration. An older image may show a mode that this broker has left for good."""
         if self._broker_epoch is None or self.image is None:
             return False
         if not self._has_seen_itself:
@@ -93,7 +93,7 @@ class ClusterReplicas:
             self._has_seen_itself = own is not None and own.epoch >= self._broker_epoch
         return self._has_seen_itself
 
-    # The life of the broker
+    # The broker's session
 
     def on_registered(self, broker_epoch: int) -> None:
         is_first = self._broker_epoch is None
@@ -104,7 +104,7 @@ class ClusterReplicas:
             self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
             return
         for partition in self._partitions.values():
-            partition.set_aside(False)
+            partition.set_isolated(False)
             state = self._state_of(partition)
             if state is None:
                 continue
@@ -112,24 +112,24 @@ class ClusterReplicas:
                 if _is_named_in(state, self._broker_id, broker_epoch) and not _leads(
                     partition, state
                 ):
-                    # The image named it in this epoch before the replicas knew that it is theirs.
+                    # The image named this broker before its replicas knew the new broker epoch.
                     self._rebuild(partition, state)
             elif partition.leads:
                 self._unpublished.add(partition.topic_partition)
         self._publish()
 
     def on_session_lost(self) -> None:
-        """The session is over, or nobody can tell. Leaders go on for as long as they are followed.
+        """The session is lost, or may be. Leaders continue while in-sync followers fetch from them.
 
-        Leaders are fenced by epochs, not by sessions: another leader is named from the in-sync set,
-        and from then on at least that replica does not fetch here any more, so nothing more is
-        committed here. Elected leaders live by the votes of their followers.
+        Leader epochs fence leaders, sessions do not: the controller names another leader from the
+        in-sync set, and from then on at least that replica no longer fetches here, so nothing more is
+        committed here. An elected leader depends on its followers, not on the session.
         """
         self._is_alive = False
 
-    def _look_who_follows(self, now_ms: int) -> None:
-        """Without a session nobody tells a named leader that another one was named: if no in-sync
-        follower fetches from it, clients are sent away, until one does again."""
+    def _isolate_unfollowed_leaders(self, now_ms: int) -> None:
+        """Without a session, a named leader does not learn that the controller named another one: it
+        refuses clients while no in-sync follower fetches from it."""
         for partition in self._partitions.values():
             core = partition.driver.core
             if isinstance(core, AssignedReplica):
@@ -137,7 +137,7 @@ class ClusterReplicas:
                 is_alone = contact_ms is not None and (
                     now_ms - contact_ms > core.settings.election_timeout_ms
                 )
-                partition.set_aside(is_alone)
+                partition.set_isolated(is_alone)
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -145,13 +145,13 @@ class ClusterReplicas:
         await self._tasks.close()
         await self.router.close()
 
-    # Following the picture
+    # Metadata changes
 
-    def see(self, image: ClusterImage) -> None:
-        """A new picture, before anything of it is applied. The first one is from before the broker
-        has registered. Raises BrokerError if its disk does not take what follows from that one."""
+    def on_new_image(self, image: ClusterImage) -> None:
+        """Receive a metadata image before it is applied. The first one is from before the broker
+        registers. Raises BrokerError if the losses that follow from it cannot be persisted."""
         if self.image is None:
-            admit_losses(self._journal, image, self._broker_id)
+            record_losses(self._journal, image, self._broker_id)
         known = frozenset() if self.image is None else frozenset(self.image.brokers)
         self._lost = known.difference(image.brokers)
         self.image = image
@@ -159,7 +159,7 @@ class ClusterReplicas:
     def on_image_applied(self) -> None:
         lost, self._lost = self._lost, frozenset()
         for broker_id in sorted(lost):
-            logger.info("broker %d is gone", broker_id)
+            logger.info("broker %d is no longer registered", broker_id)
             for partition in tuple(self._partitions.values()):
                 if broker_id in partition.driver.core.voters:
                     partition.driver.step(BrokerLost(broker_id=broker_id))
@@ -172,14 +172,14 @@ class ClusterReplicas:
         state: PartitionState,
         settings: PartitionSettings,
     ) -> ReplicatedPartition:
-        """A replica of this broker, with what it remembers. Raises BrokerError."""
+        """Open a replica of this broker with its persisted quorum state. Raises BrokerError."""
         logs = self._logs
         had_log = logs.has_log(topic_partition)
         log = logs.create_log(topic_partition, topic_id, settings.log)
         high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
         log.is_replicated = True
         log.is_follower = True
-        quorum_state = remember(
+        quorum_state = initial_quorum_state(
             self._journal, topic_id, state, log, self._broker_id, had_log=had_log
         )
         partition = ReplicatedPartition(
@@ -198,7 +198,7 @@ class ClusterReplicas:
             self._leadership_changed,
             min_in_sync_replicas=settings.min_in_sync_replicas,
             damaged_from=(
-                # There is nobody to fetch it from: what can be read is served.
+                # No other replica has the records: the broker serves those that can be read.
                 None if state.replicas == (self._broker_id,) else damage_of(log, high_watermark)
             ),
         )
@@ -206,48 +206,51 @@ class ClusterReplicas:
         self.router.add((topic_id, topic_partition.partition), partition.driver)
         is_new = not had_log and not quorum_state.recovering
         if is_new and state.replicas[0] == self._broker_id:
-            # Nobody leads a new partition: its first replica need not wait until it is missed.
+            # A new partition has no leader: its first replica does not wait for an election timeout.
             partition.driver.core.campaign_soon(self._replication.clock.monotonic_ms())
         return partition
 
     def start(self, partition: ReplicatedPartition, state: PartitionState) -> None:
-        """Let a replica that was just opened take part."""
+        """Start a replica that was just opened."""
         partition.driver.start(
             damaged_from=partition.damaged_from, persisted=self._persisted_state(partition)
         )
         self.update(partition, state)
-        self.router.take_early(partition.driver, state.replicas)
+        self.router.deliver_early(partition.driver, state.replicas)
 
     def _persisted_state(self, partition: ReplicatedPartition) -> QuorumState | None:
         return self._journal.find((partition.topic_id, partition.topic_partition.partition))
 
     def update(self, partition: ReplicatedPartition, state: PartitionState) -> None:
-        """Bring a replica in step with the picture."""
+        """Apply the partition state of the metadata image to a replica."""
         driver = partition.driver
         core = driver.core
         if partition.min_in_sync_replicas != core.settings.min_in_sync_replicas:
             core.settings = self._settings(partition.min_in_sync_replicas)
-            # What is on disks may be enough from now on: nothing else need happen for it to count.
+            # What is flushed may be enough to commit now, without any other event.
             driver.step(Flushed(end_offset=driver.log.flushed_offset))
         if core.quorum_state.mode is not state.mode:
-            logger.info("%s is in %s mode from now on", partition.topic_partition, state.mode)
+            logger.info("%s changes to %s mode", partition.topic_partition, state.mode)
             led = core.role is Role.LEADER
             self._rebuild(partition, state)
             if led:
-                # Who led until now has everything, and waits only until the others have heard.
+                # The leader so far has everything, and waits only until the others know the mode.
                 now_ms = self._replication.clock.monotonic_ms()
                 driver.core.campaign_soon(now_ms + MODE_NOTICE_MS)
             return
         if state.mode is Mode.FETCH:
             driver.step(leader_assigned(state, self._broker_id, own_epoch=self._broker_epoch))
         elif set(core.voters.ids) != set(state.replicas):
-            logger.info("%s: of a move only its end was heard", partition.topic_partition)
+            logger.info(
+                "%s: the replicas changed without the steps of a reassignment: rebuilding the core",
+                partition.topic_partition,
+            )
             self._rebuild(partition, state)
         elif partition.leads:
             self._unpublished.add(partition.topic_partition)
 
     def forget(self, partition: ReplicatedPartition) -> None:
-        """The partition is no longer this broker's."""
+        """This broker no longer has a replica of the partition."""
         self._partitions.pop(partition.topic_partition, None)
         self._unpublished.discard(partition.topic_partition)
         self.router.remove(partition.driver)
@@ -258,7 +261,7 @@ class ClusterReplicas:
         partition.driver.replace_core(
             self._maker().make(
                 state,
-                # From raft to raft with other voters it goes as all others did, through fetch mode.
+                # From raft to raft with other voters goes through fetch mode, as on other replicas.
                 state_for_fetch(core.quorum_state),
                 core.settings,
                 high_watermark=core.high_watermark,
@@ -291,7 +294,7 @@ class ClusterReplicas:
             return None
         return image.partition(partition.topic_partition)
 
-    # Making leaders known
+    # Publishing leaders
 
     def _leadership_changed(
         self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
@@ -319,7 +322,7 @@ class ClusterReplicas:
                 self._publish_one(partition)
 
     def _publish_one(self, partition: ReplicatedPartition) -> None:
-        """In raft mode the picture learns from the leader who that is, not the other way round."""
+        """Publish a raft leader: in raft mode the replicas elect it, and the metadata follows."""
         topic_partition = partition.topic_partition
         state = self._state_of(partition)
         core = partition.driver.core
@@ -350,10 +353,10 @@ class ClusterReplicas:
             self._tasks.start(balancing)
         now_ms = self._replication.clock.monotonic_ms()
         if not self._is_alive:
-            self._look_who_follows(now_ms)
+            self._isolate_unfollowed_leaders(now_ms)
         for partition in self._partitions.values():
             if partition.waiters_count:
-                partition.give_up_waiting(now_ms)
+                partition.fail_overdue(now_ms)
 
     # Ends of logs
 
@@ -369,7 +372,7 @@ class ClusterReplicas:
 
     def _own_log_end(self, topic_partition: TopicPartition) -> LogEnd | None:
         partition = self._partitions.get(topic_partition)
-        if partition is None or partition.driver.is_out:
+        if partition is None or partition.driver.is_stopped:
             return None
         core = partition.driver.core
         if core.quorum_state.recovering:
@@ -383,7 +386,7 @@ def _is_named_in(state: PartitionState, broker_id: BrokerId, broker_epoch: int) 
 
 
 def _leads(partition: ReplicatedPartition, state: PartitionState) -> bool:
-    """Whether the replica leads, or is about to, in the epoch it was named for."""
+    """Whether the replica leads, or is a candidate, in the epoch it was named for."""
     core = partition.driver.core
-    is_leader = isinstance(core, AssignedReplica) and core.leads_or_stands
+    is_leader = isinstance(core, AssignedReplica) and core.leads_or_campaigns
     return is_leader and core.epoch == state.leader_epoch

@@ -1,4 +1,4 @@
-"""What replication asks of the cluster; an answer is the next picture."""
+"""Requests that replicas send to the controller; the next metadata image carries the result."""
 
 from typing import Protocol
 
@@ -7,21 +7,21 @@ from zhumq.model.ids import TopicPartition
 
 
 class ControllerRequests(Protocol):
-    """Gathers what replicas ask for, and has it decided. Called on the event loop, returns at once.
+    """Batches the replicas' requests to the controller. Called on the event loop, returns at once.
 
-    Nothing is promised: a wish that does not show in a later picture is made again.
+    A request may be lost: the replica repeats it while no later metadata image shows its result.
     """
 
     def elected(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker was elected leader by the replicas: let everybody know."""
+        """The replicas elected this broker leader: publish it in the metadata."""
 
     def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
-        """The leader wants another in-sync set."""
+        """The leader proposes another in-sync set."""
 
     def decline_leadership(
-        self, topic_partition: TopicPartition, wanted: LeadershipDeclined
+        self, topic_partition: TopicPartition, declined: LeadershipDeclined
     ) -> None:
-        """A replica was named leader and cannot lead: somebody else has to be named."""
+        """A replica that the controller named leader cannot lead: the controller names another one."""
 
     def report_unreachable(self, broker_id: int) -> None:
-        """A broker that was there takes no connections any more: what it led needs other leaders."""
+        """A broker that was reachable refuses connections: its partitions need other leaders."""

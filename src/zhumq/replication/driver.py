@@ -1,4 +1,4 @@
-"""Carries out what a replica's core decides, in the order of duty, with a real log."""
+"""Runs a replica's core: carries out its decisions in order, on a real log."""
 
 import contextlib
 import logging
@@ -39,7 +39,7 @@ from zhumq.replication.driver_seam import (
     DriverWork,
     FetchedRecords,
     FollowerFetchState,
-    PartitionFace,
+    ReplicaCallbacks,
     damage_of,
     is_plain,
     refusal_of,
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Events that wait while a promise is being written down. Messages beyond it are lost, as on a bad
-# network: whoever sent one sends it again.
+# Events that wait while a quorum state is persisted. Messages beyond it are dropped, as on a bad
+# network: their senders send them again.
 WAITING_EVENTS_MAX: Final = 256
-# What is read again when a follower says that it was sent something damaged.
-DAMAGE_LOOK_BYTES: Final = 2 * 1024 * 1024
+# How much the leader reads again when a follower reports a corrupt batch.
+DAMAGE_SCAN_BYTES: Final = 2 * 1024 * 1024
 
 _MESSAGES: Final = (FetchArrived, FetchAnswered, VoteAsked, VoteAnswered, LeaderAnnounced)
 
@@ -63,29 +63,29 @@ Core = RaftReplica | AssignedReplica
 
 
 class ReplicaDriver:
-    """One replica of one partition: its core, its log, its followers' standings."""
+    """One replica of one partition: its core, its log, its followers' fetch states."""
 
     def __init__(
         self,
         topic_partition: TopicPartition,
         log: PartitionLog,
         host: DriverHost,
-        face: PartitionFace,
+        callbacks: ReplicaCallbacks,
         make_core: Callable[["ReplicaDriver"], Core],
     ) -> None:
         self.topic_partition = topic_partition
         self.log = log
         self._host = host
-        self._face = face
+        self._callbacks = callbacks
         self._work = DriverWork()
         self._flush_requested = False
         # By broker: at most one session each.
         self.fetch_states: dict[int, FollowerFetchState] = {}
         self.counters = DriverCounters()
-        self.look_at_ms: int | None = None
+        self.check_at_ms: int | None = None
         self.failure: BrokerError | None = None
         self.is_closed = False
-        # The leader's last answer could not be used; it is told so with the next fetch.
+        # The leader's last answer was corrupt; the next fetch reports it.
         self.saw_corrupt = False
         self.core: Core = make_core(self)
 
@@ -93,18 +93,18 @@ class ReplicaDriver:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a decision is not carried out yet: nobody may be told of it."""
+        """Whether a decision is not carried out yet: no message may reveal it."""
         return self._work.is_busy
 
     @property
-    def is_out(self) -> bool:
-        """Whether this replica takes no part any more, until the broker starts again."""
+    def is_stopped(self) -> bool:
+        """Whether this replica takes no part until the broker restarts."""
         return self.is_closed or self.failure is not None
 
     def start(self, *, damaged_from: int | None, persisted: QuorumState | None) -> None:
-        """Carry out what the core wants at its beginning."""
+        """Carry out the core's first decisions."""
         if damaged_from is not None:
-            self._feed(LogDamaged(offset=damaged_from))
+            self._step_core(LogDamaged(offset=damaged_from))
         self._request_flush()
         state = self.core.quorum_state
         if state != persisted and state != QuorumState(mode=state.mode):
@@ -113,35 +113,35 @@ class ReplicaDriver:
             self._carry_out()
 
     def _persist_state(self) -> None:
-        """Write down what the core begins with, before it does anything."""
+        """Persist the core's initial quorum state before it does anything."""
         self._work.is_busy = True
         core = self.core
         self._host.persist(self, core.quorum_state, partial(self._persisted, Ready(), core))
 
     def replace_core(self, make_core: Callable[["ReplicaDriver"], Core]) -> None:
-        """The partition is replicated in another way from now on. Nobody's leadership survives it."""
-        if self.is_out:
+        """Change the partition's replication mode. A leader loses its leadership."""
+        if self.is_stopped:
             return
         self.core = core = make_core(self)
         work = self._work
         work.waiting.clear()
-        self._take_role(
+        self._change_role(
             RoleChange(role=Role.UNATTACHED, epoch=core.epoch, leader_id=None, serving=False)
         )
         damaged_from = damage_of(self.log)
         if damaged_from is not None and len(core.voters.ids) > 1:
-            self._feed(LogDamaged(offset=damaged_from))
+            self._step_core(LogDamaged(offset=damaged_from))
         if not work.is_busy:
-            # The new way is a promise as well.
+            # The mode is part of the quorum state.
             self._persist_state()
         else:
             work.must_persist = True
         self.notify_followers()
 
     def step(self, event: Input) -> None:
-        """Take in one event, now or when what is under way is done."""
+        """Process one event, now or after the work that is under way."""
         work = self._work
-        if self.is_out:
+        if self.is_stopped:
             return
         if work.is_busy:
             if len(work.waiting) >= WAITING_EVENTS_MAX and isinstance(event, _MESSAGES):
@@ -149,14 +149,14 @@ class ReplicaDriver:
             else:
                 work.waiting.append(event)
             return
-        self._feed(event)
+        self._step_core(event)
         self._carry_out()
 
     def fetch_arrived(self, fetch_state: FollowerFetchState, fetch: FetchArrived) -> None:
-        """A follower says where it is."""
+        """A follower's fetch reports its position."""
         fetch_state.fetch = fetch
         self.fetch_states[fetch.replica_id] = fetch_state
-        if self.is_out:
+        if self.is_stopped:
             fetch_state.session.mark(self)
         else:
             self.step(fetch)
@@ -164,8 +164,8 @@ class ReplicaDriver:
     def forget_follower(self, session: "FollowerSession") -> None:
         fetch_state = self.fetch_states.get(session.broker_id)
         if fetch_state is not None and fetch_state.session is session:
-            # An idle partition was heard of with the session alone, until now.
-            self.core.last_contact_was(
+            # While a partition is idle, only its session has recorded the follower's last contact.
+            self.core.note_last_contact(
                 session.broker_id, self.session_contact_ms(session.broker_id)
             )
             del self.fetch_states[session.broker_id]
@@ -173,15 +173,15 @@ class ReplicaDriver:
     def deadline_passed(self, now_ms: int) -> int | None:
         due_ms = self._due_ms()
         if due_ms is not None and due_ms <= now_ms:
-            # It is the one who called that notes the next deadline.
-            self.look_at_ms = now_ms
+            # The caller sets the next deadline.
+            self.check_at_ms = now_ms
             self.step(DeadlinePassed())
-            self.look_at_ms = None
+            self.check_at_ms = None
             due_ms = self._due_ms()
         return due_ms
 
     def session_contact_ms(self, replica_id: int) -> int:
-        """See consensus.contract.Heard."""
+        """See consensus.contract.SessionContact."""
         if self.core.role is not Role.LEADER:
             return self._host.leader_contact_ms(self, replica_id)
         fetch_state = self.fetch_states.get(replica_id)
@@ -190,34 +190,34 @@ class ReplicaDriver:
         return fetch_state.session.session_contact_ms
 
     def appended(self) -> None:
-        """The leader has written a client's batches: flush them, and let followers have them."""
-        # The core need not hear of it: of the own log it counts only what is flushed.
+        """The leader appended a client's batches: flush them, and send them to the followers."""
+        # The core needs no event: of its own log it counts only what is flushed.
         self._request_flush()
         self.notify_followers()
 
     def notify_followers(self) -> None:
-        """There may be something to tell those who wait for it."""
+        """Let the followers' sessions check whether their waiting fetches can be answered."""
         for fetch_state in self.fetch_states.values():
             if fetch_state.fetch is not None:
                 fetch_state.session.mark(self)
 
     def answer(self, fetch_state: FollowerFetchState) -> FetchAnswered | None:
-        """What a follower's fetch is to be answered with now; None while that is not certain."""
+        """The answer to a follower's fetch; None while a decision is being carried out."""
         fetch = fetch_state.fetch
-        if fetch is None or (self._work.is_busy and not self.is_out):
+        if fetch is None or (self._work.is_busy and not self.is_stopped):
             return None
         answer = self.core.fetch_answer(fetch)
-        # Whatever the core last was, nobody leads from a replica that is out.
-        return refusal_of(answer) if self.is_out else answer
+        # A stopped replica does not lead, whatever its core's last role was.
+        return refusal_of(answer) if self.is_stopped else answer
 
-    def leader_starts_at(self, log_start_offset: int) -> None:
-        """The leader has dropped what is older: nobody needs it here any more either."""
+    def on_leader_log_start(self, log_start_offset: int) -> None:
+        """Delete the records below the leader's log start offset."""
         log = self.log
         if (
             log_start_offset <= log.log_start_offset
             or log_start_offset > min(self.core.high_watermark, log.log_end_offset)
             or self.core.role is not Role.FOLLOWER
-            or self.is_out
+            or self.is_stopped
             or log.corrupt_ranges
         ):
             return
@@ -229,30 +229,30 @@ class ReplicaDriver:
         self.step(Appended(end_offset=log.log_end_offset))
 
     def resign_for(self, replica_id: int) -> bool:
-        """Let another replica lead, if it could at once."""
+        """Resign in favour of another replica, if that one has everything."""
         core = self.core
-        if self.is_out or self.is_busy or not isinstance(core, RaftReplica):
+        if self.is_stopped or self.is_busy or not isinstance(core, RaftReplica):
             return False
         if not core.resign_for(replica_id, self._host.clock.monotonic_ms()):
             return False
         self._carry_out()
         return True
 
-    def look_for_damage(self, offset: int) -> None:
-        """A follower could not use what it was sent: is it the log, or was it the line?"""
+    def scan_for_damage(self, offset: int) -> None:
+        """A follower received a corrupt batch: check whether this log or the network damaged it."""
         try:
-            damaged_from = self.log.find_damage(offset, DAMAGE_LOOK_BYTES)
+            damaged_from = self.log.find_damage(offset, DAMAGE_SCAN_BYTES)
         except BrokerError as reason:
             self.fail(reason)
             return
         if damaged_from is not None:
-            self.damaged(damaged_from)
+            self.on_damaged(damaged_from)
 
-    def damaged(self, offset: int) -> None:
-        """What was flushed is damaged from here on: step down and fetch it anew, if others have it."""
+    def on_damaged(self, offset: int) -> None:
+        """The flushed log is damaged from this offset on: step down, and fetch it from another replica."""
         offset = min([offset, *(bad.first_offset for bad in self.log.corrupt_ranges)])
         logger.error("%s is damaged at offset %d", self.topic_partition, offset)
-        if len(self.core.voters.ids) == 1 or self.is_out:
+        if len(self.core.voters.ids) == 1 or self.is_stopped:
             return
         try:
             self.log.mark_suspect(offset)
@@ -262,24 +262,26 @@ class ReplicaDriver:
         self.step(LogDamaged(offset=offset))
 
     def close(self) -> None:
-        """The partition is no longer this broker's."""
+        """This broker no longer has a replica of the partition."""
         self.is_closed = True
         self._host.follow(self, None)
         self.notify_followers()
 
     def fail(self, reason: BrokerError) -> None:
-        """A disk that failed stays out until the broker starts again."""
-        if self.is_out:
+        """Stop the replica until the broker restarts, because its disk failed."""
+        if self.is_stopped:
             return
-        logger.error("%s takes no part any more: %s", self.topic_partition, reason)
+        logger.error(
+            "%s: this replica stops until the broker restarts: %s", self.topic_partition, reason
+        )
         core = self.core
         proposal = None
-        # Hazard 6: a failed sync is final. The core steps down as from any damage; what it wants
-        # to be written down or cut is not done any more.
+        # Hazard 6: a failed sync is final. The core steps down as from any damage; the driver neither
+        # persists nor truncates what it decides.
         if not isinstance(reason, ConsensusStopped):
             if len(core.voters.ids) > 1:
-                # The pages that were not written are marked clean, so a later start would read
-                # them, sync them, and lose them all the same.
+                # The kernel marks the pages that it failed to write as clean: a later start would
+                # read them, sync them, and still lose them.
                 with contextlib.suppress(BrokerError):
                     self.log.mark_suspect(self.log.flushed_offset)
             core.step(LogDamaged(offset=self.log.flushed_offset), self._host.clock.monotonic_ms())
@@ -288,27 +290,27 @@ class ReplicaDriver:
         if proposal is not None and not isinstance(proposal, InSyncProposal):
             self._host.controller_requests.decline_leadership(self.topic_partition, proposal)
         self._host.follow(self, None)
-        self._face.went_offline(reason)
+        self._callbacks.on_offline(reason)
         self.notify_followers()
 
     # Carrying out
 
-    def _feed(self, event: Input) -> None:
+    def _step_core(self, event: Input) -> None:
         try:
             self.core.step(event, self._host.clock.monotonic_ms())
         except ConsensusBroken as error:
             self.fail(ConsensusStopped(str(error)))
 
     def _carry_out(self) -> None:
-        """Do what the core wants until it wants nothing more, or has to wait for the disk."""
+        """Carry out decisions until the core has none, or one waits for the disk."""
         work = self._work
         work.is_busy = True
-        while not self.is_out:
+        while not self.is_stopped:
             ready = self.core.take_ready()
             if ready is NOTHING:
                 if not work.waiting:
                     break
-                self._feed(work.waiting.popleft())
+                self._step_core(work.waiting.popleft())
                 continue
             if ready.persist_quorum_state is not None:
                 self._host.persist(
@@ -317,30 +319,30 @@ class ReplicaDriver:
                     partial(self._persisted, ready, self.core),
                 )
                 return
-            self._do(ready)
+            self._handle_ready(ready)
         work.is_busy = False
         self._host.timers.set(self, self._due_ms())
 
     def _persisted(self, ready: Ready, core: Core, failure: BrokerError | None) -> None:
-        if self.is_out:
+        if self.is_stopped:
             return
         if failure is not None:
             self.fail(failure)
             return
         if self._work.must_persist:
-            # Of a core that was replaced meanwhile only what it promised counts.
+            # The core was replaced meanwhile: of the old one only the persisted state counts.
             self._work.must_persist = False
             self._persist_state()
             return
         if core is self.core:
-            self._do(ready)
+            self._handle_ready(ready)
         self._carry_out()
         self.notify_followers()
 
-    def _do(self, ready: Ready) -> None:
-        """The duties below the first, top to bottom."""
+    def _handle_ready(self, ready: Ready) -> None:
+        """Carry out a decision whose quorum state is persisted, field by field in the order of Ready."""
         try:
-            moved = self._cut(ready)
+            moved = self._truncate(ready)
             for request in ready.append:
                 moved = self._append(request) or moved
         except (StorageFailed, DiskFull) as reason:
@@ -358,15 +360,15 @@ class ReplicaDriver:
                     self.topic_partition, ready.propose
                 )
         if ready.high_watermark is not None:
-            self._face.high_watermark_raised(ready.high_watermark)
+            self._callbacks.on_high_watermark_raised(ready.high_watermark)
         if ready.role is not None:
-            self._take_role(ready.role)
+            self._change_role(ready.role)
         if moved or ready.high_watermark is not None or ready.role is not None:
             self.notify_followers()
         if moved:
-            self._feed(Appended(end_offset=self.log.log_end_offset))
+            self._step_core(Appended(end_offset=self.log.log_end_offset))
 
-    def _cut(self, ready: Ready) -> bool:
+    def _truncate(self, ready: Ready) -> bool:
         log = self.log
         if ready.truncate_to is not None:
             logger.info(
@@ -387,7 +389,7 @@ class ReplicaDriver:
         return is_cut
 
     def _append(self, request: AppendFetched) -> bool:
-        """Whether the log has grown. Where it has not, the follower's fetch is sent again later."""
+        """Append fetched records. Returns whether the log grew; if not, the core fetches them again."""
         try:
             assert isinstance(request.records, FetchedRecords)
             self.log.append_fetched(
@@ -412,7 +414,7 @@ class ReplicaDriver:
         if not isinstance(message, FetchAnswered):
             self._host.send(self, outgoing)
             return
-        # The answer is made when the session sends it, with what is known by then.
+        # The session builds the answer when it sends it, from the state at that time.
         fetch_state = self.fetch_states.get(outgoing.to)
         if fetch_state is None or fetch_state.fetch is None:
             return
@@ -423,26 +425,26 @@ class ReplicaDriver:
         ):
             fetch_state.session.mark(self)
 
-    def _take_role(self, change: RoleChange) -> None:
+    def _change_role(self, change: RoleChange) -> None:
         if change.role is not Role.LEADER:
             self._host.follow(self, change.leader_id)
         else:
             self._host.follow(self, None)
-        # What a follower keeps is what its leader keeps.
+        # A follower's retention follows the leader's log start offset.
         self.log.is_follower = change.role is not Role.LEADER
-        self._face.role_taken(change)
+        self._callbacks.on_role_changed(change)
 
     # The disk and the clock
 
     def _request_flush(self) -> None:
-        if self._flush_requested or self.is_out:
+        if self._flush_requested or self.is_stopped:
             return
         self._flush_requested = True
         self._host.flusher.request(self.log, self._flushed)
 
     def _flushed(self, failure: BrokerError | None) -> None:
         self._flush_requested = False
-        if self.is_out:
+        if self.is_stopped:
             return
         if failure is not None:
             self.fail(failure)
@@ -453,6 +455,6 @@ class ReplicaDriver:
         self.step(Flushed(end_offset=flushed_offset))
 
     def _due_ms(self) -> int | None:
-        if self.is_out:
+        if self.is_stopped:
             return None
         return self.core.next_deadline_ms

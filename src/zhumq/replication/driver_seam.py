@@ -1,4 +1,4 @@
-"""What a replica's driver needs of others, and what it hands to them."""
+"""Interfaces and data types between a replica's driver and its partition, its sessions and its router."""
 
 from collections import deque
 from collections.abc import Callable
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from zhumq.replication.inter_broker.follower_session import FollowerSession
 
 
-class PartitionFace(Protocol):
-    """What those who use a partition see of its replica."""
+class ReplicaCallbacks(Protocol):
+    """Calls of a driver to its partition."""
 
-    def high_watermark_raised(self, high_watermark: int) -> None: ...
+    def on_high_watermark_raised(self, high_watermark: int) -> None: ...
 
-    def role_taken(self, change: RoleChange) -> None: ...
+    def on_role_changed(self, change: RoleChange) -> None: ...
 
-    def went_offline(self, reason: BrokerError) -> None: ...
+    def on_offline(self, reason: BrokerError) -> None: ...
 
 
 class DriverHost(Protocol):
-    """What a driver shares with all the others of its broker."""
+    """What all drivers of a broker share."""
 
     @property
     def clock(self) -> Clock: ...
@@ -54,34 +54,34 @@ class DriverHost(Protocol):
         state: QuorumState,
         done: Callable[[BrokerError | None], None],
     ) -> None:
-        """Write down what the replica promises, then call back on the loop."""
+        """Persist the replica's quorum state, then call back on the event loop."""
 
     def send(self, driver: "ReplicaDriver", outgoing: Outgoing) -> None:
-        """To the broker of another replica: everything but answers to fetches."""
+        """Send a message to another replica's broker: everything except answers to fetches."""
 
     def follow(self, driver: "ReplicaDriver", leader_id: int | None) -> None:
-        """Whom this replica fetches from now on."""
+        """Set the leader that this replica fetches from; None: it fetches from no broker."""
 
     def leader_contact_ms(self, driver: "ReplicaDriver", leader_id: int) -> int:
-        """When the leader was last heard of in a session that holds this replica's fetch."""
+        """The last contact with the leader in a session that has this replica's fetch."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FollowerFetchState:
-    """What a follower last said of a partition, in the session of its broker."""
+    """A follower's last fetch of a partition, in the session of its broker."""
 
     session: "FollowerSession"
-    # None once it was answered with something that moves the follower.
+    # None once an answer changes the follower's position.
     fetch: FetchArrived | None
-    # What the follower knows of the high watermark; it says so with every fetch.
+    # The high watermark that the follower knows; every fetch carries it.
     sent_high_watermark: int = -1
-    # Whether the last answer was that of a leader that serves, which ends the healing of a follower.
+    # Whether the last answer came from a serving leader, which ends a follower's recovery.
     sent_serving: bool = False
-    # Whether this fetch was answered with the start of the epoch, which the follower has to accept.
+    # Whether an answer to this fetch carried the start of the epoch, which the follower has to accept.
     sent_epoch_start: bool = False
 
     def has_update(self, fetch: FetchArrived, answer: FetchAnswered) -> bool:
-        """Whether a follower that has all records learns something from a plain answer."""
+        """Whether a plain answer has something new for a follower that has all records."""
         return (
             answer.high_watermark > self.sent_high_watermark
             or (asks_to_accept(fetch, answer) and not self.sent_epoch_start)
@@ -91,7 +91,7 @@ class FollowerFetchState:
 
 @dataclass(slots=True, kw_only=True)
 class DriverCounters:
-    """What went wrong with one replica. Plain integers."""
+    """Error counters of one replica. Plain integers."""
 
     fetched_corrupt: int = 0
     disk_full: int = 0
@@ -100,34 +100,34 @@ class DriverCounters:
 
 @dataclass(slots=True, kw_only=True)
 class DriverWork:
-    """What is under way: nothing is stepped meanwhile."""
+    """The work that is under way, and the events that wait until it is done."""
 
     waiting: deque[Input] = field(default_factory=deque)
     is_busy: bool = False
-    # The core was replaced while the disk was at work for the old one.
+    # The core was replaced while the old one's quorum state was being persisted.
     must_persist: bool = False
 
 
 class ConsensusStopped(StorageFailed):
-    """The replicas contradict each other; this one stops before it makes it worse."""
+    """The replicas contradict each other: this one stops before it does more damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """The records of a fetch answer on their way into the log."""
+    """The records of a fetch answer, which are not appended yet."""
 
     data: memoryview
     gaps_allowed: bool
 
 
 def is_plain(answer: FetchAnswered) -> bool:
-    """Whether records may go with the answer."""
+    """Whether the answer may carry records."""
     failed = answer.error.value != 0
     return not (failed or answer.diverging is not None or answer.start_over_at is not None)
 
 
 def refusal_of(answer: FetchAnswered) -> FetchAnswered:
-    """The same, of a replica that leads nothing."""
+    """The same answer from a replica that does not lead."""
     return replace(
         answer,
         error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -138,12 +138,12 @@ def refusal_of(answer: FetchAnswered) -> FetchAnswered:
 
 
 def damage_of(log: PartitionLog, committed_offset: int = 0) -> int | None:
-    """From where on the log is not what it was when it was flushed; None if it is whole."""
+    """The first offset from which the log differs from what was flushed; None if it is intact."""
     damage = [bad.first_offset for bad in log.corrupt_ranges]
     suspect_offset = log.suspect_offset
     if suspect_offset is not None:
         damage.append(suspect_offset)
     if log.log_end_offset < committed_offset:
-        # Corrupt is not short: this much was on the disk, and committed.
+        # A short log is damaged too: the disk had everything up to the committed offset.
         damage.append(log.log_end_offset)
     return min(damage, default=None)

@@ -1,4 +1,4 @@
-"""How far the logs of other brokers go: what the controller asks before it names a leader."""
+"""Collects the log end offsets of live replicas, which the controller needs to name a leader."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 LOG_ENDS: Final = PeerApi(LogEndsRequest, LogEndsResponse)
 TIMEOUT_MS: Final = 1_000
 
-# How far a log of this broker goes; None if there is none that could be led.
+# The log end of a replica of this broker; None if it has no replica that could lead.
 OwnLogEnd = Callable[[TopicPartition], LogEnd | None]
 
 
 def answer_log_ends(request: LogEndsRequest, own_log_end: OwnLogEnd) -> LogEndsResponse:
-    """What this broker has of these partitions."""
+    """The log ends of this broker's replicas."""
     found = []
     for each in request.partitions:
         end = own_log_end(TopicPartition(each.topic, each.partition))
@@ -50,7 +50,7 @@ async def ask_log_ends(
     peers: Peers,
     own_log_end: OwnLogEnd,
 ) -> LogEnds:
-    """What the live replicas of these partitions have. Who does not answer is left out."""
+    """The log ends of the live replicas of these partitions. Brokers that do not answer are left out."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for topic_partition in partitions:
         state = image.partition(topic_partition)
@@ -69,7 +69,7 @@ async def ask_log_ends(
             try:
                 response = await peers.request(broker_id, LOG_ENDS, request, timeout_ms=TIMEOUT_MS)
             except BrokerError as reason:
-                logger.info("broker %d did not say how far its logs go: %s", broker_id, reason)
+                logger.info("broker %d did not report its log ends: %s", broker_id, reason)
                 return
         for each in response.log_ends:
             end = LogEnd(LeaderEpoch(each.last_epoch), Offset(each.end_offset))

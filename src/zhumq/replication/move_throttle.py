@@ -1,4 +1,4 @@
-"""How fast partitions are copied to brokers that they move to, so that clients keep their share."""
+"""Limits the rate at which a leader copies partitions to brokers that a reassignment adds."""
 
 from typing import Final
 
@@ -11,9 +11,10 @@ UNLIMITED: Final = INT64_MAX
 
 
 class MoveThrottle:
-    """Bytes a second that this broker sends, as a leader, to replicas on their way in.
+    """Bytes per second that this broker, as leader, sends to replicas that are being added.
 
-    What was sent is paid for afterwards: one read may exceed the rate, and the next waits the longer.
+    The bytes are accounted for after they are sent: one read may exceed the rate, and the next read
+    waits longer.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -24,13 +25,13 @@ class MoveThrottle:
         self._owed_since_ms = 0
 
     def see(self, image: ClusterImage, bytes_per_second: int) -> None:
-        """The cluster as it is now, and the rate from now on."""
+        """Set the metadata image and the rate."""
         self._settle()
         self._image = image
         self._bytes_per_second = bytes_per_second
 
     def pause_ms(self, topic_partition: TopicPartition, broker_id: int) -> int:
-        """For how long that broker gets nothing of the partition; 0: it may have some now."""
+        """How long that broker has to wait for records of the partition; 0: it may have some now."""
         if not self._counts(topic_partition, broker_id):
             return 0
         self._settle()
@@ -46,9 +47,9 @@ class MoveThrottle:
             return False
         state = self._image.partition(topic_partition)
         if state is None or broker_id in state.in_sync:
-            # Producers wait for one that is in sync: it is not held back any more.
+            # Producers wait for in-sync replicas: those are not throttled.
             return False
-        # One that is no replica has heard of its move before this leader.
+        # A broker that is no replica in this image has learned of its reassignment before this leader.
         return broker_id in state.adding or broker_id not in state.replicas
 
     def _settle(self) -> None:

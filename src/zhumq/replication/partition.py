@@ -1,4 +1,4 @@
-"""One partition as this broker serves it: its log, what consumers may see, who waits for it."""
+"""One partition as this broker serves it: its log, its high watermark, the requests that wait for it."""
 
 import asyncio
 import uuid
@@ -21,7 +21,7 @@ from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.validator import WalkBudget
 
-# How long whoever does not say waits for other replicas: as long as most producers.
+# How long an append waits for other replicas by default: as long as most producers do.
 DURABLE_TIMEOUT_MS: Final = 30_000
 
 
@@ -84,12 +84,12 @@ class Partition:
 
     @property
     def is_current(self) -> bool:
-        """Whether it knows all that was ever committed: what state machines need to run."""
+        """Whether it leads and has every committed record: state machines run only then."""
         return True
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is missing here that has to be fetched again."""
+        """Whether the replica is not recovering lost data."""
         return True
 
     def check_leads(self) -> None:
@@ -97,7 +97,7 @@ class Partition:
 
     @property
     def waiters_count(self) -> int:
-        """How many wait for what they appended."""
+        """How many appends wait until they are durable."""
         return len(self._durable)
 
     @property
@@ -121,26 +121,28 @@ class Partition:
     def append(
         self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
     ) -> Appended:
-        """Write whole batches as the leader, and let the fetches know that wait for them."""
+        """Append whole batches as the leader, and notify the fetches that wait for them."""
         appended = self.log.append(
             batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
         )
         if self.parked_fetches and not appended.duplicate:
-            self._tell_fetches(len(batches))
+            self._notify_fetches(len(batches))
         return appended
 
     def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
-        """Several appends in one write, and their offsets; None where only `append` can tell."""
+        """Append in one write. Returns the offsets; None if each batch has to go through `append`."""
         offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if self.parked_fetches and offsets is not None:
-            self._tell_fetches(sum(map(len, batches)))
+            self._notify_fetches(sum(map(len, batches)))
         return offsets
 
-    def refused(self, batches: bytes | memoryview, reason: BrokerError, now_ms: int) -> None:
-        """A producer was told that these were not written, for this reason."""
+    def remember_refused(
+        self, batches: bytes | memoryview, reason: BrokerError, now_ms: int
+    ) -> None:
+        """Remember batches that were not appended: the producer got this error."""
 
     def check_enough_replicas(self) -> None:
-        """Refuse what is to be acknowledged by all, where all are too few."""
+        """Refuse acks=-1 while fewer than min.insync.replicas are in sync."""
         if self.in_sync_replicas < self.min_in_sync_replicas:
             raise NotEnoughReplicas(
                 f"{self.topic_partition}: {self.in_sync_replicas} replicas are in sync,"
@@ -183,10 +185,10 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
     ) -> LogSlice:
-        """Whole batches from an offset on, none that consumers may not see.
+        """Whole batches from an offset up to the high watermark.
 
-        For a consumer also without those that hold no records: nothing may be left while the
-        offset is below the high watermark. The broker's own readers go by every batch.
+        A consumer gets no batches without records, so the result may be empty while the offset is
+        below the high watermark. The broker's own readers get every batch.
         """
         high_watermark = self.high_watermark
         if not self.log.log_start_offset <= offset <= high_watermark:
@@ -203,11 +205,11 @@ class Partition:
         )
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log begin at this offset, which consumers can see; returns where it begins."""
+        """Raise the log start offset to `offset`, which is not above the high watermark; returns it."""
         return self.log.delete_records_before(offset)
 
     def check_leader_epoch(self, known_epoch: int) -> None:
-        """Refuse a client whose picture of the leader is older or newer than ours. -1: unsaid."""
+        """Refuse a client that knows an older or a newer leader epoch. -1: the client does not name one."""
         if known_epoch < 0 or known_epoch == self.leader_epoch:
             return
         if known_epoch < self.leader_epoch:
@@ -219,12 +221,12 @@ class Partition:
         )
 
     def retire(self, reason: BrokerError) -> None:
-        """Nobody is served from here any more: wake those who wait."""
+        """Stop serving the partition: fail the waiting appends, wake the parked fetches."""
         self._durable.failed(reason)
         for parked in tuple(self.parked_fetches):
             parked.wake()
 
-    def _tell_fetches(self, size: int) -> None:
+    def _notify_fetches(self, size: int) -> None:
         for parked in tuple(self.parked_fetches):
             parked.bytes_arrived(size)
 

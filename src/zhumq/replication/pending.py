@@ -10,7 +10,7 @@ from zhumq.model.errors import BrokerError
 
 
 class Watched(Protocol):
-    """Something that tells its parked fetches about arriving bytes."""
+    """Notifies its parked fetches of new bytes."""
 
     parked_fetches: set["ParkedFetch"]
 
@@ -40,7 +40,7 @@ class ParkedFetch:
             self.wake()
 
     def wake(self) -> None:
-        """Let the fetch read again, whatever has arrived. Also how it is given up."""
+        """Complete the wait, whatever has arrived: on enough bytes, on a timeout, or to give the fetch up."""
         self._timer.cancel()
         for partition in self._partitions:
             partition.parked_fetches.discard(self)
@@ -53,7 +53,7 @@ DurableCallback = Callable[[BrokerError | None], None]
 
 
 class DurabilityWaiters:
-    """Those who wait until a log is on disk up to an offset, in the order of their offsets."""
+    """Callbacks that wait until a log is on disk up to an offset, in the order of their offsets."""
 
     __slots__ = ("_waiters",)
 
@@ -66,7 +66,7 @@ class DurabilityWaiters:
     def add(
         self, next_offset: int, callback: DurableCallback, give_up_at_ms: float = math.inf
     ) -> None:
-        # Appends are numbered in the order they happen, so a queue is all the sorting there is.
+        # Appends get ascending offsets, so the queue is sorted.
         self._waiters.append((next_offset, callback, give_up_at_ms))
 
     def reached(self, flushed_offset: int) -> None:
@@ -78,7 +78,7 @@ class DurabilityWaiters:
         return any(give_up_at_ms <= now_ms for _, _, give_up_at_ms in self._waiters)
 
     def failed_overdue(self, now_ms: int, reason: BrokerError) -> None:
-        """Each waits for as long as it wants to: those behind it may be more patient, or less."""
+        """Fail the callbacks whose deadline has passed. Deadlines are in no order."""
         waiters, self._waiters = self._waiters, deque()
         overdue: list[DurableCallback] = []
         for waiter in waiters:

@@ -1,4 +1,4 @@
-"""Leadership of raft partitions back to their first replicas: on request, and by itself."""
+"""Preferred-leader election for raft partitions, on request and periodically."""
 
 import asyncio
 import logging
@@ -30,25 +30,25 @@ logger = logging.getLogger(__name__)
 
 ELECT_PREFERRED: Final = PeerApi(ElectPreferredRequest, ElectPreferredResponse)
 TIMEOUT_MS: Final = 10_000
-# At the same time: each of them takes nothing new for a moment.
+# Concurrent transfers: each leader refuses appends while its transfer runs.
 TRANSFERS_AT_ONCE_MAX: Final = 16
-# In one round that begins by itself; the rest waits for the next one.
+# Transfers in one periodic round; the rest waits for the next one.
 TRANSFERS_PER_ROUND_MAX: Final = 200
-# Another replica may win, where the first one is slow to ask for votes.
+# Another replica may win if the preferred one is slow to ask for votes.
 ELECTIONS_MAX: Final = 3
-# Until the picture tells who won.
+# How long to wait until the metadata image shows the elected leader.
 ELECTION_SECONDS_MAX: Final = 5.0
-LOOK_AGAIN_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.02
 
 Outcomes = dict[TopicPartition, BrokerError | None]
 
 
 class _LostElection(PreferredLeaderNotAvailable):
-    """The leader has stepped back for the first replica, and another one has won the votes."""
+    """The leader resigned for the preferred replica, and another replica won the election."""
 
 
 class PreferredLeaders:
-    """Asks leaders to step back for the replicas that are first in order."""
+    """Asks leaders to transfer leadership to the preferred (first) replicas."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class PreferredLeaders:
         self._partitions = led
 
     async def elect(self, partitions: Iterable[TopicPartition], timeout_ms: int) -> Outcomes:
-        """Let the first replica lead each of these raft partitions, wherever their leaders are.
-        None: it does."""
+        """Transfer leadership of each of these raft partitions to its preferred replica, whatever broker
+        leads it. The outcome is None if the preferred replica leads."""
         until = asyncio.get_running_loop().time() + timeout_ms / 1000
         outcomes = await self._elect_once(partitions, until)
         for _ in range(ELECTIONS_MAX - 1):
@@ -90,7 +90,7 @@ class PreferredLeaders:
             leader, preferred = image.leader_of(state), state.replicas[0]
             if state.mode is not Mode.RAFT or leader == preferred:
                 outcomes[topic_partition] = ElectionNotNeeded(
-                    f"{topic_partition} has its first leader"
+                    f"{topic_partition}: the preferred replica leads already"
                 )
             elif preferred not in image.brokers or leader == NO_BROKER:
                 outcomes[topic_partition] = _not_available(topic_partition)
@@ -100,13 +100,15 @@ class PreferredLeaders:
         asked = await asyncio.gather(*(self._ask(*each, until) for each in by_leader.items()))
         for each in asked:
             outcomes.update(each)
-        stepped_back = [each for each in epochs if outcomes[each] is None]
-        won = await self._see_who_won({each: epochs[each] for each in stepped_back}, until)
+        resigned = [each for each in epochs if outcomes[each] is None]
+        won = await self._wait_for_results({each: epochs[each] for each in resigned}, until)
         return {**outcomes, **won}
 
-    async def _see_who_won(self, epochs: Mapping[TopicPartition, int], until: float) -> Outcomes:
-        """The leaders of these epochs have stepped back: are the first replicas leaders now?"""
-        outcomes: Outcomes = dict.fromkeys(epochs, RequestTimedOut("nobody has been elected yet"))
+    async def _wait_for_results(
+        self, epochs: Mapping[TopicPartition, int], until: float
+    ) -> Outcomes:
+        """Wait until replicas are elected in the place of the leaders of these epochs, which resigned."""
+        outcomes: Outcomes = dict.fromkeys(epochs, RequestTimedOut("no leader is elected yet"))
         waiting = set(epochs)
         loop = asyncio.get_running_loop()
         until = min(until, loop.time() + ELECTION_SECONDS_MAX)
@@ -122,12 +124,12 @@ class PreferredLeaders:
                 outcomes[topic_partition] = (
                     None
                     if leader == state.replicas[0]
-                    else _LostElection(f"broker {leader} won the votes for {topic_partition}")
+                    else _LostElection(f"broker {leader} won the election of {topic_partition}")
                 )
                 waiting.remove(topic_partition)
             if not waiting or loop.time() > until:
                 return outcomes
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _ask(
         self, leader: BrokerId, partitions: Sequence[TopicPartition], until: float
@@ -138,7 +140,7 @@ class PreferredLeaders:
                     return await self.preferred_leaders(partitions)
                 return await self._ask_peer(leader, partitions)
         except TimeoutError:
-            reason: BrokerError = RequestTimedOut(f"broker {leader} has not stepped back in time")
+            reason: BrokerError = RequestTimedOut(f"broker {leader} has not resigned in time")
         except BrokerError as refusal:
             reason = refusal
         return dict.fromkeys(partitions, reason)
@@ -159,7 +161,7 @@ class PreferredLeaders:
         }
 
     async def preferred_leaders(self, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """For what this broker leads."""
+        """Transfer leadership of partitions that this broker leads."""
         gate = asyncio.Semaphore(TRANSFERS_AT_ONCE_MAX)
 
         async def transfer_leadership(topic_partition: TopicPartition) -> BrokerError | None:
@@ -178,7 +180,7 @@ class PreferredLeaders:
     async def answer(
         self, _: PeerConnection, request: ElectPreferredRequest
     ) -> ElectPreferredResponse:
-        """Another broker asks."""
+        """Handle an ElectPreferredRequest of another broker."""
         asked = [TopicPartition(each.topic, each.partition) for each in request.partitions]
         outcomes = await self.preferred_leaders(asked)
         return ElectPreferredResponse(
@@ -193,7 +195,7 @@ class PreferredLeaders:
         )
 
     async def balance(self) -> None:
-        """All that this broker leads in the place of a live first replica that has everything."""
+        """Transfer the partitions that this broker leads in the place of a live preferred replica."""
         image = self._image()
         if image is None:
             return
@@ -208,10 +210,10 @@ class PreferredLeaders:
         if misplaced:
             outcomes = await self.preferred_leaders(misplaced[:TRANSFERS_PER_ROUND_MAX])
             done = sum(1 for reason in outcomes.values() if reason is None)
-            logger.info("stepped back for the first replicas of %d partitions", done)
+            logger.info("transferred %d partitions to their preferred leaders", done)
 
 
 def _not_available(topic_partition: TopicPartition) -> PreferredLeaderNotAvailable:
     return PreferredLeaderNotAvailable(
-        f"the first replica of {topic_partition} is not alive, or does not have everything"
+        f"the preferred replica of {topic_partition} is not alive, or has not caught up"
     )

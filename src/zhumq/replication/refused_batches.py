@@ -1,4 +1,4 @@
-"""Remembers which batches of idempotent producers were refused, so that what follows them waits too."""
+"""Remembers refused batches of idempotent producers, so that later batches are refused until they return."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -7,30 +7,32 @@ from typing import Final
 from zhumq.records.batch import HEADER_BYTES, BatchHeader, decode_header
 from zhumq.storage.producer_state import ProducerEntry
 
-PRODUCERS_MAX: Final = 1_000  # the oldest is forgotten first
-SEQUENCES_MAX: Final = 16  # of each; clients have five requests in flight
-# A client that tries again does so much sooner; one that has not by then is gone.
+PRODUCERS_MAX: Final = 1_000  # the oldest is dropped first
+SEQUENCES_MAX: Final = 16  # per producer; clients have five requests in flight
+# A client that retries does so much sooner; one that has not by then has given up.
 REMEMBERED_MS: Final = 60_000
 
 
 class RefusedBatches:
-    """A client sends several batches ahead. If the first is refused because nobody serves yet, and
-    the second arrives just when somebody does, the second is out of order. Told so, librdkafka takes
-    another epoch and sends all it has in flight once more: every record that was written and not
-    answered yet is then there twice. So the second is refused like the first, and both come again.
+    """First sequences of refused batches, by producer.
+
+    A producer has several batches in flight. If the first one arrives before a leader serves and the
+    second one after it, the second one is out of order. On that error librdkafka takes another producer
+    epoch and sends everything in flight again, which duplicates each record that was written and not yet
+    acknowledged. So the leader refuses the second batch like the first, and the producer retries both.
     """
 
     __slots__ = ("_of_producer",)
 
     def __init__(self) -> None:
-        # When, epoch, first sequences; the one noted last stands last.
+        # When, producer epoch, first sequences; the latest refusal is last.
         self._of_producer: dict[int, tuple[int, int, deque[int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of_producer)
 
     def any_left(self, now_ms: int) -> bool:
-        """Whether there is anything still to be waited for."""
+        """Whether any refused batch is still expected again; drops those that are too old."""
         while self._of_producer:
             producer_id = next(iter(self._of_producer))
             if now_ms - self._of_producer[producer_id][0] < REMEMBERED_MS:
@@ -38,8 +40,8 @@ class RefusedBatches:
             del self._of_producer[producer_id]
         return False
 
-    def note(self, batches: bytes | memoryview, now_ms: int) -> None:
-        """These were refused, with an error after which clients send them again."""
+    def add(self, batches: bytes | memoryview, now_ms: int) -> None:
+        """Add batches that were refused with a retriable error."""
         header = _first_header(batches)
         if header is None:
             return
@@ -55,7 +57,7 @@ class RefusedBatches:
     def holds_back(
         self, batches: bytes | memoryview, producers: Mapping[int, ProducerEntry]
     ) -> bool:
-        """Whether one that was refused, and is not written by now, has to come before these."""
+        """Whether a refused batch that is not written yet has to come before these."""
         header = _first_header(batches)
         if header is None or header.producer_id not in self._of_producer:
             return False
@@ -71,7 +73,7 @@ class RefusedBatches:
 
 
 def _first_header(batches: bytes | memoryview) -> BatchHeader | None:
-    """Of a producer that numbers its batches; None for any other, and for what is no batch."""
+    """The first header, if an idempotent producer wrote the batches; None otherwise, or if too short."""
     if len(batches) < HEADER_BYTES:
         return None
     header = decode_header(batches)

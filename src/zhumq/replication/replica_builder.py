@@ -1,4 +1,4 @@
-"""Opens a replica: what it remembers, what it has lost, and the core that fits its partition's mode."""
+"""Builds a replica: its persisted quorum state, what its disk has lost, the core for its partition's mode."""
 
 import logging
 import uuid
@@ -25,12 +25,12 @@ from zhumq.storage.quorum_journal import QuorumJournal, ReplicaKey
 
 logger = logging.getLogger(__name__)
 
-# A core that is built anew in one registration of the broker counts its fetches from higher up.
+# Each core that a replica builds in one broker epoch numbers its fetches above those of the previous one.
 CORES_PER_BROKER_EPOCH_MAX: Final = 2**16
 FIRST_PARTITION_EPOCH: Final = 0
 
 
-def remember(
+def initial_quorum_state(
     journal: QuorumJournal,
     topic_id: uuid.UUID,
     partition: PartitionState,
@@ -39,36 +39,41 @@ def remember(
     *,
     had_log: bool,
 ) -> QuorumState:
-    """What a replica begins with: what it has promised, and whether it has lost something."""
+    """The quorum state a replica starts with: its persisted vote, and whether its disk has lost data."""
     persisted = journal.find((topic_id, log.topic_partition.partition))
     if persisted is not None:
-        # Who has voted had a log.
+        # A replica that has voted had a log.
         return persisted if had_log else replace(persisted, recovering=True)
     fresh = QuorumState(mode=partition.mode)
     if partition.replicas == (broker_id,):
         return fresh
-    # A log in which there is nothing, and that has promised nothing, is as good as none.
+    # An empty log without a quorum state is the same as no log.
     if log.log_end_offset or partition.partition_epoch == FIRST_PARTITION_EPOCH:
         return fresh
-    logger.warning("%s is empty here though it is not new: fetching all of it", log.topic_partition)
-    return wiped(fresh, partition, broker_id)
+    logger.warning(
+        "%s has an empty log though the partition is not new: fetching all of it",
+        log.topic_partition,
+    )
+    return state_after_loss(fresh, partition, broker_id)
 
 
-def wiped(known: QuorumState, partition: PartitionState, broker_id: BrokerId) -> QuorumState:
-    """What to go on with where a replica of an old partition finds its disk empty, or not whole."""
-    # One that comes with a move, which ends in an epoch above all in which it may ever have voted,
-    # need not know its votes.
+def state_after_loss(
+    known: QuorumState, partition: PartitionState, broker_id: BrokerId
+) -> QuorumState:
+    """The quorum state of a replica of an old partition whose disk is empty or damaged."""
+    # A replica that a reassignment adds need not know its votes: the reassignment ends in an epoch
+    # above every epoch in which it may have voted.
     unknown = broker_id not in partition.adding
-    # In the mode of now, whatever was found of an earlier one: that is where the votes were given.
+    # The current mode, whatever mode the disk had: the lost votes were cast in the current mode.
     return replace(known, mode=partition.mode, recovering=True, votes_unknown=unknown)
 
 
-def admit_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerId) -> None:
-    """Write down what a disk without a whole journal has lost: its promises, and perhaps its logs.
+def record_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerId) -> None:
+    """Persist what a disk without an intact quorum journal has lost: its votes, and perhaps its logs.
 
-    The picture is from before this broker registers, so what is this broker's there, an earlier disk
-    of it knew. That nothing has changed since a partition was created does not make it new: where
-    everybody stays in sync nothing changes. Raises BrokerError if it cannot be written down.
+    The metadata image is from before this broker registers, so every replica that it assigns to this
+    broker existed on an earlier disk. An unchanged partition is not a new one: nothing changes while
+    all replicas stay in sync. Raises BrokerError if the write fails.
     """
     if journal.is_intact:
         return
@@ -78,17 +83,20 @@ def admit_losses(journal: QuorumJournal, image: ClusterImage, broker_id: BrokerI
             key = (topic.topic_id, index)
             if broker_id not in partition.replicas or partition.replicas == (broker_id,):
                 continue
-            # What was found in a damaged one may be older than what was lost.
+            # A state in a damaged journal may be older than the one that was lost.
             known = journal.find(key) or QuorumState(mode=partition.mode)
-            losses[key] = wiped(known, partition, broker_id)
+            losses[key] = state_after_loss(known, partition, broker_id)
     if losses:
-        logger.error("this disk has lost what it knew of %d replicas: fetching them", len(losses))
+        logger.error(
+            "this disk has lost the quorum state of %d replicas: fetching them from their leaders",
+            len(losses),
+        )
     journal.admit(losses.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreMaker:
-    """Makes cores for the replicas of one broker in one of its lives."""
+    """Makes cores for the replicas of one broker in one broker epoch."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -103,7 +111,7 @@ class CoreMaker:
         high_watermark: int,
         rebuilds: int,
     ) -> Callable[[ReplicaDriver], Core]:
-        """The core for the mode that the partition is in, going on from what is remembered."""
+        """A factory of the core for the partition's mode, which continues from `state`."""
         if partition.mode is Mode.RAFT:
             kind: type[RaftReplica | AssignedReplica] = RaftReplica
             begun = state_for_raft(state, partition.leader_epoch)
@@ -135,9 +143,9 @@ class CoreMaker:
 def leader_assigned(
     state: PartitionState, broker_id: BrokerId, *, own_epoch: int | None
 ) -> LeaderAssigned:
-    """The coordinator's word on a partition. Who was named in an earlier life does not lead."""
-    was_before = state.leader == broker_id and state.leader_broker_epoch != own_epoch
-    leader_id = None if was_before or state.leader == NO_BROKER else state.leader
+    """The controller's assignment of a leader. A broker named in an earlier broker epoch does not lead."""
+    is_fenced = state.leader == broker_id and state.leader_broker_epoch != own_epoch
+    leader_id = None if is_fenced or state.leader == NO_BROKER else state.leader
     return LeaderAssigned(
         version=state.partition_epoch,
         epoch=state.leader_epoch,

@@ -1,4 +1,4 @@
-"""Which partitions this broker serves: follows the cluster's picture, opens and drops logs."""
+"""The partitions that this broker serves: opens and drops logs as the metadata image changes."""
 
 import logging
 import uuid
@@ -34,7 +34,7 @@ class ReplicaManager:
     """The partitions of this broker by name. Changes only by `apply`.
 
     Without `replication` the broker is alone: every partition has one replica, which is served as
-    soon as it is there. With it, nothing is served before the first `on_registered`.
+    soon as it is open. With it, nothing is served before the first `on_registered`.
     """
 
     def __init__(
@@ -75,32 +75,32 @@ class ReplicaManager:
         return self._partitions.get((topic, partition))
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition, or why it is not here."""
+        """The partition. Raises the reason if this broker does not have it."""
         found = self._partitions.get((topic, partition))
         if found is None:
             raise self.absence(topic, partition)
         return found
 
     def absence(self, topic: str, partition: int) -> BrokerError:
-        """Why this broker does not serve a partition: there is none, or others have it."""
+        """Why this broker does not serve a partition: it does not exist, or other brokers have it."""
         known = self._topics.get(topic)
         if known is not None and 0 <= partition < len(known.partitions):
             return NotLeaderOrFollower(f"this broker has no replica of {topic}-{partition}")
         return UnknownTopicOrPartition(f"there is no partition {topic}-{partition} here")
 
     def watch_leadership(self, callback: LeadershipCallback) -> None:
-        """Call back, on the event loop, with a partition that this broker begins to serve, or stops
-        to, and the leader's epoch. Called for those that it serves already as well."""
+        """Call back on the event loop whenever this broker starts or stops serving a partition, with
+        the leader epoch. Also calls back for the partitions that it serves already."""
         self._watchers.append(callback)
         for partition in self:
             if partition.is_current:
                 callback(partition.topic_partition, True, partition.leader_epoch)
 
     def apply(self, image: ClusterImage) -> None:
-        """Serve what the picture gives to this broker, and nothing else."""
+        """Serve the partitions that the metadata image assigns to this broker, and no others."""
         if self._cluster is not None:
-            self._cluster.see(image)
-            if not self._cluster.has_begun:
+            self._cluster.on_new_image(image)
+            if not self._cluster.is_active:
                 return
         before, self._topics = self._topics, image.topics
         for name, topic in before.items():
@@ -114,32 +114,33 @@ class ReplicaManager:
         if self._cluster is not None:
             self._cluster.on_image_applied()
 
-    # A broker among others
+    # In a cluster
 
     def on_registered(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or after its session was lost."""
         if self._cluster is None:
             return
-        had_begun = self._cluster.has_begun
+        was_active = self._cluster.is_active
         self._cluster.on_registered(broker_epoch)
-        if not had_begun and self._cluster.image is not None:
+        if not was_active and self._cluster.image is not None:
             self.apply(self._cluster.image)
             self._set_aside_strays(self._cluster.image)
 
     def on_session_lost(self) -> None:
-        """Others may take this broker for dead: it leads nothing that it was named for."""
+        """The session is lost: the controller may name other leaders for this broker's partitions."""
         if self._cluster is not None:
             self._cluster.on_session_lost()
 
     async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
-        """How far the logs of the live replicas go."""
+        """The log ends of the live replicas."""
         return {} if self._cluster is None else await self._cluster.ask_log_ends(partitions)
 
     async def elect_preferred(
         self, partitions: Sequence[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, BrokerError | None]:
-        """Let the first replicas lead these raft partitions, wherever their leaders are. None: they do;
-        ElectionNotNeeded, PreferredLeaderNotAvailable or another reason why not."""
+        """Elect the preferred leaders of these raft partitions, whatever brokers lead them. The outcome is
+        None if the preferred replica leads; otherwise ElectionNotNeeded, PreferredLeaderNotAvailable or
+        another error."""
         if self._cluster is None:
             alone = ElectionNotNeeded("this broker leads everything")
             return dict.fromkeys(partitions, alone)
@@ -151,25 +152,25 @@ class ReplicaManager:
         return self._cluster
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """What may be written down for the next start: committed, and on the disk."""
+        """High watermarks for the checkpoint: what is committed and on the disk."""
         return {
             each.topic_partition: min(each.high_watermark, each.log.flushed_offset)
             for each in self._partitions.values()
         }
 
     def high_watermark_of(self, log: PartitionLog) -> int:
-        """Up to where retention and compaction may look at a log."""
+        """The offset up to which retention and compaction may read a log."""
         partition = self._partitions.get(log.topic_partition)
         if partition is None or partition.log is not log:
             return log.log_start_offset
         return partition.high_watermark
 
     async def close(self) -> None:
-        """Take no more part. The logs stay open."""
+        """Stop replicating. The logs stay open."""
         if self._cluster is not None:
             await self._cluster.close()
 
-    # Following the picture
+    # Metadata changes
 
     def _serve(self, topic: Topic, known: Topic | None) -> None:
         settings = self._settings_of(topic.settings)
@@ -195,7 +196,7 @@ class ReplicaManager:
         state: PartitionState,
         settings: PartitionSettings,
     ) -> None:
-        """Open a partition and serve it. If that fails it stays offline; the others do not."""
+        """Open a partition and serve it. If that fails the partition is offline; others are not affected."""
         was_offline = topic_partition in self._offline
         try:
             partition = self._open(topic_partition, topic_id, state, settings)
@@ -215,7 +216,7 @@ class ReplicaManager:
             self._leadership_changed(topic_partition, True, partition.leader_epoch)
 
     def retry_offline(self) -> None:
-        """Try again to open what could not be opened for lack of room."""
+        """Try again to open partitions that are offline because the disk was full."""
         for topic_partition, reason in tuple(self._offline.items()):
             topic = self._topics.get(topic_partition.topic)
             if topic is None or not isinstance(reason, DiskFull):
@@ -253,8 +254,8 @@ class ReplicaManager:
         )
 
     def _set_aside_strays(self, image: ClusterImage) -> None:
-        """Topics were deleted, or moved to others, while this broker was down. Nothing is deleted
-        because the picture does not know it: that may be an old one, put back by an operator."""
+        """Set aside logs of topics that were deleted or moved while this broker was down. They are not
+        deleted: the metadata may be an old backup that an operator restored."""
         for topic_partition in tuple(self._logs.logs):
             state = image.partition(topic_partition)
             if state is None or self._broker_id not in state.replicas:
@@ -269,7 +270,7 @@ class ReplicaManager:
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
     ) -> PartitionLog:
-        # Making folders takes most of the time where a topic has thousands of partitions.
+        # Creating folders takes most of the time if a topic has thousands of partitions.
         try:
             return self._logs.create_log(topic_partition, topic_id, config, lazily=True)
         except InconsistentTopicId:
@@ -309,5 +310,5 @@ class ReplicaManager:
             try:
                 watcher(topic_partition, leads, leader_epoch)
             except Exception:
-                # What one of them cannot take in must not stop the replica in the middle.
-                logger.exception("%s: the news of its leader was not taken in", topic_partition)
+                # A watcher's failure must not stop the replica in the middle of a change.
+                logger.exception("%s: a watcher of leadership changes failed", topic_partition)

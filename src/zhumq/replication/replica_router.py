@@ -1,4 +1,4 @@
-"""Between the replicas of this broker and those of others: sessions, fetchers, votes, promises."""
+"""Routes messages between this broker's replicas and other brokers, and persists quorum states."""
 
 import asyncio
 import logging
@@ -32,7 +32,8 @@ from zhumq.storage.quorum_journal import QuorumJournal
 
 logger = logging.getLogger(__name__)
 
-# Votes about partitions that this broker has not heard of yet: others were told a moment earlier.
+# Vote messages about partitions that this broker has not opened yet: other brokers apply a metadata
+# image a moment earlier.
 EARLY_MESSAGES_MAX: Final = 10_000
 EARLY_MS_MAX: Final = 1_000
 
@@ -43,7 +44,7 @@ _StateWrite = tuple[PartitionKey, QuorumState | None, PersistedCallback]
 
 
 class ReplicaRouter:
-    """The replicas of this broker by topic id and partition, and their roads to other brokers."""
+    """This broker's replicas by topic id and partition, and their channels to other brokers."""
 
     def __init__(self, replication: Replication, flusher: Flusher, journal: QuorumJournal) -> None:
         self._replication = replication
@@ -56,9 +57,9 @@ class ReplicaRouter:
         self._outboxes: dict[int, Outbox] = {}
         self._state_writes: list[_StateWrite] = []
         self._is_writing_states = False
-        # A thread of its own: promises must not wait behind the syncs of a hundred logs.
+        # A thread of its own: quorum states must not wait behind the syncs of a hundred logs.
         self._state_flusher = Flusher(
-            self._loop.call_soon_threadsafe, name="zhumq-promises", threads=1
+            self._loop.call_soon_threadsafe, name="zhumq-quorum-states", threads=1
         )
         self._early: dict[tuple[PartitionKey, int], tuple[int, Message]] = {}
         self._tasks = TaskKeeper()
@@ -120,11 +121,11 @@ class ReplicaRouter:
         self._state_flusher.close()
         self._journal.close()
 
-    # What drivers ask for
+    # Called by drivers
 
     def persist(self, driver: ReplicaDriver, state: QuorumState, done: PersistedCallback) -> None:
-        """All promises of one turn of the loop, and those made while the last ones are written,
-        share a sync."""
+        """Persist a quorum state. States of one turn of the event loop share a sync, as do those that
+        arrive while the previous sync runs."""
         key = self._keys.get(driver)
         if key is None:
             return
@@ -136,32 +137,32 @@ class ReplicaRouter:
         """The partition is no longer this broker's."""
         if not self._state_writes and not self._is_writing_states:
             self._loop.call_soon(self._persist_all)
-        self._state_writes.append((key, None, _nobody_waits))
+        self._state_writes.append((key, None, _no_callback))
 
     def _persist_all(self) -> None:
-        promises, self._state_writes = self._state_writes, []
-        if not promises:
+        writes, self._state_writes = self._state_writes, []
+        if not writes:
             return
         self._is_writing_states = True
         failures: list[BrokerError] = []
 
         def write() -> None:
             try:
-                self._journal.write((key, state) for key, state, _ in promises)
+                self._journal.write((key, state) for key, state, _ in writes)
             except BrokerError as error:
                 failures.append(error)
 
         def finish() -> None:
             self._is_writing_states = False
             if failures and isinstance(failures[0], DiskFull):
-                # Nobody is told anything before there is room.
-                logger.warning("no room for what replicas promise: %s", failures[0])
-                self._state_writes[:0] = promises
+                # Nothing is answered before the states are on the disk.
+                logger.warning("no room to persist quorum states, trying again: %s", failures[0])
+                self._state_writes[:0] = writes
                 self._loop.call_later(NO_ROOM_RETRY_SECONDS, self._persist_all)
                 self._is_writing_states = True
                 return
             self._persist_all()
-            for _, _, done in promises:
+            for _, _, done in writes:
                 done(failures[0] if failures else None)
 
         self._state_flusher.run(write, finish)
@@ -171,7 +172,7 @@ class ReplicaRouter:
         if key is None:
             return
         if isinstance(outgoing.message, FetchArrived):
-            self._fetcher(outgoing.to).say(driver, key, outgoing.message)
+            self._fetcher(outgoing.to).update(driver, key, outgoing.message)
             return
         outbox = self._outboxes.get(outgoing.to)
         if outbox is None:
@@ -190,13 +191,13 @@ class ReplicaRouter:
         return NEVER_MS if fetcher is None else fetcher.last_contact_ms(driver)
 
     def leader_unreachable(self, broker_id: int, drivers: Iterable[ReplicaDriver]) -> None:
-        """No need to wait for silence, nor for the end of its session."""
-        logger.info("broker %d takes no connections any more", broker_id)
+        """A broker refuses connections: elect other leaders before a timeout or the end of its session."""
+        logger.info("broker %d refuses connections", broker_id)
         for driver in drivers:
             if isinstance(driver.core, RaftReplica):
                 driver.step(BrokerLost(broker_id=broker_id))
         for driver in tuple(self._drivers.values()):
-            # Who leads here counts it out, and need not wait for what it will not fetch.
+            # A leader here removes it from the in-sync set and does not wait for its fetches.
             if isinstance(driver.core, AssignedReplica) and broker_id in driver.core.voters:
                 driver.step(BrokerLost(broker_id=broker_id))
         self.controller_requests.report_unreachable(broker_id)
@@ -209,7 +210,7 @@ class ReplicaRouter:
             self._tasks.start(task)
         return fetcher
 
-    # What other brokers ask for
+    # Called by other brokers
 
     def receive(self, key: PartitionKey, message: Message, sender_id: int) -> None:
         driver = self._drivers.get(key)
@@ -218,8 +219,8 @@ class ReplicaRouter:
         elif len(self._early) < EARLY_MESSAGES_MAX:
             self._early[key, sender_id] = (self.clock.monotonic_ms(), message)
 
-    def take_early(self, driver: ReplicaDriver, voter_ids: Iterable[int]) -> None:
-        """What was said of the partition just before this broker opened it."""
+    def deliver_early(self, driver: ReplicaDriver, voter_ids: Iterable[int]) -> None:
+        """Deliver messages that arrived just before this broker opened the partition."""
         key = self._keys[driver]
         now_ms = self.clock.monotonic_ms()
         for voter_id in voter_ids:
@@ -228,7 +229,7 @@ class ReplicaRouter:
                 driver.step(message)
 
     def forget_early(self) -> None:
-        """Nobody waits for an answer to these any more."""
+        """Drop early messages whose senders no longer wait for an answer."""
         limit_ms = self.clock.monotonic_ms() - EARLY_MS_MAX
         for key in [key for key, (at_ms, _) in self._early.items() if at_ms < limit_ms]:
             del self._early[key]
@@ -254,5 +255,5 @@ class ReplicaRouter:
             session.close()
 
 
-def _nobody_waits(_: BrokerError | None) -> None:
-    """For promises that are no longer to be kept."""
+def _no_callback(_: BrokerError | None) -> None:
+    """The callback for states that are deleted."""

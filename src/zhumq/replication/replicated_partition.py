@@ -1,4 +1,4 @@
-"""One partition of several replicas as this broker serves it, while it leads and while it does not."""
+"""One replicated partition as this broker serves it, as leader or follower."""
 
 import asyncio
 import uuid
@@ -26,10 +26,10 @@ from zhumq.storage.log_slice import Appended, LogSlice
 from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.validator import WalkBudget
 
-# How long a leader takes nothing new while its successor catches up.
+# How long a leader refuses appends while the next leader catches up: checks times interval.
 TRANSFER_CHECKS_MAX: Final = 40
 TRANSFER_CHECK_SECONDS: Final = 0.005
-# How long after the first append of its epoch a leader takes a gap for a batch that is still to come.
+# For how long after the first append of its epoch a leader treats a sequence gap as a batch on its way.
 SETTLING_MS: Final = 10_000
 
 # (the partition, whether this broker leads and serves it from now on, in which epoch)
@@ -40,15 +40,15 @@ class ReplicatedPartition(Partition):
     """A partition whose replicas agree on what is committed.
 
     A leader serves once its high watermark has reached the start of its epoch, and so covers everything
-    that was committed before it. Where replicas are named, one with too few others in sync lets clients
-    in all the same (KIP-966): its high watermark stands still. Consumers see what is committed, whatever acks
-    the producer asked for.
+    that was committed before it. In fetch mode, a leader with fewer than min.insync.replicas in sync serves
+    clients too (KIP-966): its high watermark stays where it is. Consumers see what is committed, whatever
+    acks the producer asked for.
     """
 
     __slots__ = (
         "_clock",
-        "_is_aside",
-        "_is_handing_over",
+        "_is_isolated",
+        "_is_transferring",
         "_on_leadership",
         "_refused",
         "_serving_epoch",
@@ -83,8 +83,8 @@ class ReplicatedPartition(Partition):
         )
         self.rebuilds = 0
         self._clock = host.clock
-        self._is_handing_over = False
-        self._is_aside = False
+        self._is_transferring = False
+        self._is_isolated = False
         # Found when the log was opened.
         self.damaged_from = damaged_from
         self._serving_epoch: int | None = None
@@ -92,19 +92,19 @@ class ReplicatedPartition(Partition):
         # Appends that consumers do not see yet: (next offset, bytes).
         self._unseen: deque[tuple[int, int]] = deque()
         self._refused = RefusedBatches()
-        # The epoch in which something was last appended, and until when batches may miss others.
+        # The epoch of the last append, and until when a sequence gap is retriable in it.
         self._settling = (-1, 0)
         self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
-        # Not at once: whoever reads the log is in the middle of it.
-        log.on_damage = lambda offset: self._loop.call_soon(self.driver.damaged, offset)
+        # Not at once: the caller is in the middle of reading the log.
+        log.on_damage = lambda offset: self._loop.call_soon(self.driver.on_damaged, offset)
         self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
 
-    # Who leads
+    # Leadership
 
     @property
     def leads(self) -> bool:
         driver = self.driver
-        return driver.core.admits_clients and not driver.is_out and not self._is_aside
+        return driver.core.admits_clients and not driver.is_stopped and not self._is_isolated
 
     @property
     def is_current(self) -> bool:
@@ -116,7 +116,7 @@ class ReplicatedPartition(Partition):
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this replica knows."""
+        """The leader that this replica knows of."""
         return self.driver.core.leader_id
 
     def check_leads(self) -> None:
@@ -126,30 +126,31 @@ class ReplicatedPartition(Partition):
     def _not_leader(self) -> BrokerError:
         if self.driver.failure is not None:
             return NotLeaderOrFollower(f"{self.topic_partition}: {self.driver.failure}")
-        if self._is_aside:
+        if self._is_isolated:
             return NotLeaderOrFollower(
                 f"{self.topic_partition}: this broker has no session with ZooKeeper, and no in-sync"
                 " follower fetches from it: another broker may lead"
             )
         leader_id = self.leader_id
-        known = "nobody leads it yet" if leader_id is None else f"its leader is broker {leader_id}"
+        known = "it has no leader yet" if leader_id is None else f"its leader is broker {leader_id}"
         return NotLeaderOrFollower(f"this broker does not serve {self.topic_partition}: {known}")
 
-    def set_aside(self, is_aside: bool) -> None:
-        """Serve nobody though this replica leads, because another one may lead by now; or go on."""
-        if is_aside == self._is_aside:
+    def set_isolated(self, is_isolated: bool) -> None:
+        """Refuse clients while this leader has neither a session nor an in-sync follower, because another
+        replica may lead; or serve them again."""
+        if is_isolated == self._is_isolated:
             return
-        self._is_aside = is_aside
-        if is_aside:
-            self._lose()
+        self._is_isolated = is_isolated
+        if is_isolated:
+            self._on_leadership_lost()
         elif self.is_current:
-            self._tell_leadership(leads=True)
+            self._notify_leadership(leads=True)
 
     @property
     def high_watermark(self) -> int:
         return self.driver.core.high_watermark
 
-    # What clients ask for
+    # Client requests
 
     def append(
         self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
@@ -162,8 +163,8 @@ class ReplicatedPartition(Partition):
             and refused.holds_back(batches, self.log.producer_state.producers)
         ):
             raise NotLeaderOrFollower(
-                f"{self.topic_partition}: an earlier batch of this producer was refused, and has"
-                " not come again yet"
+                f"{self.topic_partition}: an earlier batch of this producer was refused, and the"
+                " producer has not sent it again yet"
             )
         self._settle(now_ms)
         try:
@@ -173,8 +174,8 @@ class ReplicatedPartition(Partition):
         except OutOfOrderSequenceNumber as gap:
             if now_ms >= self._settling[1]:
                 raise
-            # The one before may be on its way back from the last leader, which refused it: both
-            # come again, in their order. See RefusedBatches for what the truth would cost.
+            # The last leader may have refused the batch before this one: the producer sends both
+            # again, in order. RefusedBatches says what OutOfOrderSequenceNumber would cost.
             raise NotLeaderOrFollower(
                 f"{self.topic_partition} has just changed its leader, and {gap}"
             ) from gap
@@ -183,7 +184,7 @@ class ReplicatedPartition(Partition):
         return appended
 
     def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
-        if not self.leads or self._is_handing_over:
+        if not self.leads or self._is_transferring:
             return None
         if self._refused and self._refused.any_left(now_ms):
             return None
@@ -194,34 +195,36 @@ class ReplicatedPartition(Partition):
         return offsets
 
     def _settle(self, now_ms: int) -> None:
-        """The first append of an epoch begins the time in which producers find this leader."""
+        """The first append of an epoch starts the settling time, in which producers find this leader."""
         if self._settling[0] != self.leader_epoch:
             self._settling = (self.leader_epoch, now_ms + SETTLING_MS)
 
-    def refused(self, batches: bytes | memoryview, reason: BrokerError, now_ms: int) -> None:
+    def remember_refused(
+        self, batches: bytes | memoryview, reason: BrokerError, now_ms: int
+    ) -> None:
         if reason.retriable:
-            self._refused.note(batches, now_ms)
+            self._refused.add(batches, now_ms)
 
     def _check_appends(self) -> None:
         self.check_leads()
-        if self._is_handing_over:
-            raise NotLeaderOrFollower(f"{self.topic_partition} is about to have another leader")
+        if self._is_transferring:
+            raise NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
 
     async def transfer_leadership(self, replica_id: int) -> bool:
-        """Let another replica lead: take nothing new until it has everything, then step back.
+        """Refuse appends until another replica has everything, then resign in its favour.
 
-        False, and all goes on as before, if that takes too long.
+        Returns False, and stays leader, if the replica does not catch up in time.
         """
-        if not self.leads or self._is_handing_over:
+        if not self.leads or self._is_transferring:
             return False
-        self._is_handing_over = True
+        self._is_transferring = True
         try:
             for _ in range(TRANSFER_CHECKS_MAX):
                 if self.driver.resign_for(replica_id):
                     return True
                 await asyncio.sleep(TRANSFER_CHECK_SECONDS)
         finally:
-            self._is_handing_over = False
+            self._is_transferring = False
         return False
 
     def _written(self, size: int) -> None:
@@ -241,7 +244,7 @@ class ReplicatedPartition(Partition):
     ) -> LogSlice:
         self.check_leads()
         if self.high_watermark < offset <= self.log_end_offset:
-            # An earlier leader has shown more than this one knows to be committed: nothing new yet.
+            # An earlier leader had a higher high watermark: there is nothing new to read yet.
             return self.log.read(
                 offset, max_bytes=max_bytes, up_to_offset=offset, at_least_one=False
             )
@@ -252,8 +255,8 @@ class ReplicatedPartition(Partition):
         except CorruptMessage:
             if len(self.driver.core.voters.ids) == 1:
                 raise
-            # Another replica has it: the client asks again, and finds who leads by then.
-            self.driver.damaged(offset)
+            # Another replica has the record: the client tries again, and finds the new leader.
+            self.driver.on_damaged(offset)
             raise self._not_leader() from None
 
     def delete_records_before(self, offset: int) -> int:
@@ -272,8 +275,8 @@ class ReplicatedPartition(Partition):
     def call_when_durable(
         self, next_offset: int, callback: DurableCallback, timeout_ms: int = DURABLE_TIMEOUT_MS
     ) -> None:
-        """Call back once everything below the offset is committed; refused when leadership ends
-        before that, for then nobody knows, and when too few replicas have answered in time."""
+        """Call back once everything below the offset is committed. Call back with an error when
+        leadership ends before that (the outcome is unknown), or when too few replicas answer in time."""
         if not self.leads:
             callback(self._not_leader())
         elif self.high_watermark >= next_offset:
@@ -281,8 +284,8 @@ class ReplicatedPartition(Partition):
         else:
             self._durable.add(next_offset, callback, self._clock.monotonic_ms() + timeout_ms)
 
-    def give_up_waiting(self, now_ms: int) -> None:
-        """Whoever has waited for as long as it wanted to is answered, and may ask again."""
+    def fail_overdue(self, now_ms: int) -> None:
+        """Fail appends whose timeout has passed. Their producers may send them again."""
         if self._durable.is_any_overdue(now_ms):
             self._durable.failed_overdue(
                 now_ms,
@@ -292,11 +295,11 @@ class ReplicatedPartition(Partition):
     def retire(self, reason: BrokerError) -> None:
         self.driver.close()
         super().retire(reason)
-        self._tell_leadership(leads=False)
+        self._notify_leadership(leads=False)
 
-    # What the replica decides
+    # ReplicaCallbacks
 
-    def high_watermark_raised(self, high_watermark: int) -> None:
+    def on_high_watermark_raised(self, high_watermark: int) -> None:
         if not self.driver.core.serving:
             return
         self._durable.reached(high_watermark)
@@ -305,29 +308,29 @@ class ReplicatedPartition(Partition):
         while unseen and unseen[0][0] <= high_watermark:
             size += unseen.popleft()[1]
         if self.parked_fetches and size:
-            self._tell_fetches(size)
+            self._notify_fetches(size)
 
-    def role_taken(self, change: RoleChange) -> None:
-        self._is_aside = False
+    def on_role_changed(self, change: RoleChange) -> None:
+        self._is_isolated = False
         self.leader_epoch = LeaderEpoch(change.epoch)
         if change.role is Role.LEADER:
             if change.serving:
-                self._tell_leadership(leads=True)
+                self._notify_leadership(leads=True)
             return
-        self._lose()
+        self._on_leadership_lost()
 
-    def went_offline(self, reason: BrokerError) -> None:
+    def on_offline(self, reason: BrokerError) -> None:
         self._durable.failed(reason)
-        self._lose()
+        self._on_leadership_lost()
 
-    def _lose(self) -> None:
+    def _on_leadership_lost(self) -> None:
         self._unseen.clear()
         self._durable.failed(self._not_leader())
         for parked in tuple(self.parked_fetches):
             parked.wake()
-        self._tell_leadership(leads=False)
+        self._notify_leadership(leads=False)
 
-    def _tell_leadership(self, *, leads: bool) -> None:
+    def _notify_leadership(self, *, leads: bool) -> None:
         epoch = self.leader_epoch if leads else None
         if epoch != self._serving_epoch:
             self._serving_epoch = epoch

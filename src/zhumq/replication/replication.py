@@ -1,4 +1,4 @@
-"""What a broker needs to be one of several: its peers, its wishes, time and chance."""
+"""Dependencies of a replicated broker: peers, controller requests, clock, randomness."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from zhumq.replication.move_throttle import MoveThrottle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """Handed to the ReplicaManager of a broker in a cluster."""
+    """What the ReplicaManager of a broker in a cluster depends on."""
 
     peers: Peers
     service: PeerService
@@ -22,5 +22,5 @@ class Replication:
     throttle: MoveThrottle
     # Times for all partitions; min_in_sync_replicas comes from each topic's settings.
     settings: ReplicaSettings = field(default_factory=ReplicaSettings)
-    # How often leadership of raft partitions goes back to their first replicas; None: never by itself.
+    # How often preferred leaders are elected for raft partitions; None: only on request.
     balance_seconds: float | None = None

@@ -1,4 +1,4 @@
-"""What consumers say about what they were given: acknowledgements of ranges, and ranges themselves."""
+"""Acknowledgements of offset ranges, and the ranges that a member has acquired."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 class AckKind(IntEnum):
-    """What became of delivered records; the numbers are those of KIP-932's acknowledge types."""
+    """Result of delivered records; the numbers are KIP-932's acknowledge types."""
 
     GAP = 0  # there was no record at this offset
-    ACCEPT = 1  # processed: never to be delivered again
-    RELEASE = 2  # not processed: deliver again, to anybody
-    REJECT = 3  # cannot be processed by anybody: to the dead letters
-    RENEW = 4  # still being processed: keep the lock for longer
+    ACCEPT = 1  # processed: never deliver again
+    RELEASE = 2  # not processed: deliver again, to any member
+    REJECT = 3  # no member can process it: write a dead letter
+    RENEW = 4  # still being processed: extend the lock
 
 
 class AcquiredRange(NamedTuple):
-    """Offsets that a member holds now, all delivered this often, this time included."""
+    """Offsets that a member has acquired; `delivery_count` includes this delivery."""
 
     first_offset: int
     last_offset: int
@@ -25,16 +25,16 @@ class AcquiredRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """One kind of answer for a range of offsets."""
+    """One kind of acknowledgement for a range of offsets."""
 
     first_offset: int
     last_offset: int
     kind: AckKind
-    # Kept with a dead letter.
+    # Written to the dead letter.
     reason: str = ""
-    # RELEASE: whether this delivery counts. Not if its consumer never looked at the records.
+    # RELEASE: whether this delivery counts. It does not if the consumer never processed the records.
     counts: bool = True
-    # RELEASE: how long the records wait before they are delivered again; None: the policy's backoff.
+    # RELEASE: delay before redelivery; None: the policy's backoff.
     delay_ms: int | None = None
-    # RENEW: for how long from now on; None: for as long as the window's locks are.
+    # RENEW: the new lock duration from now on; None: that of the share partition.
     lock_ms: int | None = None

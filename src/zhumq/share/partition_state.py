@@ -1,4 +1,4 @@
-"""What outlives a crash of a window: where it starts, and what is known about offsets behind that."""
+"""The persisted state of a share partition: the start offset and the runs of offsets above it."""
 
 import bisect
 from collections.abc import Iterable
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class RecordState(IntEnum):
-    """Where a record stands in a group; the numbers are KIP-932's where it has them."""
+    """State of a record in a share group; the numbers are KIP-932's where it has them."""
 
     AVAILABLE = 0
-    ACQUIRED = 1  # never written down: after a crash it is available
+    ACQUIRED = 1  # never persisted: available after a crash
     ACKNOWLEDGED = 2
     ARCHIVED = 4  # a dead letter was written, or there is nothing at this offset
-    # Ours: decided to be a dead letter, which is not written yet. Never delivered again.
+    # zhumq's own: the dead letter is decided but not written yet. Never delivered again.
     ARCHIVING = 5
-    # Its letter is being written, together with those of the other offsets in this state, under the
-    # next numbers: after a crash the same letters are written again under the same numbers.
+    # The dead letter is being written, in one batch with those of all offsets in this state, under the next
+    # sequence numbers. After a crash the same dead letters are written again under the same numbers.
     DEAD_LETTERING = 6
 
 
@@ -26,58 +26,58 @@ ARCHIVING_STATES = frozenset({RecordState.ARCHIVING, RecordState.DEAD_LETTERING}
 
 
 class StateRun(NamedTuple):
-    """Offsets that stand alike."""
+    """Adjacent offsets with equal state."""
 
     first_offset: int
     last_offset: int
     state: RecordState
     delivery_count: int
-    reason: str = ""  # of DYING and BURYING
+    reason: str = ""  # of ARCHIVING and DEAD_LETTERING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionUpdate:
-    """What changed in a window, to be written down. Empty: nothing that a crash may not undo."""
+    """Changes of a share partition to persist. Empty: nothing that must survive a crash."""
 
     start_offset: int
     runs: tuple[StateRun, ...] = ()
-    # How many dead letters were written in all: numbers the next one, so that none is written twice.
+    # Total of dead letters written. It is the sequence number of the next one, so that none is written twice.
     dead_letters_written: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.runs)
 
-    def followed_by(self, later: "SharePartitionUpdate") -> "SharePartitionUpdate":
-        """Both in one."""
+    def merged_with(self, later: "SharePartitionUpdate") -> "SharePartitionUpdate":
+        """This update and a later one as one update."""
         start_offset = max(self.start_offset, later.start_offset)
         return SharePartitionUpdate(
             start_offset=start_offset,
-            runs=_overlaid(self.runs, later.runs, start_offset),
+            runs=_merge_runs(self.runs, later.runs, start_offset),
             dead_letters_written=max(self.dead_letters_written, later.dead_letters_written),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionState:
-    """A window as it is written down: everything below the start is done with."""
+    """A share partition as it is persisted: everything below the start offset is done."""
 
     start_offset: int
-    # Ascending, without overlap. Offsets in between are available and were never counted.
+    # Ascending, without overlap. Offsets in between are available and have delivery count 0.
     runs: tuple[StateRun, ...] = field(default=())
-    # As which producer dead letters are written: with the number of those written it makes each one
-    # known to the log they go to, so that one that is written again after a crash is not there twice.
+    # The producer id of the dead letters. With `dead_letters_written` as the sequence number, the log of the
+    # dead-letter topic drops a dead letter that is written again after a crash.
     dead_letter_producer_id: int = 0
     dead_letters_written: int = 0
 
     @property
     def done_count(self) -> int:
-        """Offsets behind the start that are done with already."""
+        """Number of done offsets above the start offset."""
         return sum(
             run.last_offset - run.first_offset + 1 for run in self.runs if run.state in DONE_STATES
         )
 
-    def cut_off_at(self, log_end_offset: int) -> "SharePartitionState":
-        """Without what is said about offsets that the log does not have (any more)."""
+    def truncated_at(self, log_end_offset: int) -> "SharePartitionState":
+        """The state without offsets that the log does not have (any more)."""
         if self.start_offset <= log_end_offset and (
             not self.runs or self.runs[-1].last_offset < log_end_offset
         ):
@@ -93,26 +93,26 @@ class SharePartitionState:
         )
 
     def updated(self, update: SharePartitionUpdate) -> "SharePartitionState":
-        """The state after an update. Never fails, whatever the update says."""
+        """The state after an update. Never fails, whatever the update contains."""
         start_offset = max(self.start_offset, update.start_offset)
         return replace(
             self,
             start_offset=start_offset,
-            runs=_overlaid(self.runs, update.runs, start_offset),
+            runs=_merge_runs(self.runs, update.runs, start_offset),
             dead_letters_written=max(self.dead_letters_written, update.dead_letters_written),
         )
 
 
-def _overlaid(
+def _merge_runs(
     old: tuple[StateRun, ...], new: Iterable[StateRun], start_offset: int
 ) -> tuple[StateRun, ...]:
-    """Old runs where no new one says otherwise, all cut off below the start, neighbours joined."""
+    """Old runs with new ones laid over them, cut at the start offset, equal neighbours joined."""
     newest = sorted(
         each for each in new if each.last_offset >= max(start_offset, each.first_offset)
     )
     result = old
     if newest:
-        # Only what the new runs touch is made anew: a window can have very many runs.
+        # Only the runs that new ones touch are built again: a share partition can have very many runs.
         low = newest[0].first_offset - 1
         high = max(each.last_offset for each in newest) + 1
         begin = bisect.bisect_left(old, low, key=_last_of)
@@ -128,7 +128,7 @@ def _overlaid(
 
 
 def _cut_around(old: Iterable[StateRun], newest: list[StateRun]) -> Iterable[StateRun]:
-    """What is left of old runs where new ones lie over them."""
+    """The parts of old runs that no new run covers."""
     index = 0
     for run in old:
         first = run.first_offset
@@ -153,7 +153,7 @@ def _last_of(run: StateRun) -> int:
 
 
 def joined_runs(runs: Iterable[StateRun]) -> list[StateRun]:
-    """Ascending runs with neighbours that stand alike made one."""
+    """Ascending runs with equal neighbours joined."""
     joined: list[StateRun] = []
     for run in runs:
         last = joined[-1] if joined else None

@@ -1,4 +1,4 @@
-"""The records of `__share_group_state`: keys, values, and back. Nothing here fails on bytes it cannot read."""
+"""The records of `__share_group_state`: encoding and decoding. Unreadable bytes decode to None."""
 
 import uuid
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ CLAIM_KIND = 2
 SESSION_KIND = 3
 SETTINGS_KIND = 4
 VALUE_VERSION = 0
-COUNT_MAX = 2**15 - 1  # of deliveries, as the record can hold it
+COUNT_MAX = 2**15 - 1  # of deliveries: the maximum of the int16 field
 
 M = TypeVar("M", bound=Message)
 
 
 class SharePartitionKey(NamedTuple):
-    """Whose window it is."""
+    """Key of a share partition."""
 
     group_id: str
     topic_id: uuid.UUID
@@ -43,20 +43,20 @@ class SharePartitionKey(NamedTuple):
 
 
 class SlotKey(NamedTuple):
-    """Where an update of a window lies."""
+    """Key of an update of a share partition."""
 
     share_partition: SharePartitionKey
     slot: int
 
 
 class ClaimKey(NamedTuple):
-    """The topic that a claim is about."""
+    """Key of a topic's claim."""
 
     topic: str
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is."""
+    """Key of a push session."""
 
     group_id: str
     consumer: str
@@ -64,7 +64,7 @@ class SessionKey(NamedTuple):
 
 
 class SettingsKey(NamedTuple):
-    """Whose settings they are."""
+    """Key of a group's settings."""
 
     group_id: str
 
@@ -99,7 +99,7 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def decode_key(key: bytes) -> RecordKey | None:
-    """What a record is about; None for kinds this version does not know."""
+    """The decoded key; None for kinds that this version does not know."""
     try:
         match int.from_bytes(key[:2], "big", signed=True):
             case 0:
@@ -129,7 +129,7 @@ def decode_key(key: bytes) -> RecordKey | None:
 
 
 def record(key: RecordKey, value: Message | None) -> StateRecord:
-    """The record that sets a key, or with None deletes it."""
+    """The record that sets a key or, with None, deletes it."""
     return StateRecord(
         key=encode_key(key),
         value=None if value is None else encode_versioned(value, VALUE_VERSION),
@@ -137,7 +137,7 @@ def record(key: RecordKey, value: Message | None) -> StateRecord:
 
 
 def read_value(cls: type[M], value: bytes | None) -> M | None:
-    """A value; None if there is none or the bytes are not one."""
+    """The decoded value; None if there is none or it is unreadable."""
     if value is None:
         return None
     try:
@@ -160,7 +160,7 @@ def written_runs(runs: Iterable[StateRun]) -> list[DeliveryRun]:
 
 
 def read_runs(runs: Iterable[DeliveryRun]) -> tuple[StateRun, ...]:
-    """The runs that make sense: what a later version or another program wrote is left out."""
+    """The valid runs: those that a later version or another program wrote are left out."""
     return tuple(
         StateRun(
             run.first_offset,
@@ -184,7 +184,7 @@ def claim_value(claim: Claim) -> TopicClaimValue:
 def read_claim(
     topic: str, group_id: str, mode: str, topic_id: uuid.UUID = ZERO_UUID
 ) -> Claim | None:
-    """A claim as it was written; None if there is none."""
+    """The decoded claim; None if there is none."""
     if not group_id or mode not in set(SubscriptionMode):
         return None
     return Claim(topic=topic, group=group_id, mode=SubscriptionMode(mode), topic_id=topic_id)
@@ -204,7 +204,7 @@ def session_value(session: PushSession) -> PushSessionValue:
 
 
 def read_session(key: SessionKey, value: PushSessionValue) -> PushSession | None:
-    """A session as it was written; None if it is not one."""
+    """The decoded session; None if it is unreadable."""
     if value.mode not in set(SubscriptionMode) or value.state not in set(SessionState):
         return None
     return PushSession(

@@ -1,4 +1,4 @@
-"""The life of a push session: active, in the timeout queue, parked, resumed. Pure: a session and a fact in, a session out."""
+"""The states of a push session and their transitions: active, retrying, parked, ended. Pure."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,11 +8,11 @@ from zhumq.share.subscription import SubscriptionMode
 
 
 class SessionState(StrEnum):
-    """Where a consumer's session stands."""
+    """State of a consumer's push session."""
 
-    ACTIVE = "active"  # its consumer answers
-    RETRYING = "retrying"  # in the timeout queue: tried again with backoff
-    PARKED = "parked"  # given up until somebody resumes it
+    ACTIVE = "active"  # the consumer answers
+    RETRYING = "retrying"  # in the timeout queue: retried with backoff
+    PARKED = "parked"  # no retries until the consumer or an operator resumes it
     ENDED = "ended"
 
 
@@ -28,7 +28,7 @@ TRANSITIONS: Final[dict[SessionState, frozenset[SessionState]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPolicy:
-    """How long a consumer that does not answer is waited for."""
+    """Retries of a consumer that does not answer."""
 
     retries_max: int = 5
     backoff_ms: int = 1_000  # before the first retry; doubled for each one after it
@@ -37,15 +37,15 @@ class SessionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushSession:
-    """One consumer's subscription as it is kept, also while nobody is connected."""
+    """One consumer's subscription, kept also while the consumer is disconnected."""
 
     group: str
-    # The consumer's own name, the same after a reconnect.
+    # Chosen by the consumer, the same after a reconnect.
     consumer: str
     topic: str
     mode: SubscriptionMode
     partitions: tuple[int, ...] | None = None
-    client: str = ""  # who it is, for people
+    client: str = ""  # client id, for display
     state: SessionState = SessionState.ACTIVE
     state_since_ms: int = 0
     retries: int = 0
@@ -56,7 +56,7 @@ class PushSession:
 def unanswered(
     session: PushSession, reason: str, policy: SessionPolicy, now_ms: int
 ) -> PushSession:
-    """A delivery was not answered in time: into the timeout queue, and from there out of it for good."""
+    """A delivery was not answered in time: put the session into the timeout queue or, after the last retry, park it."""
     if session.state in (SessionState.PARKED, SessionState.ENDED):
         return session
     if session.state is SessionState.RETRYING and session.retries >= policy.retries_max:
@@ -74,14 +74,14 @@ def unanswered(
 
 
 def answered(session: PushSession, now_ms: int) -> PushSession:
-    """The consumer spoke: whatever was held against it is forgotten. A parked one has to resume."""
+    """The consumer answered: a retrying session is active again. A parked one must be resumed."""
     if session.state is not SessionState.RETRYING:
         return session
     return _to(session, SessionState.ACTIVE, now_ms, retries=0, retry_at_ms=0, reason="")
 
 
 def resumed(session: PushSession, now_ms: int) -> PushSession:
-    """The consumer, or an operator, said resume: it goes on exactly where it was."""
+    """The consumer or an operator resumed the session: it continues at the same position."""
     if session.state in (SessionState.ACTIVE, SessionState.ENDED):
         return session
     return _to(session, SessionState.ACTIVE, now_ms, retries=0, retry_at_ms=0, reason="")

@@ -1,4 +1,4 @@
-"""When a message is tried again, and when no more. Pure: a count in, a delay or a verdict out."""
+"""The redelivery policy: delivery limit and backoff. Pure."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,26 +8,26 @@ DELAY_DOUBLINGS_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedeliveryPolicy:
-    """How often and how soon a message that was not acknowledged comes again."""
+    """How often, and after which delay, an unacknowledged message is delivered again."""
 
     max_deliveries: int = 16  # max.deliveries
     # After the first failure; doubled for each one after it. 0: at once, as in Kafka's share groups.
     backoff_ms: int = 0
     backoff_ms_max: int = 60_000
-    # Past its last delivery a message goes to the dead letters; without them it is given up.
+    # After its last delivery a message becomes a dead letter; without dead letters it is archived.
     dead_letters: bool = True
 
     def is_exhausted(self, delivery_count: int) -> bool:
         return delivery_count >= self.max_deliveries
 
     def delay_ms(self, delivery_count: int) -> int:
-        """How long a message waits that was delivered this often."""
+        """Backoff of a message that was delivered this often."""
         doublings = min(max(delivery_count - 1, 0), DELAY_DOUBLINGS_MAX)
         return min(self.backoff_ms << doublings, self.backoff_ms_max)
 
 
 class DeadLetter(NamedTuple):
-    """The verdict on messages that are not delivered any more."""
+    """Offsets that become dead letters, and why."""
 
     first_offset: int
     last_offset: int
@@ -36,6 +36,6 @@ class DeadLetter(NamedTuple):
 
 
 def exhausted_reason(delivery_count: int, last_reason: str) -> str:
-    """Why a message was given up that nobody rejected."""
+    """Reason of a dead letter that reached the delivery limit."""
     verdict = f"delivered {delivery_count} times without success"
     return f"{verdict}: {last_reason}" if last_reason else verdict

@@ -1,4 +1,4 @@
-"""What a shard of delivery state is asked and what it answers, and how a refusal looks."""
+"""Requests and responses of a delivery-state shard."""
 
 from typing import assert_never
 
@@ -51,7 +51,7 @@ DeliveryResponse = (
     | ListClaimsResponse
 )
 
-# The kinds of requests by the number that stands for each between brokers.
+# Request kinds; the index is the request number between brokers.
 REQUEST_KINDS: tuple[tuple[type[DeliveryRequest], type[DeliveryResponse]], ...] = (
     (ReadSharePartitionRequest, ReadSharePartitionResponse),
     (WriteSharePartitionRequest, WriteSharePartitionResponse),
@@ -67,7 +67,7 @@ REQUEST_KINDS: tuple[tuple[type[DeliveryRequest], type[DeliveryResponse]], ...] 
 
 
 def refusal(request: DeliveryRequest, code: ErrorCode, why: str | None = None) -> DeliveryResponse:
-    """The answer that says no to this kind of request."""
+    """The error response for this kind of request."""
     match request:
         case ReadSharePartitionRequest():
             return ReadSharePartitionResponse(error_code=code, error_message=why)

@@ -1,4 +1,4 @@
-"""Neighbouring offsets that stand alike, as one run each: cut where they begin to differ, joined where they no longer do."""
+"""Runs of adjacent offsets with equal state: split where states begin to differ, joined where they are equal."""
 
 import bisect
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from zhumq.share.partition_state import DONE_STATES, RecordState
 
 
 class Run:
-    """Offsets that stand alike."""
+    """Adjacent offsets with equal state, delivery count, member, deadline and reason."""
 
     __slots__ = ("count", "due_ms", "first", "last", "member", "reason", "state")
 
@@ -16,10 +16,10 @@ class Run:
         self.last = last
         self.state = state
         self.count = count
-        self.member = ""  # who holds it, when ACQUIRED
-        # When ACQUIRED: until when. When AVAILABLE: from when on.
+        self.member = ""  # the member that acquired it, when ACQUIRED
+        # ACQUIRED: when the lock expires. AVAILABLE: when the backoff ends.
         self.due_ms = 0
-        self.reason = ""  # why it failed last
+        self.reason = ""  # of the last failure
 
     @property
     def size(self) -> int:
@@ -32,7 +32,7 @@ class Run:
         self.last = offset - 1
         return tail
 
-    def stands_like(self, other: "Run") -> bool:
+    def has_same_state(self, other: "Run") -> bool:
         if self.state is not other.state:
             return False
         return self.state in DONE_STATES or (
@@ -48,7 +48,7 @@ def _first_of(run: Run) -> int:
 
 
 class Runs:
-    """The offsets of a window from its start on, in runs."""
+    """The offsets of a share partition from its start offset on, in runs."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
@@ -71,18 +71,18 @@ class Runs:
         return self._runs[-1].last + 1 if self._runs else self.start_offset
 
     def size_of(self, state: RecordState) -> int:
-        """How many offsets stand like this."""
+        """Number of offsets in this state."""
         return self._sizes[state]
 
     def append(self, first: int, last: int, state: RecordState, count: int) -> Run:
-        assert first == self.end_offset, "a window has no holes"
+        assert first == self.end_offset, "a share partition has no holes"
         assert last >= first
         run = Run(first, last, state, count)
         self._runs.append(run)
         self._sizes[state] += run.size
         return run
 
-    def become(self, run: Run, state: RecordState) -> None:
+    def set_state(self, run: Run, state: RecordState) -> None:
         size = run.size
         self._sizes[run.state] -= size
         self._sizes[state] += size
@@ -91,12 +91,12 @@ class Runs:
             run.member = ""
 
     def index_of(self, offset: int) -> int:
-        """Which run holds this offset, or comes next."""
+        """Index of the run that contains this offset, or of the next one."""
         index = bisect.bisect_right(self._runs, offset, key=_first_of) - 1
         return index if index >= 0 and self._runs[index].last >= offset else index + 1
 
     def cut_at(self, offset: int) -> int:
-        """Let a run begin at this offset, and say which one it is. Nothing is cut beyond the ends."""
+        """Split a run so that one begins at this offset, and return its index. Offsets outside split nothing."""
         index = self.index_of(offset)
         if index < len(self._runs) and self._runs[index].first < offset:
             index += 1
@@ -104,7 +104,7 @@ class Runs:
         return index
 
     def between(self, first: int, last: int) -> list[Run]:
-        """The runs of exactly these offsets, cut out of longer ones."""
+        """The runs of exactly these offsets, split off longer ones."""
         first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
         if first > last:
             return []
@@ -113,7 +113,7 @@ class Runs:
         return self._runs[begin:end]
 
     def drop_done(self) -> None:
-        """Move the start over what is done."""
+        """Move the start offset over done runs."""
         runs = self._runs
         count = 0
         while count < len(runs) and runs[count].state in DONE_STATES:
@@ -124,9 +124,9 @@ class Runs:
             del runs[:count]
 
     def join(self, first: int, last: int) -> None:
-        """Join the runs of these offsets with each other and their neighbours where they stand alike.
+        """Join the runs of these offsets with each other and their neighbours where their states are equal.
 
-        Whoever holds on to a run lets go of it before: it may be a part of another one now.
+        The caller must not use a run afterwards: it may be part of another one.
         """
         runs = self._runs
         begin = max(self.index_of(first) - 1, 0)
@@ -135,7 +135,7 @@ class Runs:
             return
         joined: list[Run] = []
         for run in runs[begin:end]:
-            if joined and joined[-1].stands_like(run):
+            if joined and joined[-1].has_same_state(run):
                 joined[-1].last = run.last
             else:
                 joined.append(run)

@@ -1,4 +1,4 @@
-"""One shard of delivery state: the windows, claims and sessions of one partition of `__share_group_state`."""
+"""One shard of delivery state: share partitions, claims and sessions of one partition of `__share_group_state`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -56,14 +56,14 @@ from zhumq.share.persisted import (
 from zhumq.share.requests import DeliveryRequest, DeliveryResponse, refusal
 from zhumq.share.subscription import Claim
 
-# A window costs one snapshot and at most so many updates in the compacted log.
+# In the compacted log a share partition takes one snapshot and at most this many updates.
 UPDATES_PER_SNAPSHOT = 128
 WRITES_PER_OPENING_BITS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistedSharePartition:
-    """A window as its shard knows it."""
+    """A share partition as its shard keeps it."""
 
     state: SharePartitionState
     state_epoch: int
@@ -74,23 +74,23 @@ class PersistedSharePartition:
 
 
 class DeliveryShard:
-    """The delivery state of the groups (and the claims of the topics) that fall into one partition.
+    """The delivery state of the groups (and the claims of the topics) that map to one partition.
 
-    A window's log is a snapshot and the updates since. Updates are numbered, and take the places of those
-    of the snapshot before, so that under compaction a window never costs more than its snapshot and
-    UPDATES_PER_SNAPSHOT updates, and nobody has to delete anything.
+    The log has a snapshot of each share partition and the updates since. Updates have slot numbers as keys and replace
+    those of the previous snapshot: under compaction a share partition takes its snapshot and at most
+    UPDATES_PER_SNAPSHOT updates, without any deletes.
     """
 
     def __init__(self, *, updates_per_snapshot: int = UPDATES_PER_SNAPSHOT) -> None:
         self._updates_per_snapshot = updates_per_snapshot
         self._share_partitions: dict[SharePartitionKey, PersistedSharePartition] = {}
-        # How many places of updates each window ever used, to be emptied when it is deleted.
+        # Slots that each share partition ever used; deleting it writes a tombstone for each.
         self._slots_used: dict[SharePartitionKey, int] = {}
         self._claims: dict[str, Claim] = {}
         self._sessions: dict[SessionKey, PushSessionValue] = {}
         self._settings: dict[str, dict[str, str]] = {}
 
-    # The seam
+    # The StateMachine interface
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -141,15 +141,15 @@ class DeliveryShard:
                 else:
                     self._settings[group_id] = {each.name: each.value for each in given.settings}
             case None:
-                # A kind of record of a later version: whoever knows it will read it.
+                # Written by a later version, which can read it.
                 pass
 
     def session_states(self) -> Counter[str]:
-        """How many sessions there are in each state."""
+        """Number of sessions in each state."""
         return Counter(session.state for session in self._sessions.values())
 
     def share_partitions(self) -> dict[SharePartitionKey, PersistedSharePartition]:
-        """All windows, for tests and tools."""
+        """All share partitions, for tests and tools."""
         return dict(self._share_partitions)
 
     # Requests
@@ -217,7 +217,7 @@ class DeliveryShard:
             return ReadSharePartitionResponse()
         if request.leader_epoch < share_partition.leader_epoch:
             return _fenced(request, share_partition)
-        # From now on no earlier leader of the partition can write, nor anybody who opened it before.
+        # This fences earlier leaders of the partition and earlier readers of the same leader.
         taken_over = replace(
             share_partition,
             leader_epoch=request.leader_epoch,
@@ -244,7 +244,9 @@ class DeliveryShard:
             return self._reset(key, share_partition, request, records)
         if share_partition is None:
             return refusal(
-                request, ErrorCode.FENCED_STATE_EPOCH, "the window was deleted: read it again"
+                request,
+                ErrorCode.FENCED_STATE_EPOCH,
+                "the share partition was deleted: read it again",
             )
         if request.leader_epoch < share_partition.leader_epoch:
             return _fenced(request, share_partition)
@@ -252,14 +254,14 @@ class DeliveryShard:
             return refusal(
                 request,
                 ErrorCode.FENCED_STATE_EPOCH,
-                f"the window is at state epoch {share_partition.state_epoch}, not {request.state_epoch}",
+                f"the share partition is at state epoch {share_partition.state_epoch}, not {request.state_epoch}",
             )
         if _opening(request.write_number) < _opening(share_partition.write_number):
             return refusal(
-                request, ErrorCode.FENCED_STATE_EPOCH, "the window was opened again since"
+                request, ErrorCode.FENCED_STATE_EPOCH, "the share partition was opened again since"
             )
         if request.write_number <= share_partition.write_number:
-            # Sent twice, because its answer was late: it was done, and more may have been since.
+            # A retry after a late answer: the write is done already, and later ones may be too.
             return WriteSharePartitionResponse(
                 state_epoch=share_partition.state_epoch, write_number=share_partition.write_number
             )
@@ -283,7 +285,7 @@ class DeliveryShard:
         request: WriteSharePartitionRequest,
         records: list[StateRecord],
     ) -> DeliveryResponse:
-        """Begin anew, somewhere else. Only an operator does, or the first to open the window."""
+        """Start again at another offset: requested by an operator, or when a share partition is first opened."""
         if share_partition is not None and -1 < request.leader_epoch < share_partition.leader_epoch:
             return _fenced(request, share_partition)
         state_epoch = 0 if share_partition is None else share_partition.state_epoch + 1
@@ -354,13 +356,13 @@ class DeliveryShard:
         key = ClaimKey(request.topic)
         claim = self._claims.get(request.topic)
         if claim is not None and not claim.is_of(request.topic_id):
-            claim = None  # It ended with the topic that it was about.
+            claim = None  # The claim ended when its topic was deleted.
         if request.gives_up:
             if claim is not None and request.group_id in ("", claim.group):
                 records.append(record(key, None))
                 claim = None
         elif claim is None:
-            # Whether another claim stands in the way is the asker's to say, with the one answered.
+            # The requester compares the claim in the answer with its own, and reports a conflict.
             claim = read_claim(request.topic, request.group_id, request.mode, request.topic_id)
             if claim is not None:
                 records.append(record(key, claim_value(claim)))
@@ -378,7 +380,7 @@ class DeliveryShard:
                     mode=claim.mode.value,
                 )
 
-    # Windows written down
+    # Persisted share partitions
 
     def _put(
         self,
@@ -387,10 +389,10 @@ class DeliveryShard:
         update: SharePartitionUpdate,
         records: list[StateRecord],
     ) -> None:
-        """Write what changed, or from time to time everything."""
+        """Write the update or, after `updates_per_snapshot` updates, a snapshot."""
         if share_partition.updates_count >= self._updates_per_snapshot:
-            whole = replace(share_partition, state=share_partition.state.updated(update))
-            records.append(_snapshot(key, whole))
+            updated = replace(share_partition, state=share_partition.state.updated(update))
+            records.append(_snapshot(key, updated))
             return
         records.append(
             record(
@@ -439,7 +441,7 @@ class DeliveryShard:
             self._slots_used.get(key.share_partition, 0), key.slot + 1
         )
         if share_partition is None or share_partition.snapshot_epoch != value.snapshot_epoch:
-            # Left of an earlier snapshot, which compaction has taken already.
+            # The update belongs to an earlier snapshot, which compaction has removed.
             return
         self._share_partitions[key.share_partition] = replace(
             share_partition,
@@ -457,7 +459,7 @@ class DeliveryShard:
 
 
 def _opening(write_number: int) -> int:
-    """Which opening of the window a write belongs to."""
+    """Which opening of the share partition a write belongs to."""
     return write_number >> WRITES_PER_OPENING_BITS
 
 
@@ -466,7 +468,7 @@ def _next_opening(write_number: int) -> int:
 
 
 def _snapshot(key: SharePartitionKey, share_partition: PersistedSharePartition) -> StateRecord:
-    """All of a window, under a new number."""
+    """A snapshot of the share partition, under the next snapshot epoch."""
     return record(
         key,
         SharePartitionSnapshotValue(
@@ -489,5 +491,5 @@ def _fenced(
     return refusal(
         request,
         ErrorCode.FENCED_LEADER_EPOCH,
-        f"leader epoch {request.leader_epoch} is over: the window is at {share_partition.leader_epoch}",
+        f"leader epoch {request.leader_epoch} is fenced: the share partition is at {share_partition.leader_epoch}",
     )

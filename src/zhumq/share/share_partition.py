@@ -1,4 +1,4 @@
-"""The window of one group on one partition: which offsets are available, held, done, or dying. Pure."""
+"""A share partition: the delivery state of the offsets of one partition in one share group. Pure."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ LOCK_EXPIRED_REASON = "the lock expired"
 
 
 class InvalidRecordState(BrokerError):
-    """The member does not hold these offsets: never delivered, the lock expired, or done already."""
+    """The member has not acquired these offsets: never delivered, the lock expired, or already done."""
 
     code = ErrorCode.INVALID_RECORD_STATE
 
@@ -38,32 +38,32 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionLimits:
-    """How much a window holds and for how long a member may hold it."""
+    """Limits of a share partition: offsets in flight, acquisition lock, redelivery."""
 
-    # Offsets between the start and the end of the window, done or not.
+    # Offsets between the start and the end offset, done or not.
     in_flight_max: int = 2_000
     lock_ms: int = 30_000
     redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
-    # In order, to one owner: what comes after a released record is released with it.
+    # One owner gets the records in order: releasing a record also releases the later ones.
     is_ordered: bool = False
 
 
 class SharePartition:
-    """Every offset from the start on is in exactly one state; everything below the start is done.
+    """Every offset from the start offset on has exactly one state; everything below it is done.
 
-    Changes that must outlive a crash are returned as a WindowUpdate, to be made durable before anybody is
-    told. They are in force here at once: where the write fails, the window is thrown away and restored
-    from what was written, which is what a crash does.
+    Changes that must survive a crash are returned as a SharePartitionUpdate. The caller makes it durable before it
+    answers a client. The change takes effect in memory at once. If the write fails, the caller discards the share
+    partition and restores it from the persisted state, as after a crash.
     """
 
     def __init__(self, state: SharePartitionState, limits: SharePartitionLimits) -> None:
         self.limits = limits
         self.dead_letter_producer_id = state.dead_letter_producer_id
         self.dead_letters_written = state.dead_letters_written
-        self.redeliveries = 0  # of records, counted here because nobody else can tell
+        self.redeliveries = 0  # of records; only the share partition sees the delivery counts
         self._runs = Runs(state.start_offset)
         self._owner: str | None = None
-        # When locks end and backoffs are over; some may be about what is long past.
+        # Times at which locks expire and backoffs end; some may be obsolete.
         self._alarms: list[int] = []
         self._alarm_set: set[int] = set()
         for run in state.runs:
@@ -76,7 +76,7 @@ class SharePartition:
         if first > run.last_offset:
             return
         if first > end_offset:
-            # Offsets that were held, or skipped over, when the state was written.
+            # Offsets that were acquired or never written when the state was persisted.
             self._runs.append(end_offset, first - 1, RecordState.AVAILABLE, 0)
         restored = self._runs.append(first, run.last_offset, run.state, run.delivery_count)
         restored.reason = run.reason
@@ -85,48 +85,48 @@ class SharePartition:
 
     @property
     def start_offset(self) -> int:
-        """Everything below is done with."""
+        """Everything below this offset is done."""
         return self._runs.start_offset
 
     @property
     def end_offset(self) -> int:
-        """The first offset that was never delivered to anybody."""
+        """The first offset that was never delivered."""
         return self._runs.end_offset
 
     @property
     def acquired_count(self) -> int:
-        """Offsets that members hold."""
+        """Number of acquired offsets."""
         return self._runs.size_of(RecordState.ACQUIRED)
 
     @property
     def done_count(self) -> int:
-        """Offsets behind the start that are done with already."""
+        """Number of done offsets above the start offset."""
         return sum(self._runs.size_of(state) for state in DONE_STATES)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` may have something to do."""
+        """The next time at which `expire` may have work."""
         return self._alarms[0] if self._alarms else None
 
     def held_by(self, member: str) -> int:
         return sum(run.size for run in self._held_runs(member))
 
     def runs(self) -> Iterator[StateRun]:
-        """Every run of the window, held ones included."""
+        """All runs of the share partition, acquired ones included."""
         for run in self._runs:
             yield StateRun(run.first, run.last, run.state, run.count, run.reason)
 
     @property
     def archiving_count(self) -> int:
-        """Offsets that wait for their dead letters."""
+        """Number of offsets whose dead letters are not written yet."""
         return sum(self._runs.size_of(state) for state in ARCHIVING_STATES)
 
     def dead_lettering(self) -> DeadLetter | None:
-        """The dead letters that are being written: these, and no others, have to be next."""
+        """The dead letters that are being written: the next dead-letter write must be exactly these."""
         return self._first_dead_letter(RecordState.DEAD_LETTERING)
 
     def next_dead_letter(self) -> DeadLetter | None:
-        """What has to be written to the dead letters after that."""
+        """The dead letters to write after those."""
         return self._first_dead_letter(RecordState.ARCHIVING)
 
     def _first_dead_letter(self, state: RecordState) -> DeadLetter | None:
@@ -137,10 +137,10 @@ class SharePartition:
 
     # Acquiring
 
-    def wants_from(self, now_ms: int, from_offset: int = 0) -> int | None:
-        """Where the next record to deliver is, at or after an offset: in the window, or at its end.
+    def next_fetch_offset(self, now_ms: int, from_offset: int = 0) -> int | None:
+        """The offset of the next record to deliver, at or after `from_offset`; possibly the end offset.
 
-        None: nothing can be delivered now, whatever the log holds.
+        None: nothing can be delivered now, whatever the log contains.
         """
         if self._runs.size_of(RecordState.AVAILABLE):
             for run in self._runs:
@@ -149,7 +149,7 @@ class SharePartition:
                 if run.due_ms <= now_ms and run.last >= from_offset:
                     return max(run.first, from_offset)
                 if self.limits.is_ordered:
-                    # Nothing overtakes a message that waits, or that was passed over just now.
+                    # Nothing overtakes a message that waits for its backoff or lies below `from_offset`.
                     return None
         end_offset = self.end_offset
         if end_offset - self.start_offset >= self.limits.in_flight_max or from_offset > end_offset:
@@ -157,12 +157,12 @@ class SharePartition:
         return end_offset
 
     def take_over(self, owner: str, now_ms: int) -> SharePartitionUpdate:
-        """From now on only this member is given anything; what another holds is released."""
+        """Make `owner` the only member that may acquire. Release what other members have acquired."""
         others: list[Run] = []
         if self._owner not in (None, owner):
             others = [run for run in self._held_runs() if run.member != owner]
         self._owner = owner
-        reason = "the partition went to another member"
+        reason = "the partition was assigned to another member"
         return self._update(self._release(others, reason, now_ms, delay_ms=0, counts=False))
 
     def acquire(
@@ -176,10 +176,10 @@ class SharePartition:
         lock_ms: int | None = None,
         whole_batches: bool = False,
     ) -> list[AcquiredRange]:
-        """Give a member what is available of these neighbouring batches, the first ones in the log
-        from `from_offset` on. What they do not cover is not in the log any more.
+        """Acquire the available offsets of these adjacent batches for a member.
 
-        With `whole_batches` the last batch of new records is given whole, even above records_max.
+        The batches are the first ones in the log from `from_offset` on; offsets between them are no longer in the log.
+        With `whole_batches` the last batch of new records is acquired whole, even above records_max.
         """
         if not spans or records_max <= 0 or self._owner not in (None, member):
             return []
@@ -189,7 +189,7 @@ class SharePartition:
         if from_offset < self.end_offset:
             self._archive_gaps(spans, from_offset)
             left = self._take_available(from_offset, last_offset, left, now_ms, taken)
-        # In order: nothing new while something older waits for its turn.
+        # In order: no new records while older ones wait for redelivery.
         waits = self.limits.is_ordered and self._runs.size_of(RecordState.AVAILABLE)
         if left > 0 and last_offset >= self.end_offset and not waits:
             self._take_new(spans, left, taken, whole_batches=whole_batches)
@@ -219,7 +219,7 @@ class SharePartition:
                     return 0
                 if run.due_ms <= now_ms:
                     self._runs.cut_at(min(run.last, last, run.first + left - 1) + 1)
-                    self._runs.become(run, RecordState.ACQUIRED)
+                    self._runs.set_state(run, RecordState.ACQUIRED)
                     run.count += 1
                     taken.append(run)
                     left -= run.size
@@ -235,7 +235,7 @@ class SharePartition:
             if left <= 0:
                 return
             if span.first_offset > self.end_offset:
-                # Compaction took what was there: nothing is to be delivered, so it is done.
+                # Compaction removed these offsets: there is nothing to deliver.
                 self._runs.append(self.end_offset, span.first_offset - 1, RecordState.ARCHIVED, 0)
             first = self.end_offset
             if not span.has_records:
@@ -243,16 +243,16 @@ class SharePartition:
                 continue
             self._runs.drop_done()
             room = self.limits.in_flight_max - (first - self.start_offset)
-            wanted = span.last_offset - first + 1
-            size = min(wanted, room) if whole_batches else min(wanted, room, left)
+            span_size = span.last_offset - first + 1
+            size = min(span_size, room) if whole_batches else min(span_size, room, left)
             if size > 0:
                 taken.append(self._runs.append(first, first + size - 1, RecordState.ACQUIRED, 1))
-            if size < wanted:
+            if size < span_size:
                 return
             left -= size
 
     def _archive_gaps(self, spans: Sequence[Span], from_offset: int) -> None:
-        """What is available but not in the log any more is done with."""
+        """Archive available offsets that are no longer in the log."""
         next_offset = from_offset
         for span in spans:
             if span.first_offset > next_offset:
@@ -262,8 +262,7 @@ class SharePartition:
             next_offset = span.last_offset + 1
 
     def skip_to(self, offset: int) -> SharePartitionUpdate:
-        """What is below was deleted by retention, or done elsewhere: it is not delivered any more.
-        What is held stays with its holders."""
+        """Archive what is below: retention deleted it, or it was done elsewhere. Acquired offsets stay acquired."""
         if offset <= self.start_offset:
             return self._update([])
         changed = self._archive_available(self.start_offset, offset - 1)
@@ -275,7 +274,7 @@ class SharePartition:
     def _archive_available(self, first: int, last: int) -> list[Run]:
         gone = self._in_state(first, last, RecordState.AVAILABLE)
         for run in gone:
-            self._runs.become(run, RecordState.ARCHIVED)
+            self._runs.set_state(run, RecordState.ARCHIVED)
         return gone
 
     # Acknowledging
@@ -283,16 +282,16 @@ class SharePartition:
     def acknowledge(
         self, member: str, acknowledgement: Acknowledgement, now_ms: int
     ) -> SharePartitionUpdate:
-        """Do what a member says about offsets it holds, all of them or none. Raises InvalidRecordState."""
+        """Apply an acknowledgement to offsets that the member has acquired: all or none. Raises InvalidRecordState."""
         runs = self._check_held(member, acknowledgement.first_offset, acknowledgement.last_offset)
         reason = acknowledgement.reason
         match acknowledgement.kind:
             case AckKind.ACCEPT:
                 for run in runs:
-                    self._runs.become(run, RecordState.ACKNOWLEDGED)
+                    self._runs.set_state(run, RecordState.ACKNOWLEDGED)
             case AckKind.GAP:
                 for run in runs:
-                    self._runs.become(run, RecordState.ARCHIVED)
+                    self._runs.set_state(run, RecordState.ARCHIVED)
             case AckKind.RELEASE:
                 self._release(
                     runs,
@@ -301,10 +300,10 @@ class SharePartition:
                     counts=acknowledgement.counts,
                     delay_ms=acknowledgement.delay_ms,
                 )
-                runs += self._release_followers(acknowledgement.last_offset, now_ms)
+                runs += self._release_later(acknowledgement.last_offset, now_ms)
             case AckKind.REJECT:
                 for run in runs:
-                    self._give_up(run, reason or "rejected")
+                    self._archive(run, reason or "rejected")
             case AckKind.RENEW:
                 lock_ms = acknowledgement.lock_ms
                 due_ms = now_ms + (self.limits.lock_ms if lock_ms is None else lock_ms)
@@ -319,13 +318,15 @@ class SharePartition:
     def release_member(
         self, member: str, reason: str, now_ms: int, *, counts: bool = True
     ) -> SharePartitionUpdate:
-        """The member is gone: what it held is available to others at once. One that said goodbye has
-        not failed at it, so that this delivery need not count."""
+        """Make what the member had acquired available at once, because the member is gone.
+
+        `counts`: whether this delivery counts; not for a member that left properly.
+        """
         held = list(self._held_runs(member))
         return self._update(self._release(held, reason, now_ms, delay_ms=0, counts=counts))
 
     def expire(self, now_ms: int) -> SharePartitionUpdate:
-        """Locks whose time is up end. Also called when a backoff is over, which needs nothing done."""
+        """Release offsets whose lock has expired. A backoff that ends also sets an alarm, but needs no change."""
         is_due = False
         while self._alarms and self._alarms[0] <= now_ms:
             self._alarm_set.discard(heapq.heappop(self._alarms))
@@ -336,29 +337,29 @@ class SharePartition:
         if not expired:
             return self._update([])
         if self.limits.is_ordered:
-            # Its holder works on one record after the other: only the first one can be to blame.
+            # The owner works on one record at a time: only the first delivery counts as failed.
             first = expired[0].first
             expired = self._runs.between(first, first)
             self._release(expired, LOCK_EXPIRED_REASON, now_ms)
-            expired += self._release_followers(first, now_ms)
+            expired += self._release_later(first, now_ms)
         else:
             self._release(expired, LOCK_EXPIRED_REASON, now_ms)
         return self._update(expired)
 
     def begin_dead_lettering(self, first: int, last: int) -> SharePartitionUpdate:
-        """These dying offsets get their letters now, in one batch, once this is durable."""
+        """Mark archiving offsets whose dead letters are written next, in one batch, once this is durable."""
         assert self.dead_lettering() is None, "one batch of dead letters at a time"
         archiving = self._in_state(first, last, RecordState.ARCHIVING)
         for run in archiving:
-            self._runs.become(run, RecordState.DEAD_LETTERING)
+            self._runs.set_state(run, RecordState.DEAD_LETTERING)
         return self._update(archiving)
 
     def end_dead_lettering(self, dead_letters: int) -> SharePartitionUpdate:
-        """The letters are durable, so many of them."""
+        """Archive the offsets whose dead letters, `dead_letters` in number, are durable now."""
         self.dead_letters_written += dead_letters
         archived = self._in_state(self.start_offset, self.end_offset, RecordState.DEAD_LETTERING)
         for run in archived:
-            self._runs.become(run, RecordState.ARCHIVED)
+            self._runs.set_state(run, RecordState.ARCHIVED)
         return self._update(archived)
 
     def _in_state(self, first: int, last: int, state: RecordState) -> list[Run]:
@@ -367,7 +368,7 @@ class SharePartition:
     def _check_held(self, member: str, first: int, last: int) -> list[Run]:
         if first > last or first < self.start_offset or last >= self.end_offset:
             raise InvalidRecordState(
-                f"offsets {first} to {last} are not held by {member!r}: the window is"
+                f"offsets {first} to {last} are not acquired by {member!r}: the share partition has"
                 f" {self.start_offset} to {self.end_offset - 1}"
             )
         index = self._runs.index_of(first)
@@ -375,7 +376,7 @@ class SharePartition:
             run = self._runs[index]
             if run.state is not RecordState.ACQUIRED or run.member != member:
                 raise InvalidRecordState(
-                    f"offsets {max(first, run.first)} to {min(last, run.last)} are not held by"
+                    f"offsets {max(first, run.first)} to {min(last, run.last)} are not acquired by"
                     f" {member!r}: {run.state.name.lower()}"
                 )
             index += 1
@@ -397,13 +398,13 @@ class SharePartition:
         delay_ms: int | None = None,
         counts: bool = True,
     ) -> list[Run]:
-        """Back to available, after the given delay or, without one, the policy's backoff."""
+        """Make runs available after `delay_ms` or, without it, the policy's backoff."""
         policy = self.limits.redelivery
         for run in runs:
             if counts and policy.is_exhausted(run.count):
-                self._give_up(run, exhausted_reason(run.count, reason))
+                self._archive(run, exhausted_reason(run.count, reason))
                 continue
-            self._runs.become(run, RecordState.AVAILABLE)
+            self._runs.set_state(run, RecordState.AVAILABLE)
             run.reason = reason
             run.count -= not counts
             backoff_ms = policy.delay_ms(run.count) if counts else 0
@@ -413,21 +414,19 @@ class SharePartition:
                 self._set_alarm(run.due_ms)
         return runs
 
-    def _release_followers(self, offset: int, now_ms: int) -> list[Run]:
-        """In order: what comes after a failed record comes again after it, and is not to blame."""
+    def _release_later(self, offset: int, now_ms: int) -> list[Run]:
+        """In order: release what comes after a failed record; these deliveries do not count."""
         if not self.limits.is_ordered:
             return []
-        followers = [run for run in self._held_runs() if run.first > offset]
-        return self._release(
-            followers, "a record before it failed", now_ms, delay_ms=0, counts=False
-        )
+        later = [run for run in self._held_runs() if run.first > offset]
+        return self._release(later, "a record before it failed", now_ms, delay_ms=0, counts=False)
 
-    def _give_up(self, run: Run, reason: str) -> None:
+    def _archive(self, run: Run, reason: str) -> None:
         if self.limits.redelivery.dead_letters:
-            self._runs.become(run, RecordState.ARCHIVING)
+            self._runs.set_state(run, RecordState.ARCHIVING)
             run.reason = reason
         else:
-            self._runs.become(run, RecordState.ARCHIVED)
+            self._runs.set_state(run, RecordState.ARCHIVED)
 
     def _set_alarm(self, due_ms: int) -> None:
         if due_ms not in self._alarm_set:
@@ -435,7 +434,7 @@ class SharePartition:
             heapq.heappush(self._alarms, due_ms)
 
     def _update(self, changed: list[Run]) -> SharePartitionUpdate:
-        """What to write down about these runs, after which nobody may use them any more."""
+        """The update to persist for these runs. Runs are joined: the caller must not use them afterwards."""
         written = joined_runs(
             sorted(
                 StateRun(

@@ -1,4 +1,4 @@
-"""Who may subscribe to what: the rules of point-to-point and publish-subscribe. Pure: facts in, a refusal or none out."""
+"""Subscription rules of point-to-point and publish-subscribe. Pure."""
 
 import uuid
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from zhumq.model.errors import (
 from zhumq.model.ids import ZERO_UUID
 
 GROUP_ID_CHARACTERS_MAX = 1_000
-CREDIT_MAX = 1_000_000  # messages a consumer may ask to hold at once
+CREDIT_MAX = 1_000_000  # messages a consumer may request in flight
 
 
 class SubscriptionMode(StrEnum):
     """How a group reads a topic."""
 
-    PTP_EXCLUSIVE = "ptp-exclusive"  # every partition to one member at a time, in order
-    PTP_SHARED = "ptp-shared"  # every message to one of the members, acknowledged one by one
-    PSB = "psb"  # everything to the group's one consumer
+    PTP_EXCLUSIVE = "ptp-exclusive"  # each partition to one member at a time, in order
+    PTP_SHARED = "ptp-shared"  # each message to one member, acknowledged one by one
+    PSB = "psb"  # every message to the group's only consumer
 
     @property
     def is_point_to_point(self) -> bool:
@@ -36,18 +36,18 @@ class SubscriptionMode(StrEnum):
 
 
 class StartKind(StrEnum):
-    """Where a subscription begins."""
+    """Start position of a subscription."""
 
-    STORED = "stored"  # where the group left off; where it never was, at `otherwise`
+    STORED = "stored"  # the group's committed position; without one, `otherwise`
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSET = "offset"
-    TIME = "time"  # the first record that is not older
+    TIME = "time"  # the first record with this timestamp or a later one
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a subscription begins; the value is an offset or a time in ms."""
+    """Start position of a subscription; the value is an offset or a timestamp in ms."""
 
     kind: StartKind = StartKind.STORED
     value: int = 0
@@ -64,15 +64,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a consumer asks for."""
+    """A consumer's subscription request."""
 
     topic: str
     group: str
     mode: SubscriptionMode
-    # None: all of them.
+    # None: all partitions.
     partitions: tuple[int, ...] | None = None
     start: Start = Start()
-    # How many messages it can bear at once.
+    # How many messages may be in flight to the consumer.
     credit: int = 1
 
 
@@ -83,22 +83,22 @@ class Claim:
     topic: str
     group: str
     mode: SubscriptionMode
-    # Of the topic that was claimed; ZERO_UUID where that was not written down yet.
+    # Of the claimed topic; ZERO_UUID in claims that were written without one.
     topic_id: uuid.UUID = ZERO_UUID
 
     def is_of(self, topic_id: uuid.UUID) -> bool:
-        """Whether it is about this topic, and not one of the same name that was deleted."""
+        """Whether the claim is for this topic, and not for a deleted one of the same name."""
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
 
 class PartitionTaken(BrokerError):
-    """Another consumer of the point-to-point group has chosen this partition, or was given it."""
+    """Another consumer of the point-to-point group has chosen this partition or is assigned it."""
 
     code: ClassVar[ErrorCode] = ErrorCode.POLICY_VIOLATION
 
 
 class TopicTaken(BrokerError):
-    """Another group reads this topic point-to-point, or the same one in the other way."""
+    """Another group reads this topic point-to-point, or the same group reads it in the other mode."""
 
     code: ClassVar[ErrorCode] = ErrorCode.POLICY_VIOLATION
 
@@ -108,14 +108,16 @@ class TopicTaken(BrokerError):
 
 
 def check_subscription(subscription: Subscription, *, partition_count: int | None) -> None:
-    """Refuse what can never be served. `partition_count` is None where the topic does not exist."""
+    """Refuse a subscription that can never be served. `partition_count` is None if the topic does not exist."""
     if not subscription.group.strip() or len(subscription.group) > GROUP_ID_CHARACTERS_MAX:
-        raise InvalidGroupId("a subscription needs the name of a group")
+        raise InvalidGroupId(
+            f"a subscription needs a group id of 1 to {GROUP_ID_CHARACTERS_MAX} characters"
+        )
     if partition_count is None:
         raise UnknownTopicOrPartition(f"there is no topic {subscription.topic!r}")
     if subscription.credit <= 0:
         raise InvalidRequest(
-            f"credit {subscription.credit} is not positive: nothing could be delivered"
+            f"credit {subscription.credit} is not positive: no message could be delivered"
         )
     if subscription.credit > CREDIT_MAX:
         raise InvalidRequest(f"credit {subscription.credit} is above {CREDIT_MAX}")
@@ -135,7 +137,7 @@ def check_subscription(subscription: Subscription, *, partition_count: int | Non
 
 
 def check_start(start: Start, *, log_start_offset: int, log_end_offset: int) -> None:
-    """Refuse an offset that the partition does not have. Its end is fine: the next one written."""
+    """Refuse an offset that the partition does not have. The log end offset is accepted."""
     if start.kind is StartKind.OFFSET and not log_start_offset <= start.value <= log_end_offset:
         raise OffsetOutOfRange(
             f"offset {start.value} is outside of {log_start_offset} to {log_end_offset}"
@@ -143,7 +145,7 @@ def check_start(start: Start, *, log_start_offset: int, log_end_offset: int) -> 
 
 
 def check_claim(subscription: Subscription, claim: Claim | None) -> Claim | None:
-    """The claim that a point-to-point subscription makes; None where it stands already. Raises TopicTaken."""
+    """The claim that a point-to-point subscription makes; None if it exists already. Raises TopicTaken."""
     if not subscription.mode.is_point_to_point:
         return None
     if claim is None:

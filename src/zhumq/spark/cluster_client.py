@@ -1,4 +1,4 @@
-"""What the source asks a cluster: which partitions, which offsets, who leads, what a group has read."""
+"""Requests of the source to a cluster: metadata, offsets, partition leaders, committed offsets."""
 
 import random
 import time
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from zhumq.model.address import parse_addresses
+from zhumq.client.wire import Connection
+from zhumq.model.address import Address, parse_addresses
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import ZERO_UUID, TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -21,34 +22,45 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
 )
-from zhumq.spark.wire import Connection
 
-EARLIEST: Final = -2  # what ListOffsets takes for a timestamp, and Spark's JSON for an offset
+EARLIEST: Final = -2  # a timestamp in ListOffsets, an offset in Spark's JSON; so is LATEST
 LATEST: Final = -1
 NO_OFFSET: Final = -1
 
-RETRY_SECONDS_MAX: Final = 120.0  # how long a cluster may be away before a read fails
+RETRY_SECONDS_MAX: Final = 120.0  # how long a cluster may be unavailable before a read fails
 BACKOFF_SECONDS_MIN: Final = 0.05
 BACKOFF_SECONDS_MAX: Final = 1.0
 REQUEST_SECONDS_MAX: Final = 30.0
+
+# The newest versions that name topics by name.
+VERSIONS_MAX: Final = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.METADATA: 12,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.DELETE_GROUPS: 2,
+}
 
 T = TypeVar("T")
 
 
 class ClusterFailed(ZhumqError):
-    """The cluster did not do what was asked, and trying again did not help."""
+    """A request failed, and retries did not help."""
 
 
 class TopicMissing(ClusterFailed):
-    """A topic that was named does not exist."""
+    """A named topic does not exist."""
 
 
-class NotNow(ClusterFailed):
-    """An error that passes by itself: a leader moved, a coordinator loads."""
+class RetriableFailure(ClusterFailed):
+    """A request failed, and a retry may succeed: a leader has moved, or a coordinator is loading."""
 
 
 class ClusterClient:
-    """Blocking requests to whichever broker can answer, again while that may help."""
+    """Sends blocking requests to the broker that can answer, and retries them."""
 
     def __init__(
         self,
@@ -59,12 +71,12 @@ class ClusterClient:
         request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
         self._bootstrap = bootstrap
-        self._addresses = [(each.host, each.port) for each in parse_addresses(bootstrap)]
+        self._addresses = parse_addresses(bootstrap)
         self._client_id = client_id
         self._retry_seconds_max = retry_seconds_max
         self._request_seconds_max = request_seconds_max
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._leaders: dict[TopicPartition, tuple[str, int]] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._leaders: dict[TopicPartition, Address] = {}
         self._topic_ids: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -79,7 +91,7 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere; the next request connects anew."""
+        """Close all connections; the next request opens a new one."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -109,7 +121,7 @@ class ClusterClient:
 
         def ask_leaders() -> None:
             left = {each: time for each, time in timestamps.items() if each not in found}
-            by_leader: dict[tuple[str, int], list[TopicPartition]] = {}
+            by_leader: dict[Address, list[TopicPartition]] = {}
             for each in left:
                 by_leader.setdefault(self._leader(each), []).append(each)
             for address, partitions in by_leader.items():
@@ -126,7 +138,7 @@ class ClusterClient:
         return found
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Say that a group without members has read up to these offsets."""
+        """Commit these offsets for a group without members."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for place, offset in offsets.items():
             topics.setdefault(place.topic, []).append(
@@ -151,7 +163,7 @@ class ClusterClient:
         self.retrying(ask, f"commit offsets of group {group!r}")
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All that a group has committed."""
+        """All committed offsets of a group."""
         request = OffsetFetchRequest(group_id=group, topics=None)
 
         def ask() -> dict[TopicPartition, int]:
@@ -170,7 +182,7 @@ class ClusterClient:
         return self.retrying(ask, f"read the offsets of group {group!r}")
 
     def delete_group(self, group: str) -> None:
-        """Delete a group without members; one that is not there is no error."""
+        """Delete a group without members; a group that does not exist is no error."""
         request = DeleteGroupsRequest(groups_names=[group])
 
         def ask() -> None:
@@ -185,66 +197,69 @@ class ClusterClient:
         """A connection to the broker that leads a partition."""
         return self.connection(self._leader(place))
 
-    def connection(self, address: tuple[str, int]) -> Connection:
+    def connection(self, address: Address) -> Connection:
         """The one connection to this address."""
         connection = self._connections.get(address)
         if connection is None:
             connection = Connection.open(
-                address,
-                client_id=self._client_id,
-                request_seconds_max=self._request_seconds_max,
+                [address], client_id=self._client_id, request_seconds=self._request_seconds_max
             )
+            try:
+                connection.negotiate(VERSIONS_MAX)
+            except BaseException:
+                connection.close()
+                raise
             self._connections[address] = connection
         return connection
 
     def retrying(self, ask: Callable[[], T], doing: str) -> T:
-        """Ask until it works, an error that no retry helps with comes, or the time is up."""
+        """Call `ask` until it succeeds, raises an error that is not retriable, or the time is up."""
         deadline = time.monotonic() + self._retry_seconds_max
         backoff = BACKOFF_SECONDS_MIN
         while True:
             try:
                 return ask()
-            except (OSError, NotNow, MalformedFrame) as error:
+            except (OSError, RetriableFailure, MalformedFrame) as error:
                 self.forget()
                 if time.monotonic() + backoff > deadline:
                     raise ClusterFailed(
                         f"cannot {doing} at {self._bootstrap}: {_reason(error)}"
                         f" (tried for {self._retry_seconds_max:.0f} s)"
                     ) from error
-            # Spread out, so that the tasks of a cluster do not come back all at once.
+            # Jitter, so that the tasks of a Spark cluster do not retry all at once.
             time.sleep(backoff * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
             backoff = min(2 * backoff, BACKOFF_SECONDS_MAX)
 
     def check(self, code: int, doing: str) -> None:
-        """Raise for an error code: NotNow where asking again may help."""
+        """Raise for an error code: RetriableFailure where a retry may succeed."""
         if code == ErrorCode.NONE:
             return
         known = code in set(ErrorCode)
         words = ErrorCode(code).name if known else f"error {code}"
         if known and ErrorCode(code) in RETRIABLE_CODES:
-            raise NotNow(f"cannot {doing}: {words}")
+            raise RetriableFailure(f"cannot {doing}: {words}")
         raise ClusterFailed(f"cannot {doing}: {words}")
 
     def forget(self) -> None:
-        """Drop what may be stale: connections and leaders."""
+        """Drop connections and leaders, which may be stale."""
         self.close()
         self._leaders.clear()
 
-    def _leader(self, place: TopicPartition) -> tuple[str, int]:
+    def _leader(self, place: TopicPartition) -> Address:
         if place not in self._leaders:
             response = self._metadata([place.topic])
             for topic in response.topics:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicMissing(f"there is no topic {place.topic!r}")
         if place not in self._leaders:
-            raise NotNow(f"{_name(place)} has no leader")
+            raise RetriableFailure(f"{_name(place)} has no leader")
         return self._leaders[place]
 
     def _metadata(self, topics: list[str] | None) -> Any:
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         response = self._any_broker().ask(ApiKey.METADATA, request)
-        addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
+        addresses = {each.node_id: Address(each.host, each.port) for each in response.brokers}
         for topic in response.topics:
             if topic.topic_id != ZERO_UUID:
                 self._topic_ids[topic.name] = str(topic.topic_id)
@@ -271,7 +286,7 @@ class ClusterClient:
             ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key=group)
         )
         self.check(response.error_code, f"find the coordinator of group {group!r}")
-        return self.connection((response.host, response.port))
+        return self.connection(Address(response.host, response.port))
 
 
 def _list_offsets_request(

@@ -1,4 +1,4 @@
-"""The columns of the source: their names, their types, and which of them a reader wants."""
+"""The columns of the source: their names, their types, and which of them a reader selects."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,7 +30,7 @@ SQL_TYPES: Final = {
 DEFAULT_COLUMNS: Final = tuple(name for name in SQL_TYPES if name != HEADERS)
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-# What PySpark expects of each: timestamps in microseconds of UTC, list items named "element".
+# The types that PySpark expects: timestamps in microseconds of UTC, list items named "element".
 ARROW_TYPES: Final[dict[str, Any]] = {
     KEY: pa.binary(),
     VALUE: pa.binary(),
@@ -49,8 +49,8 @@ class UnknownColumn(ZhumqError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a reader wants of one partition: some columns of the records in an offset range."""
+class Selection:
+    """What a reader selects from one partition: some columns of the records in an offset range."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ def arrow_schema(columns: tuple[str, ...]) -> Any:
 
 
 def sql_schema(columns: tuple[str, ...]) -> str:
-    """The same in Spark's words."""
+    """The same schema as Spark SQL DDL."""
     return ", ".join(f"`{name}` {SQL_TYPES[name]}" for name in columns)
 
 

@@ -1,4 +1,4 @@
-"""Record batches to Arrow columns, a column at a time: no Python object per record."""
+"""Decodes record batches to Arrow columns, a column at a time, without a Python object per record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from zhumq.spark.columns import (
     HEADERS,
     MICROSECONDS,
     TIMESTAMP,
-    Wanted,
+    Selection,
 )
 from zhumq.spark.sections import Section
 
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-# So many records of one size in a row, and it pays to look for more of them at once.
+# After this many records of one size in a row, the decoder compares the sizes of the next ones at once.
 RUN_RECORDS_MIN: Final = 8
-RUN_RECORDS_MAX: Final = 128  # where such looks were in vain
+RUN_RECORDS_MAX: Final = 128  # the limit to which a fruitless comparison doubles it
 FIRST_LOOK_RECORDS: Final = 64
 LOOK_GROWTH: Final = 8
 PIECE_RECORDS_MIN: Final = 256  # below it, a list of numbers is quicker than an array of its own
-# Headers are decoded one per record and round; records with more than this go the plain way.
+# Each round decodes one header of every record. decode_pure decodes records with more headers than this.
 HEADER_ROUNDS_MAX: Final = 256
 VARINT_SHIFT_MAX: Final = 63  # ten bytes
 
@@ -54,40 +54,40 @@ class _Fields:
         return _Fields(**{name: getattr(self, name)[kept] for name in self.__slots__})
 
 
-def decode_sections(sections: Sequence[Section], wanted: Wanted) -> Any:
-    """One Arrow RecordBatch of the wanted columns and offsets. Raises CorruptMessage."""
+def decode_sections(sections: Sequence[Section], selection: Selection) -> Any:
+    """One Arrow RecordBatch of the selected columns and offsets. Raises CorruptMessage."""
     sections = [each for each in sections if each.header.records_count or each.payload]
     data = b"".join([each.payload for each in sections])
     view = np.frombuffer(data, np.uint8)
     try:
         fields = _fields(sections, data, view)
         firsts = np.repeat(
-            [max(each.first_offset, wanted.first_offset) for each in sections],
+            [max(each.first_offset, selection.first_offset) for each in sections],
             [each.header.records_count for each in sections],
         )
-        inside = (fields.offsets >= firsts) & (fields.offsets < wanted.until_offset)
+        inside = (fields.offsets >= firsts) & (fields.offsets < selection.until_offset)
         if not inside.all():
             fields = fields.only(np.flatnonzero(inside))
-        if HEADERS in wanted.columns and fields.header_counts.max(initial=0) > HEADER_ROUNDS_MAX:
-            return decode_pure.decode_sections(sections, wanted)
-        return _columns(fields, data, view, wanted)
+        if HEADERS in selection.columns and fields.header_counts.max(initial=0) > HEADER_ROUNDS_MAX:
+            return decode_pure.decode_sections(sections, selection)
+        return _columns(fields, data, view, selection)
     except IndexError:
         raise CorruptMessage("a record reaches past the end of its batch") from None
 
 
-def _columns(fields: _Fields, data: bytes, view: Bytes, wanted: Wanted) -> Any:
+def _columns(fields: _Fields, data: bytes, view: Bytes, selection: Selection) -> Any:
     count = len(fields.offsets)
     columns: list[Any] = []
-    for name in wanted.columns:
+    for name in selection.columns:
         match name:
             case "key":
                 column = _binary(data, fields.key_starts, fields.key_ends)
             case "value":
                 column = _binary(data, fields.value_starts, fields.value_ends)
             case "topic":
-                column = pa.repeat(pa.scalar(wanted.topic, pa.string()), count)
+                column = pa.repeat(pa.scalar(selection.topic, pa.string()), count)
             case "partition":
-                column = pa.repeat(pa.scalar(wanted.partition, pa.int32()), count)
+                column = pa.repeat(pa.scalar(selection.partition, pa.int32()), count)
             case "offset":
                 column = pa.array(fields.offsets, pa.int64())
             case "timestamp":
@@ -99,7 +99,7 @@ def _columns(fields: _Fields, data: bytes, view: Bytes, wanted: Wanted) -> Any:
             case _:
                 column = _headers(data, view, fields)
         columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=wanted.schema)
+    return pa.RecordBatch.from_arrays(columns, schema=selection.schema)
 
 
 def _fields(sections: Sequence[Section], data: bytes, view: Bytes) -> _Fields:
@@ -118,14 +118,14 @@ def _fields(sections: Sequence[Section], data: bytes, view: Bytes) -> _Fields:
     value_starts, value_ends, positions = _field(view, positions, ends)
     header_counts, positions = _varints(view, positions)
     if ((positions > ends) | (header_counts < 0) | (header_counts > ends - positions)).any():
-        raise CorruptMessage("a record's count of headers cannot be true")
+        raise CorruptMessage("a record's header count is negative or larger than the record")
     if ((header_counts == 0) & (positions != ends)).any():
         raise CorruptMessage("a record's length does not match its fields")
     stamped = np.array(
         [each.header.timestamp_type is TimestampType.LOG_APPEND_TIME for each in sections], bool
     )
     base_offsets = np.array([each.header.base_offset for each in sections], np.int64)
-    # A batch stamped by the broker has one timestamp, the largest, whatever its records say.
+    # All records of a batch with LogAppendTime have its max timestamp, whatever their deltas are.
     base_timestamps = np.array(
         [
             each.header.max_timestamp if is_stamped else each.header.base_timestamp
@@ -150,9 +150,9 @@ def _fields(sections: Sequence[Section], data: bytes, view: Bytes) -> _Fields:
 
 
 def _record_starts(sections: Sequence[Section], data: bytes, view: Bytes) -> Integers:
-    """Where each record begins. The one step that cannot be done for all records at once."""
+    """Where each record begins. Only this step cannot be done for all records at once."""
     pieces: list[Integers] = []
-    starts: list[int] = []  # those behind the last piece
+    starts: list[int] = []  # of the records after the last piece
     section_start = 0
     for section in sections:
         section_end = section_start + len(section.payload)
@@ -173,7 +173,7 @@ def _walk(
     pieces: list[Integers],
     starts: list[int],
 ) -> list[int]:
-    """Hop from record to record by their lengths; over records of one size, in one hop."""
+    """Go from record to record by their lengths; skip a run of records of one size in one step."""
     last_size = run = 0
     run_min = RUN_RECORDS_MIN
     while records_left > 0:
@@ -198,29 +198,29 @@ def _walk(
             run += 1
             if run >= run_min and prefix_bytes <= 2:
                 run = 0
-                alike = _alike(view, position, next_position, end, size, prefix_bytes)
+                alike = _count_alike(view, position, next_position, end, size, prefix_bytes)
                 alike = min(alike, records_left)
-                in_vain = alike < FIRST_LOOK_RECORDS
-                run_min = min(2 * run_min, RUN_RECORDS_MAX) if in_vain else RUN_RECORDS_MIN
-                hop_end = next_position + alike * size
+                is_short = alike < FIRST_LOOK_RECORDS
+                run_min = min(2 * run_min, RUN_RECORDS_MAX) if is_short else RUN_RECORDS_MIN
+                run_end = next_position + alike * size
                 if alike >= PIECE_RECORDS_MIN:
                     pieces.append(np.array(starts, np.int64))
-                    pieces.append(np.arange(next_position, hop_end, size, dtype=np.int64))
+                    pieces.append(np.arange(next_position, run_end, size, dtype=np.int64))
                     starts = []
                 else:
-                    starts.extend(range(next_position, hop_end, size))
+                    starts.extend(range(next_position, run_end, size))
                 records_left -= alike
-                next_position = hop_end
+                next_position = run_end
         position = next_position
     if position != end:
         raise CorruptMessage(f"{end - position} bytes follow the last record of a batch")
     return starts
 
 
-def _alike(
+def _count_alike(
     view: Bytes, position: int, next_position: int, end: int, size: int, prefix_bytes: int
 ) -> int:
-    """How many of the records that follow have the very length that the one at position has."""
+    """How many of the next records have the same length as the one at position."""
     room = (end - next_position) // size
     found = 0
     window = FIRST_LOOK_RECORDS
@@ -249,7 +249,7 @@ def _long_prefix(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _varints(view: Bytes, positions: Integers) -> tuple[Integers, Integers]:
-    """The zigzag varints at these positions, and the positions behind them."""
+    """The zigzag varints at these positions, and the positions after them."""
     byte = view[positions]
     nexts = positions + 1
     more = np.flatnonzero(byte >= 0x80)
@@ -271,7 +271,7 @@ def _varints(view: Bytes, positions: Integers) -> tuple[Integers, Integers]:
 
 
 def _field(view: Bytes, positions: Integers, ends: Integers) -> tuple[Integers, Integers, Integers]:
-    """Start, end (-1: null) and the position behind a field of each record."""
+    """Start, end (-1: null) and the position after a field of each record."""
     lengths, starts = _varints(view, positions)
     if ((lengths < -1) | (lengths > ends - starts)).any():
         raise CorruptMessage("a field of a record is longer than the record")
@@ -283,8 +283,8 @@ def _field(view: Bytes, positions: Integers, ends: Integers) -> tuple[Integers, 
 def _binary(data: bytes, starts: Integers, ends: Integers, kind: Any = None) -> Any:
     """These slices as an Arrow array.
 
-    The payload itself is seen as an array whose items are in turn a slice and the gap behind it;
-    then Arrow picks the slices out of it, copying them together in one go.
+    The payload is viewed as an array whose items are alternately a slice and the gap after it.
+    Arrow then takes the slices out of it in one copy.
     """
     count = len(starts)
     if not count:
@@ -302,7 +302,7 @@ def _binary(data: bytes, starts: Integers, ends: Integers, kind: Any = None) -> 
 
 
 def _headers(data: bytes, view: Bytes, fields: _Fields) -> Any:
-    """The headers of each record: the first of all records, then the second of all, and so on."""
+    """The headers of each record, decoded in rounds: the first of all records, then the second."""
     counts = fields.header_counts
     rounds: list[tuple[Integers, ...]] = []
     owners = np.flatnonzero(counts > 0)
@@ -332,11 +332,11 @@ def _headers(data: bytes, view: Bytes, fields: _Fields) -> Any:
     else:
         keys, values = pa.array([], pa.string()), pa.array([], pa.binary())
     try:
-        keys.validate(full=True)  # Arrow takes any bytes as text, Spark does not.
+        keys.validate(full=True)  # Arrow accepts any bytes as text, Spark does not.
     except pa.ArrowInvalid:
         raise CorruptMessage("the key of a record header is not UTF-8") from None
     items = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
-    # Spark's connector says null where a record has no headers.
+    # Spark's connector gives null for a record without headers.
     has_none = pa.array(counts == 0)
     return pa.ListArray.from_arrays(
         pa.array(list_bounds, pa.int32()), items, type=ARROW_TYPES[HEADERS], mask=has_none

@@ -1,4 +1,4 @@
-"""Sends rows whose timestamp is 1970-01-01: librdkafka would take that 0 for the time of sending."""
+"""Sends rows whose timestamp is 0 (1970-01-01): librdkafka would replace it with the current time."""
 
 import random
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 class SendFailed(ZhumqError):
-    """Rows that the broker did not take."""
+    """Rows that the broker did not accept."""
 
 
 class Row(NamedTuple):
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 class EpochSender:
-    """Rows at timestamp 0, each request answered before the next: slow, and seldom needed."""
+    """Sends rows with timestamp 0, one request at a time: slow, and seldom needed."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -66,7 +66,7 @@ class EpochSender:
         if count is None:
             found = self._client.partitions([row.topic])
             if row.topic not in found:
-                raise SendFailed(f"{row.topic}: there is no such topic")
+                raise SendFailed(f"{row.topic}: the topic does not exist")
             count = self._partition_counts[row.topic] = len(found[row.topic])
         if row.partition is not None:
             if not 0 <= row.partition < count:
@@ -87,7 +87,7 @@ class EpochSender:
             leader = self._client.retrying(
                 lambda: self._client.leader(place), f"find the leader of {place}"
             )
-            # Sent once: whether a request that was lost has been carried out, nobody can tell.
+            # No retry: the broker may have carried out a request whose response was lost.
             response = leader.ask(ApiKey.PRODUCE, request)
         except (OSError, MalformedFrame, TopicMissing) as error:
             raise SendFailed(f"{place}: {error or type(error).__name__}") from error

@@ -1,4 +1,4 @@
-"""Reads one offset range of one partition from its leader: whole record batches, fetched ahead."""
+"""Fetches one offset range of a partition from its leader, one request ahead of the reader."""
 
 import logging
 import time
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zhumq.client.wire import Connection
 from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -15,30 +16,29 @@ from zhumq.spark.cluster_client import (
     EARLIEST,
     ClusterClient,
     ClusterFailed,
-    NotNow,
+    RetriableFailure,
     TopicMissing,
 )
 from zhumq.spark.sections import AbortedTransactions, Section, section_of, whole_batches
-from zhumq.spark.wire import Connection
 
-FETCH_BYTES_MAX: Final = 8 * 1024 * 1024  # asked for at a time; a larger batch comes whole
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024  # per request; a larger batch comes whole
 FETCH_BYTES_FIRST: Final = 1024 * 1024  # while nothing is known about the size of the records
 FETCH_BYTES_MIN: Final = 64 * 1024
 FETCH_WAIT_MS: Final = 500
 RETRY_SECONDS: Final = 0.2
 SAMPLE_BYTES: Final = 64 * 1024
-# A broker that has passed the end of the range and sends nothing so often has nothing in it.
+# After this many empty responses from a log that reaches past the range, the range has no records.
 EMPTY_ANSWERS_MAX: Final = 3
 
 logger = logging.getLogger(__name__)
 
 
 class DataLost(ZhumqError):
-    """Records that were to be read are no longer there."""
+    """Records of the requested range no longer exist."""
 
 
-class TopicRemade(ZhumqError):
-    """The topic of this name is not the one that the offsets belong to."""
+class TopicRecreated(ZhumqError):
+    """The topic of this name has another id than the one that the offsets belong to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,12 @@ class FetchSettings:
 
     fail_on_data_loss: bool = True
     read_committed: bool = False
-    poll_seconds_max: float = 120.0  # without news from the broker
+    poll_seconds_max: float = 120.0  # without records from the broker
     fetch_bytes_max: int = FETCH_BYTES_MAX
 
 
 class RangeFetcher:
-    """The sections of a range, in order; those of control batches and aborted ones left out."""
+    """Fetches the sections of a range in order, without control batches and aborted transactions."""
 
     def __init__(
         self,
@@ -68,26 +68,26 @@ class RangeFetcher:
         self._place = place
         self._topic_id = topic_id  # of the topic that the offsets belong to
         self._position = first_offset
-        self._log_start = 0  # known where the range begins before it
+        self._log_start = 0  # set when the range begins before it
         self._until = until_offset
         self._settings = settings
         self._fetch_bytes = min(FETCH_BYTES_FIRST, settings.fetch_bytes_max)
 
     def sections(self) -> Iterator[Section]:
-        """Read the range once. While one answer is decoded the next is on its way."""
-        asked: Connection | None = None  # holds an answer that has not been received yet
+        """Read the range once. While the reader decodes one response, the next request is in flight."""
+        asked: Connection | None = None  # has a request in flight
         deadline = time.monotonic() + self._settings.poll_seconds_max
         empty_answers = 0
         while self._position < self._until:
             try:
                 batches, answer = self._receive(asked or self._ask())
             except TopicMissing:
-                self._lose("there is no such topic any more")
+                self._report_loss("the topic no longer exists")
                 return
-            except TopicRemade as error:
-                self._lose(str(error))
+            except TopicRecreated as error:
+                self._report_loss(str(error))
                 return
-            except (OSError, NotNow, MalformedFrame) as error:
+            except (OSError, RetriableFailure, MalformedFrame) as error:
                 asked = None
                 self._wait_out(error, deadline)
                 continue
@@ -102,22 +102,22 @@ class RangeFetcher:
             elif self._end(answer) >= self._until:
                 empty_answers += 1
                 if empty_answers == EMPTY_ANSWERS_MAX:
-                    return  # Compaction has left nothing there.
+                    return  # Compaction has removed these records.
             elif time.monotonic() > deadline:
-                self._lose(f"the log ends at {self._end(answer)}")
+                self._report_loss(f"the log ends at {self._end(answer)}")
                 return
 
     def sample(self) -> list[RecordBatch]:
-        """The first few batches of the range, without going through it."""
+        """The first few batches of the range."""
         return self._receive(self._ask())[0]
 
     def _ask_ahead(self) -> Connection | None:
-        """Ask for what follows. If that fails, it is asked again once it is wanted."""
+        """Send the next request early. If that fails, sections() sends it again."""
         if self._position >= self._until:
             return None
         try:
             return self._ask()
-        except (OSError, NotNow, TopicMissing, TopicRemade):
+        except (OSError, RetriableFailure, TopicMissing, TopicRecreated):
             self._client.forget()
             return None
 
@@ -125,7 +125,7 @@ class RangeFetcher:
         connection = self._client.leader(self._place)
         topic_id = self._client.topic_id(self._place.topic)
         if self._topic_id is not None and topic_id not in (None, self._topic_id):
-            raise TopicRemade(f"the topic was deleted and made again (id {topic_id})")
+            raise TopicRecreated(f"the topic was deleted and created again (id {topic_id})")
         settings = self._settings
         connection.send(
             ApiKey.FETCH,
@@ -151,7 +151,7 @@ class RangeFetcher:
         return connection
 
     def _bytes_left(self, batches: list[RecordBatch]) -> int:
-        """About what the rest of the range takes: a short range must not fetch what nobody reads."""
+        """About the size of the rest of the range, so that a short range does not fetch beyond its end."""
         offsets = self._position - batches[0].header.base_offset
         size = sum(each.header.size for each in batches)
         left = size * max(0, self._until - self._position) // max(1, offsets)
@@ -170,7 +170,7 @@ class RangeFetcher:
             return [], answer
         batches = list(whole_batches(answer.records))
         if not batches:
-            raise MalformedFrame(f"cannot {self._doing}: the broker sent a part of a batch only")
+            raise MalformedFrame(f"cannot {self._doing}: the broker sent an incomplete batch")
         return batches, answer
 
     def _visible(self, batches: list[RecordBatch], answer: Any) -> Iterator[Section]:
@@ -187,33 +187,33 @@ class RangeFetcher:
         """The position is outside the log: its beginning was deleted, or its end was lost."""
         start = self._client.list_offsets({self._place: EARLIEST})[self._place]
         if start > self._position:
-            self._lose(f"the log begins at {start}")
+            self._report_loss(f"the log begins at {start}")
             self._position = min(start, self._until)
             self._log_start = start
         else:
-            self._lose("the log has become shorter")
+            self._report_loss("the log has become shorter")
             self._position = self._until
 
-    def _lose(self, why: str) -> None:
+    def _report_loss(self, why: str) -> None:
         words = (
             f"{self._place.topic}-{self._place.partition}: offsets from {self._position} on, up to"
             f" {self._until}, cannot be read, since {why}"
         )
         if self._settings.fail_on_data_loss:
             raise DataLost(
-                f"{words}; they may have been deleted by retention, or the topic was made anew."
+                f"{words}; retention may have deleted them, or the topic was created again."
                 " Set failOnDataLoss to false to go on without them"
             )
         logger.warning("%s; going on without them, as failOnDataLoss is false", words)
 
     def _end(self, answer: Any) -> int:
-        """Up to where the broker shows records."""
+        """The offset up to which the broker serves records."""
         settings = self._settings
         end: int = answer.last_stable_offset if settings.read_committed else answer.high_watermark
         return end
 
     def _wait_out(self, error: Exception, deadline: float) -> None:
-        """Look for the leader anew in a moment, or fail once it has been away for too long."""
+        """Wait before the next attempt, or fail if the leader has been unavailable for too long."""
         self._client.forget()
         if time.monotonic() > deadline:
             raise ClusterFailed(
@@ -228,7 +228,7 @@ class RangeFetcher:
 
 
 def sample_row_bytes(client: ClusterClient, place: TopicPartition, offset: int) -> float | None:
-    """About how many bytes an offset costs from here on; None if there is nothing to tell by."""
+    """About how many bytes an offset takes from here on; None if there are no records."""
     fetcher = RangeFetcher(
         client, place, offset, offset + 1, FetchSettings(fetch_bytes_max=SAMPLE_BYTES)
     )

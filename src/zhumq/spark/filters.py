@@ -32,19 +32,22 @@ COMPARISONS = (
 
 @dataclass(slots=True)
 class PushedFilters:
-    """The filters that make a read smaller. Spark applies them to the rows all the same, since a
-    timestamp only tells where to begin: records need not be in the order of their timestamps."""
+    """The filters that make a read smaller.
+
+    Spark still applies them to the rows: a timestamp only limits where the read begins, since records
+    need not be in the order of their timestamps.
+    """
 
     filters: list[Filter] = field(default_factory=list)
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Keep those that help; all of them are still Spark's to apply."""
+        """Keep the filters that make a read smaller, and return all of them for Spark to apply."""
         everything = list(filters)
         self.filters = [each for each in everything if _column(each) is not None]
         return everything
 
     def picks(self, place: TopicPartition) -> bool:
-        """Whether rows of this partition can pass."""
+        """Whether rows of this partition can pass the filters."""
         facts = {TOPIC: place.topic, PARTITION: place.partition}
         return all(
             _passes(each, facts[column])
@@ -53,7 +56,7 @@ class PushedFilters:
         )
 
     def narrow(self, first_offset: int, until_offset: int) -> tuple[int, int]:
-        """The part of an offset range in which rows can pass."""
+        """The part of an offset range in which rows can pass the filters."""
         for each in self.filters:
             if _column(each) != OFFSET:
                 continue
@@ -76,7 +79,7 @@ class PushedFilters:
         return first_offset, max(first_offset, until_offset)
 
     def timestamp_ms_min(self) -> int | None:
-        """No row before this time can pass."""
+        """The earliest timestamp that can pass the filters; None if they do not limit it."""
         bounds = []
         for each in self.filters:
             if _column(each) == TIMESTAMP and isinstance(
@@ -96,7 +99,7 @@ def _column(each: Filter) -> str | None:
 
 
 def _passes(each: Filter, fact: Any) -> bool:
-    """Whether a value passes; what cannot be compared passes, and Spark decides."""
+    """Whether a value passes. One that cannot be compared passes, and Spark filters its rows."""
     try:
         match each:
             case EqualTo(value=value) | EqualNullSafe(value=value):
@@ -117,7 +120,7 @@ def _passes(each: Filter, fact: Any) -> bool:
 
 
 def _milliseconds(value: object) -> int | None:
-    """A moment as Kafka counts time; without a time zone it is UTC, as PySpark hands it over."""
+    """Milliseconds since 1970. A time without a zone is UTC, as PySpark passes it."""
     if not isinstance(value, datetime):
         return None
     moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)

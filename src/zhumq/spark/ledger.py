@@ -1,4 +1,4 @@
-"""The sink's ledger: a compacted topic that says which micro-batches each task has written."""
+"""The sink's ledger: a compacted topic with the last micro-batch that each task has written."""
 
 import logging
 from typing import Final
@@ -10,21 +10,21 @@ from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.batching import record_batches
 from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient, ClusterFailed
-from zhumq.spark.columns import KEY, VALUE, Wanted
+from zhumq.spark.columns import KEY, VALUE, Selection
 from zhumq.spark.fetcher import FetchSettings, RangeFetcher
 from zhumq.spark.options import SINK_LEDGER_TOPIC
 
 LEDGER: Final = TopicPartition(SINK_LEDGER_TOPIC, 0)
-# A query notes its tasks again with every batch, so only what nobody runs any more grows old.
+# A running query writes the notes of its tasks again with every batch: only notes of ended queries expire.
 LEDGER_SETTINGS: Final = {
     "cleanup.policy": "compact,delete",
     "retention.ms": str(30 * 24 * 60 * 60 * 1000),
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
-BROKERS_DEFAULT: Final = -1  # replicas as the broker is set
+BROKERS_DEFAULT: Final = -1  # the broker's default.replication.factor
 REQUEST_SECONDS_MAX: Final = 30.0
-# Where the batch numbers were before there was a ledger: the offset of a group for each task.
+# Earlier versions kept the batch number as the committed offset of one group per task.
 OLD_GROUP_PREFIX: Final = "zhumq-sink"
 
 
@@ -32,11 +32,11 @@ logger = logging.getLogger(__name__)
 
 
 class LedgerFailed(ZhumqError):
-    """The ledger's topic could not be made."""
+    """The ledger's topic could not be created."""
 
 
 class _Notes:
-    """The notes of all queries as this process knows them: read once, then followed."""
+    """The notes of all queries: a process reads the topic once, then only what is new."""
 
     def __init__(self) -> None:
         self._topic_id: str | None = None
@@ -44,7 +44,7 @@ class _Notes:
         self._last_batches: dict[str, int] = {}
 
     def last_batch(self, client: ClusterClient, task: str) -> int | None:
-        """The last batch that a task has noted, up to this moment."""
+        """The last batch that a task has noted."""
         end = client.list_offsets({LEDGER: LATEST})[LEDGER]
         topic_id = client.topic_id(LEDGER.topic)
         if topic_id != self._topic_id or end < self._position:
@@ -57,17 +57,17 @@ class _Notes:
     def _read_to(self, client: ClusterClient, end: int) -> None:
         settings = FetchSettings(fail_on_data_loss=False)
         fetcher = RangeFetcher(client, LEDGER, self._position, end, settings)
-        wanted = Wanted(
+        selection = Selection(
             topic=LEDGER.topic,
             partition=LEDGER.partition,
             columns=(KEY, VALUE),
             first_offset=self._position,
             until_offset=end,
         )
-        for batch in record_batches(fetcher.sections(), wanted):
+        for batch in record_batches(fetcher.sections(), selection):
             keys, values = (column.to_pylist() for column in batch.columns)
             for key, value in zip(keys, values, strict=True):
-                # Anybody may write to a topic: what is no note is passed over.
+                # Any client may write to the topic: records that are no notes are skipped.
                 if key is not None and value is not None and value.isdigit():
                     self._last_batches[key.decode(errors="replace")] = int(value)
         self._position = end
@@ -98,21 +98,21 @@ class Ledger:
         return last_batch >= batch
 
     def note(self, batch: int) -> tuple[str, str]:
-        """Key and value of the record that says that they are."""
+        """Key and value of the record that marks the batch as written."""
         return self.task, str(batch)
 
     def drop_old_group(self) -> None:
-        """After the first note, the group that an earlier version kept says nothing any more."""
+        """Delete the group of an earlier version: after the first note it is not used."""
         if self._has_old_group:
             try:
                 with ClusterClient(self._bootstrap) as client:
                     client.delete_group(self._old_group)
             except ClusterFailed as error:
-                logger.warning("%s; it is of no use any more", error)
+                logger.warning("%s; the group is no longer used", error)
 
 
 def ensure_ledger(bootstrap: str) -> None:
-    """Make the ledger's topic if it is not there. Raises LedgerFailed."""
+    """Create the ledger's topic if it does not exist. Raises LedgerFailed."""
     with ClusterClient(bootstrap) as client:
         if client.partitions([LEDGER.topic]):
             return
@@ -124,6 +124,6 @@ def ensure_ledger(bootstrap: str) -> None:
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise LedgerFailed(
-                f"cannot make the topic {LEDGER.topic!r}, in which the sink notes the batches"
+                f"cannot create the topic {LEDGER.topic!r}, in which the sink notes the batches"
                 f" that it has written: {error.args[0].str()}"
             ) from None

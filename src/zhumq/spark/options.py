@@ -1,4 +1,4 @@
-"""The options of the source and the sink: those of Spark's Kafka connector, checked before any work."""
+"""The options of the source and the sink: those of Spark's Kafka connector, validated before any work."""
 
 import json
 import re
@@ -34,9 +34,9 @@ READ_NAMES: Final = (
 WRITE_NAMES: Final = (
     "topic", "includeHeaders", "includeTimestamp", "queryName", "checkpointLocation",
 )  # fmt: skip
-# A connection that was to be secret must not become a plain one without a word.
+# Options for encrypted or authenticated connections are refused: ignoring them would connect in plain text.
 SECURITY_PREFIXES: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
-# What Spark's connector refuses too, in its words: these would change what the rows mean.
+# Spark's connector refuses these too, in the same words: they would change the meaning of the rows.
 REFUSED_FOR_READING: Final = {
     "kafka.auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or"
     " 'latest': Spark keeps the offsets of a query itself",
@@ -54,7 +54,7 @@ _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_00
 
 
 class OptionInvalid(ZhumqError, ValueError):
-    """An option that cannot be used; the message says which, and what it may be."""
+    """An invalid option; the message names it and its valid values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +66,11 @@ class Subscription:
     partitions: tuple[TopicPartition, ...] | None = None
 
     def names(self, topic: str) -> bool:
-        """Whether a topic is meant."""
+        """Whether the subscription includes a topic."""
         if self.topics is not None:
             return topic in self.topics
         if self.pattern is not None:
-            # As Spark's connector does it: a match anywhere in the name, and no internal topics.
+            # As in Spark's connector: a match anywhere in the name, and no internal topics.
             hidden = topic in INTERNAL_TOPICS or topic == SINK_LEDGER_TOPIC
             return not hidden and re.search(self.pattern, topic) is not None
         if self.partitions is not None:
@@ -78,7 +78,7 @@ class Subscription:
         return True
 
     def picks(self, place: TopicPartition) -> bool:
-        """Whether a partition is meant."""
+        """Whether the subscription includes a partition."""
         if self.partitions is not None:
             return place in self.partitions
         return self.names(place.topic)
@@ -86,7 +86,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Where to begin or to end: an offset or a timestamp, for all partitions or for each."""
+    """The start or the end of a read: offsets or timestamps, for all partitions or for each."""
 
     everywhere: int | None = None  # EARLIEST or LATEST
     offsets: Mapping[TopicPartition, int] | None = None
@@ -97,7 +97,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a reader is asked to do."""
+    """The validated options of a read."""
 
     bootstrap: str
     subscription: Subscription
@@ -121,7 +121,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a writer is asked to do."""
+    """The validated options of a write."""
 
     bootstrap: str
     topic: str | None
@@ -190,7 +190,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def check_columns(names: Sequence[str], options: ReadOptions) -> None:
-    """A schema that the user has given must be the source's own."""
+    """Check that a schema that the user has given is the source's. Raises OptionInvalid."""
     if tuple(names) != options.columns:
         raise OptionInvalid(
             f"the source's columns are {', '.join(options.columns)}, not {', '.join(names)}:"
@@ -199,7 +199,7 @@ def check_columns(names: Sequence[str], options: ReadOptions) -> None:
 
 
 class _Given:
-    """Options by name, without regard to case: Spark hands them over in lower case."""
+    """Options by case-insensitive name: Spark passes the names in lower case."""
 
     def __init__(
         self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str]
@@ -280,7 +280,7 @@ def _subscription(given: _Given, path: str | None) -> Subscription:
     if not names:
         if path is None:
             raise OptionInvalid(
-                "say which topics to read: one of subscribe, subscribePattern, assign; or path"
+                "no topics are given: set one of subscribe, subscribePattern, assign; or path"
             )
         return Subscription()
     value = given.text(names[0]) or ""
@@ -292,7 +292,7 @@ def _subscription(given: _Given, path: str | None) -> Subscription:
     if names[0] == "subscribePattern":
         try:
             with warnings.catch_warnings():
-                # Java has sets within sets; Python reads them as something else, and only warns.
+                # Java has nested character sets; Python parses them differently, and only warns.
                 warnings.simplefilter("error", FutureWarning)
                 re.compile(value)
         except (re.error, FutureWarning) as error:
@@ -319,7 +319,7 @@ def _subscription(given: _Given, path: str | None) -> Subscription:
 
 
 def _bound(given: _Given, side: str, default: int, *, streaming: bool) -> Bound:
-    """Where to begin or to end. As in Spark, a timestamp goes before offsets."""
+    """The start or the end of a read. As in Spark, a timestamp takes precedence over offsets."""
     of_all, of_each = f"{side}Timestamp", f"{side}OffsetsByTimestamp"
     if given.text(of_all) is not None:
         value = given.text(of_all) or ""

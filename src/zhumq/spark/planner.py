@@ -1,4 +1,4 @@
-"""From options to offsets: which partitions there are, and where a read of them begins and ends."""
+"""Resolves options to offset ranges: which partitions are read, and where they begin and end."""
 
 from collections.abc import Iterable
 
@@ -25,17 +25,17 @@ def find_partitions(
     """The partitions that the options subscribe to."""
     subscription = options.subscription
     if subscription.topics is not None:
-        wanted: Iterable[str] | None = subscription.topics
+        named: Iterable[str] | None = subscription.topics
     elif subscription.partitions is not None:
-        wanted = {each.topic for each in subscription.partitions}
+        named = {each.topic for each in subscription.partitions}
     else:
-        wanted = None
-    found = client.partitions(wanted)
+        named = None
+    found = client.partitions(named)
     if all_must_exist:
-        for topic in sorted(set(wanted or ()) - set(found)):
+        for topic in sorted(set(named or ()) - set(found)):
             raise TopicMissing(
                 f"there is no topic {topic!r} at {options.bootstrap}:"
-                f" make it with `zhumq topic create {topic}`"
+                f" create it with `zhumq topic create {topic}`"
             )
     places = [
         TopicPartition(topic, partition)
@@ -61,11 +61,11 @@ def topic_ids_of(client: ClusterClient, places: Iterable[TopicPartition]) -> Top
 def resolve_bound(
     client: ClusterClient, bound: Bound, places: list[TopicPartition], options: ReadOptions
 ) -> Offsets:
-    """The offset of each partition that a bound means."""
+    """The offset of each partition at a bound."""
     isolation = int(options.read_committed)
     if bound.everywhere is not None:
-        wanted = dict.fromkeys(places, bound.everywhere)
-        return client.list_offsets(wanted, isolation_level=isolation)
+        timestamps = dict.fromkeys(places, bound.everywhere)
+        return client.list_offsets(timestamps, isolation_level=isolation)
     if bound.timestamp_ms is not None:
         return _by_timestamp(client, bound, dict.fromkeys(places, bound.timestamp_ms), options)
     given = bound.offsets if bound.offsets is not None else bound.timestamps_ms
@@ -78,12 +78,12 @@ def resolve_bound(
 
 
 def plan_batch(client: ClusterClient, options: ReadOptions) -> list[OffsetRange]:
-    """The ranges of a batch read, whole."""
+    """The range of each partition that a batch reads, not yet split."""
     places = find_partitions(client, options)
     starts = resolve_bound(client, options.start, places, options)
     ends = resolve_bound(client, options.end, places, options)
     for place in places:
-        # An end by word or by time may lie before the start, and then there is nothing to read.
+        # An end that is "latest" or a timestamp may be before the start: then the range is empty.
         if starts[place] > ends[place] and options.end.offsets is not None:
             raise OptionInvalid(
                 f"{options.end.option} of {place} is {ends[place]}, before the start {starts[place]}"
@@ -102,8 +102,11 @@ def plan_batch(client: ClusterClient, options: ReadOptions) -> list[OffsetRange]
 def _by_timestamp(
     client: ClusterClient, bound: Bound, timestamps: Offsets, options: ReadOptions
 ) -> Offsets:
-    """The first offsets at or after a time. Where there is none yet: as in Spark's connector, the
-    end of a read is the end of the log, and its start is an error unless the options say latest."""
+    """The first offsets at or after a timestamp.
+
+    For a partition without such a record, as in Spark's connector: the end of a read is the end of the
+    log; a start is an error unless startingOffsetsByTimestampStrategy is latest.
+    """
     found = client.list_offsets(timestamps)
     late = [place for place, offset in found.items() if offset == NO_OFFSET]
     if late and bound.option.startswith("starting") and not options.late_start_is_latest:
@@ -118,11 +121,11 @@ def _by_timestamp(
 
 
 def _check_complete(bound: Bound, given: set[TopicPartition], places: set[TopicPartition]) -> None:
-    """A partition that is left out would be read from nowhere, or not at all."""
+    """Check that a bound names every partition that is read, and no other. Raises OptionInvalid."""
     missing, unknown = sorted(places - given), sorted(given - places)
     if missing:
         raise OptionInvalid(
-            f"{bound.option} says nothing about {missing[0]}: name every partition that is read"
+            f"{bound.option} has no offset for {missing[0]}: name every partition that is read"
             f" ({EARLIEST}: earliest, {LATEST}: latest)"
         )
     if unknown:

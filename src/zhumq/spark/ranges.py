@@ -1,4 +1,4 @@
-"""Offset ranges: cut for tasks, cut for a trigger. Pure: facts in, ranges out."""
+"""Splits offset ranges into tasks, limits what a trigger reads, and encodes offsets as JSON. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from zhumq.model.ids import TopicPartition
 Offsets = dict[TopicPartition, int]
 TopicIds = dict[str, str]
 OffsetsDocument = dict[str, dict[str, int | str]]
-TOPIC_ID_KEY: Final = "topicId"  # beside the numbers of the partitions
+TOPIC_ID_KEY: Final = "topicId"  # a key beside the partition numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class OffsetRange:
 def split_ranges(
     ranges: Iterable[OffsetRange], *, partitions_min: int | None, rows_max: int | None
 ) -> list[OffsetRange]:
-    """The ranges, none of them empty, cut so that there are enough and none is too large.
+    """Split ranges into at least `partitions_min` parts of at most `rows_max` offsets; drop empty ones.
 
-    As in Spark's connector, larger ranges get more of the parts, and the number is a wish: the
-    rounding may give a few more or less.
+    As in Spark's connector, larger ranges get more parts, and `partitions_min` is a target: rounding
+    may give a few more or less.
     """
     left = [each for each in ranges if each.size > 0]
     if rows_max is not None:
@@ -63,9 +63,9 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def limit_offsets(start: Mapping[TopicPartition, int], latest: Offsets, rows_max: int) -> Offsets:
-    """Where a trigger may read up to, so that it reads about rows_max: each partition its share.
+    """The end offsets of a trigger that reads about rows_max, in proportion to each partition's backlog.
 
-    Every partition with news advances by at least one, so that none waits for ever.
+    Every partition with new records advances by at least one offset, so that none waits forever.
     """
     sizes = {place: end - start[place] for place, end in latest.items() if end > start[place]}
     total = sum(sizes.values())
@@ -80,10 +80,10 @@ def limit_offsets(start: Mapping[TopicPartition, int], latest: Offsets, rows_max
 def to_json(
     offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None
 ) -> OffsetsDocument:
-    """The shape of Spark's Kafka offsets, as it stands in checkpoints, and the id of each topic.
+    """Offsets as Spark's Kafka connector writes them to checkpoints, and the id of each topic.
 
-    A topic that was deleted and made again has the same name and another id: its offsets of before
-    mean nothing any more.
+    A topic that was deleted and created again has the same name and another id: older offsets do not
+    apply to it.
     """
     document: OffsetsDocument = {}
     for place in sorted(offsets):
@@ -105,7 +105,7 @@ def from_json(document: Mapping[str, Mapping[str, int | str]]) -> Offsets:
 
 
 def topic_ids_from_json(document: Mapping[str, Mapping[str, int | str]]) -> TopicIds:
-    """The ids in a checkpoint; one that was written before there were ids has none."""
+    """The topic ids in a checkpoint; checkpoints of earlier versions have none."""
     return {
         topic: str(partitions[TOPIC_ID_KEY])
         for topic, partitions in document.items()
@@ -113,6 +113,6 @@ def topic_ids_from_json(document: Mapping[str, Mapping[str, int | str]]) -> Topi
     }
 
 
-def remade_topics(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The topics whose id is known from both times, and differs."""
+def recreated_topics(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The topics whose id is known before and now, and differs."""
     return sorted(topic for topic in before if now.get(topic, before[topic]) != before[topic])

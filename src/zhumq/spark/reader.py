@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.batching import record_batches
 from zhumq.spark.cluster_client import NO_OFFSET, ClusterClient
-from zhumq.spark.columns import Wanted
+from zhumq.spark.columns import Selection
 from zhumq.spark.fetcher import FetchSettings, RangeFetcher
 from zhumq.spark.filters import PushedFilters
 from zhumq.spark.options import ReadOptions
@@ -63,7 +63,7 @@ class BatchReader(DataSourceReader):
                 return read_range(partition.range, self._options)
             case SegmentPartition(segment):
                 sections = read_segment(segment, fail_on_data_loss=self._options.fail_on_data_loss)
-                return record_batches(sections, wanted_of(segment.range, self._options))
+                return record_batches(sections, selection_of(segment.range, self._options))
             case _:
                 return iter(())  # PySpark reads one empty partition where there are none.
 
@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
     def _begin_at_timestamp(
         self, client: ClusterClient, ranges: list[OffsetRange]
     ) -> list[OffsetRange]:
-        """Leave out what lies before the first record that is late enough to pass the filters."""
+        """Start each range at the first record whose timestamp can pass the filters."""
         earliest = self._filters.timestamp_ms_min()
         if earliest is None:
             return ranges
@@ -90,10 +90,10 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A reader that reads less for the filters of its query.
+    """A reader that uses the filters of its query to read less.
 
-    PySpark 4.3 keeps what it planned for the first query of a DataFrame, filters and all, and uses
-    it again for an unfiltered one of the same DataFrame. So this is only for those who ask for it.
+    PySpark 4.3 keeps the plan of the first query of a DataFrame with its filters, and uses it again
+    for an unfiltered query of the same DataFrame. So the option pushFilters is off by default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -116,12 +116,12 @@ def read_range(part: OffsetRange, options: ReadOptions) -> Iterator[Any]:
             settings,
             topic_id=part.topic_id,
         )
-        yield from record_batches(fetcher.sections(), wanted_of(part, options))
+        yield from record_batches(fetcher.sections(), selection_of(part, options))
 
 
-def wanted_of(part: OffsetRange, options: ReadOptions) -> Wanted:
-    """What the decoder is to make of a range."""
-    return Wanted(
+def selection_of(part: OffsetRange, options: ReadOptions) -> Selection:
+    """The columns and offsets that the decoder takes from a range."""
+    return Selection(
         topic=part.place.topic,
         partition=part.place.partition,
         columns=options.columns,

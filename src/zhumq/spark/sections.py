@@ -1,4 +1,4 @@
-"""From fetched bytes to the records sections of the batches that a reader may see."""
+"""Splits fetched bytes into batches, and gives the decompressed records of those a reader may see."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Section(NamedTuple):
 
 
 class AbortedTransactions:
-    """Which transactional batches to leave out: those of transactions that were aborted.
+    """Decides which batches to leave out: control batches and those of aborted transactions.
 
     A Fetch response names each aborted transaction by its producer and its first offset; its end is
     the abort marker in the log.
@@ -38,7 +38,7 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def hides(self, batch: RecordBatch) -> bool:
-        """Whether a batch is to be left out; to be asked of every batch in the order of the log."""
+        """Whether to leave a batch out. Call it for every batch, in the order of the log."""
         header = batch.header
         while self._waiting and self._waiting[-1][0] <= header.last_offset:
             self._open.add(self._waiting.pop()[1])
@@ -52,7 +52,7 @@ class AbortedTransactions:
 
 
 def whole_batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """The batches in a buffer, checked; one that is cut off at the end is left for the next fetch."""
+    """The batches in a buffer, with their checksums verified. An incomplete one at the end is left out."""
     view = memoryview(buffer)
     position = 0
     while len(view) - position >= HEADER_BYTES:
@@ -63,8 +63,8 @@ def whole_batches(buffer: Buffer) -> Iterator[RecordBatch]:
             )
         if header.batch_length < BATCH_LENGTH_MIN or header.last_offset_delta < 0:
             raise CorruptMessage(
-                f"the batch at {header.base_offset} says it has {header.batch_length} bytes"
-                f" and ends at {header.last_offset}"
+                f"the header of the batch at {header.base_offset} is damaged: length"
+                f" {header.batch_length}, last offset {header.last_offset}"
             )
         end = position + header.size
         if end > len(view):
@@ -79,6 +79,6 @@ def section_of(batch: RecordBatch, first_offset: int = 0) -> Section:
     """The records of a batch, decompressed."""
     header = batch.header
     if not header.records_count and len(batch.data) == HEADER_BYTES:
-        return Section(header, b"", first_offset)  # Compaction took all of them.
+        return Section(header, b"", first_offset)  # Compaction has removed all records.
     payload = decompress(header.compression, batch.data[HEADER_BYTES:])
     return Section(header, payload, first_offset)

@@ -1,4 +1,4 @@
-"""Reads partitions from their folders, without a broker: ours, and those that Kafka wrote."""
+"""Reads partitions from segment folders of zhumq or Kafka, without a broker."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class FolderUnusable(ZhumqError):
-    """There is nothing to read at this path."""
+    """There is no partition folder to read at this path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,12 @@ class SegmentRange:
     """Some offsets of one segment file, for one task."""
 
     file: str
-    is_last: bool  # only there a batch may be cut off: it is still being written
+    is_last: bool  # only the last segment may end with an incomplete batch: it is still written to
     range: OffsetRange
 
 
 def plan_segments(options: ReadOptions) -> list[SegmentRange]:
-    """The segments to read, each with the offsets wanted of it."""
+    """The segments to read, each with the offsets to read from it."""
     assert options.path is not None
     found: list[SegmentRange] = []
     for place, folder in _partition_folders(Path(options.path), options):
@@ -62,9 +62,9 @@ def plan_segments(options: ReadOptions) -> list[SegmentRange]:
 
 
 def read_segment(segment: SegmentRange, *, fail_on_data_loss: bool) -> Iterator[Section]:
-    """The sections of a segment that hold its wanted offsets."""
-    wanted = segment.range
-    # Without a broker's word on what was aborted, all of them are shown, as to read_uncommitted.
+    """The sections of a segment that hold the offsets of its range."""
+    part = segment.range
+    # The aborted transactions are unknown without a broker: all are read, as with read_uncommitted.
     markers = AbortedTransactions(())
     with open(segment.file, "rb") as file:
         position = 0
@@ -72,9 +72,9 @@ def read_segment(segment: SegmentRange, *, fail_on_data_loss: bool) -> Iterator[
             try:
                 for batch in whole_batches(chunk):
                     position += batch.header.size
-                    if batch.header.base_offset >= wanted.until_offset:
+                    if batch.header.base_offset >= part.until_offset:
                         return
-                    if batch.header.last_offset < wanted.first_offset or markers.hides(batch):
+                    if batch.header.last_offset < part.first_offset or markers.hides(batch):
                         continue
                     yield section_of(batch)
             except CorruptMessage as error:
@@ -84,18 +84,18 @@ def read_segment(segment: SegmentRange, *, fail_on_data_loss: bool) -> Iterator[
                         " to go on without the rest of this file"
                     ) from error
                 logger.warning(
-                    "%s, at byte %d: %s; the rest is left", segment.file, position, error
+                    "%s, at byte %d: %s; the rest is skipped", segment.file, position, error
                 )
                 return
         if position < os.fstat(file.fileno()).st_size and not segment.is_last:
-            words = f"{segment.file} has bytes after position {position} that are no batches"
+            words = f"{segment.file} has bytes after position {position} that are not a batch"
             if fail_on_data_loss:
                 raise CorruptMessage(f"{words}; set failOnDataLoss to false to go on without them")
-            logger.warning("%s; they are left", words)
+            logger.warning("%s; they are skipped", words)
 
 
 def _whole_batches_at(file: BinaryIO, position: int) -> bytes:
-    """So many bytes from a position on that at least one batch is whole; none if there is none."""
+    """Bytes from a position on with at least one complete batch; empty if there is none."""
     head = os.pread(file.fileno(), HEADER_BYTES, position)
     if len(head) < HEADER_BYTES:
         return b""
@@ -107,7 +107,7 @@ def _whole_batches_at(file: BinaryIO, position: int) -> bytes:
 
 
 def _end_of(file: Path, base_offset: int) -> int:
-    """The offset behind the last whole batch of a segment."""
+    """The next offset after the last complete batch of a segment."""
     end, position = base_offset, 0
     with open(file, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -124,7 +124,7 @@ def _end_of(file: Path, base_offset: int) -> int:
 
 
 def _partition_folders(path: Path, options: ReadOptions) -> list[tuple[TopicPartition, Path]]:
-    """The partition folders at a path: itself, or those in it."""
+    """The partition folders at a path: the path itself, or the folders in it."""
     if not path.is_dir():
         raise FolderUnusable(f"path: there is no folder {path}")
     candidates = [path] if _segment_files(path) else sorted(path.iterdir())
@@ -138,7 +138,7 @@ def _partition_folders(path: Path, options: ReadOptions) -> list[tuple[TopicPart
             found.append((place, folder))
     if not found:
         raise FolderUnusable(
-            f"path: neither {path} nor a folder in it is a partition's (TOPIC-PARTITION) that is wanted"
+            f"path: neither {path} nor a folder in it is a selected partition (TOPIC-PARTITION)"
         )
     return found
 
@@ -156,7 +156,7 @@ def _resolve(bound: Bound, place: TopicPartition, log_start: int, log_end: int) 
         raise OptionInvalid(f"{bound.option} needs a broker: with path, filter on the timestamp")
     if bound.offsets is not None:
         if place not in bound.offsets:
-            raise OptionInvalid(f"{bound.option} says nothing about {place}")
+            raise OptionInvalid(f"{bound.option} has no offset for {place}")
         offset = bound.offsets[place]
     else:
         assert bound.everywhere is not None

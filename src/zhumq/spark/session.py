@@ -1,4 +1,4 @@
-"""A Spark session on this machine, or on a cluster, that finds its Java and its Python by itself."""
+"""Starts a Spark session, local or on a cluster, with the Java and the Python it finds."""
 
 import os
 import sys
@@ -50,7 +50,7 @@ def spark_session(
 
 
 def prepare_environment(*, workers_are_here: bool = False) -> None:
-    """Say to PySpark which Java and which Python to run; what the user has set stays."""
+    """Set the Java and the Python that PySpark runs; PYSPARK_PYTHON and SPARK_LOCAL_IP of the user stay."""
     java = find_java()
     version = java.major_version()
     if version < MAJOR_VERSION_MIN:
@@ -61,7 +61,7 @@ def prepare_environment(*, workers_are_here: bool = False) -> None:
         )
     os.environ["JAVA_HOME"] = str(java_home_for_spark(java))
     if "PYSPARK_PYTHON" not in os.environ:
-        # The workers of a cluster have this Python at the same place, but not this machine's cache.
+        # The workers of a cluster have this Python at the same path, but not this machine's cache.
         os.environ["PYSPARK_PYTHON"] = _quick_python() if workers_are_here else sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
@@ -70,5 +70,5 @@ def _quick_python() -> str:
     try:
         script = worker_python(user_cache_dir(), spark_home=Path(pyspark.__file__).parent)
     except OSError:
-        return sys.executable  # Nowhere to keep the script: the workers start, only not as quickly.
+        return sys.executable  # The script cannot be written: the workers start more slowly.
     return str(script)

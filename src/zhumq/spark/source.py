@@ -1,4 +1,4 @@
-"""`format("zhumq")`: the data source that PySpark finds by itself."""
+"""`format("zhumq")`: the data source that PySpark registers by itself."""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -51,7 +51,7 @@ class ZhumqSource(DataSource):
         return StreamWriter(options, columns)
 
     def _column_options(self) -> dict[str, str]:
-        """What decides the schema; `subscribe` stands for whatever is to be read."""
+        """The options that determine the schema, with a placeholder for the required `subscribe`."""
         names = ("columns", "includeHeaders")
         kept = {name: self.options[name] for name in names if name in self.options}
         return {"subscribe": "any", **kept}

@@ -1,4 +1,4 @@
-"""The stream reader: what each trigger reads, and how far the query has come, for all to see."""
+"""The stream reader: what each trigger reads, and the query's progress as offsets of a group."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ from zhumq.spark.ranges import (
     TopicIds,
     from_json,
     limit_offsets,
-    remade_topics,
+    recreated_topics,
     split_ranges,
     to_json,
     topic_ids_from_json,
@@ -34,21 +34,21 @@ from zhumq.spark.ranges import (
 from zhumq.spark.reader import RangePartition, read_range
 
 Document = dict[str, Any]
-# The group only shows what the checkpoint knows: a query does not wait for it as long as for its records.
+# The group only shows the progress in the checkpoint: a query waits less long for it than for records.
 COMMIT_SECONDS_MAX: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one process of the driver for as long as the query runs; tasks only call read()."""
+    """One instance on the driver for as long as the query runs; tasks only call read()."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._target: Offsets | None = None  # where an available-now run ends
         self._latest: Offsets = {}  # the ends of the partitions, as last seen
         self._topic_ids: TopicIds = {}  # of their topics
-        self._committed: Offsets = {}  # what the group was told last
+        self._committed: Offsets = {}  # the offsets that were last committed to the group
         self._commit_failure: str | None = None  # logged once, not at each trigger
         self._triggered_at = time.monotonic()
 
@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = self._list(client, places, LATEST)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark takes one limit only. It is a sign that there is one; all are applied below.
+        # Spark takes one limit only, here to know that there is one; latestOffset applies all of them.
         options = self._options
         if options.rows_per_trigger_max is not None:
             return ReadMaxRows(options.rows_per_trigger_max)
@@ -77,8 +77,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         begin = from_json(start)
         with connect(self._options) as client:
-            # Spark asks only when every batch before this start is finished; unlike commit(), this
-            # comes after the last batch of an available-now run as well.
+            # Spark calls this when every batch before `start` is finished. Unlike commit(), it also
+            # does so after the last batch of an available-now run.
             self._show_progress(begin)
             latest = self._latest_of(client, begin, topic_ids_from_json(start))
             new = [place for place in latest if place not in begin]
@@ -101,20 +101,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = from_json(start), from_json(end)
         topic_ids = topic_ids_from_json(end)
         with connect(self._options) as client:
-            self._leave_remade_since(client, topic_ids, until)
-            remade = set(remade_topics(topic_ids_from_json(start), topic_ids))
+            self._drop_recreated(client, topic_ids, until)
+            recreated = set(recreated_topics(topic_ids_from_json(start), topic_ids))
             new = [place for place in until if place not in begin]
             again = [
                 place
                 for place in until
-                if place in begin and (place.topic in remade or until[place] < begin[place])
+                if place in begin and (place.topic in recreated or until[place] < begin[place])
             ]
-            # A topic that was made anew, which failOnDataLoss allows, is read from its start.
+            # With failOnDataLoss=false, a topic that was created again is read from its start.
             begin |= self._list(client, new + again, EARLIEST)
         for place in new:
-            # As Spark's connector sees it: what came and went before the query knew of the partition.
-            if begin[place] > 0 and place.topic not in remade:
-                self._lose(f"{place} is new to the query and begins at {begin[place]}, not at 0")
+            # As in Spark's connector: records were deleted before the query knew of the partition.
+            if begin[place] > 0 and place.topic not in recreated:
+                self._report_loss(
+                    f"{place} is new to the query and begins at {begin[place]}, not at 0"
+                )
         ranges = split_ranges(
             [
                 OffsetRange(
@@ -141,36 +143,40 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_of(
         self, client: ClusterClient, begin: Offsets, topic_ids: Mapping[str, str]
     ) -> Offsets:
-        """The ends of the partitions that exist; anything that is lost is said or raised."""
+        """The ends of the partitions that exist. Logs data loss, or raises DataLost."""
         places = find_partitions(client, self._options, all_must_exist=False)
         self._topic_ids = topic_ids_of(client, places)
-        remade = remade_topics(topic_ids, self._topic_ids)
-        for topic in remade:
-            self._lose(_words_for_remade(topic, topic_ids[topic], self._topic_ids[topic]))
+        recreated = recreated_topics(topic_ids, self._topic_ids)
+        for topic in recreated:
+            self._report_loss(_recreated_message(topic, topic_ids[topic], self._topic_ids[topic]))
             for place in [each for each in begin if each.topic == topic]:
                 del begin[place]  # The new topic is read from its first offset.
         gone = sorted(set(begin) - set(places))
         if gone:
-            self._lose(f"{gone[0]} is gone, from offset {begin[gone[0]]} on")
+            self._report_loss(f"{gone[0]} is gone, from offset {begin[gone[0]]} on")
         if self._target is None:
             latest = self._list(client, places, LATEST)
         else:
             known = set(places)
             latest = {place: end for place, end in self._target.items() if place in known}
-            # A partition that came after the target was set is left to the next run.
+            # The next run reads partitions that were added after the target was set.
             latest |= {place: begin[place] for place in begin if place in known - set(latest)}
-            # The target was set by the offsets of the topic before.
-            latest |= self._list(client, [each for each in places if each.topic in remade], LATEST)
+            # The target holds offsets of the deleted topic.
+            latest |= self._list(
+                client, [each for each in places if each.topic in recreated], LATEST
+            )
         for place, end in latest.items():
             if end < begin.get(place, 0):
-                self._lose(f"{place} ends at {end}, before the offset {begin[place]} reached")
+                self._report_loss(
+                    f"{place} ends at {end}, before the offset {begin[place]} reached"
+                )
         self._latest = latest
         return dict(latest)
 
     def _is_too_little(self, begin: Offsets, latest: Offsets) -> bool:
         options = self._options
         if options.rows_per_trigger_min is None or self._target is not None:
-            return False  # An available-now run would wait for ever.
+            return False  # An available-now run would wait forever.
         waited_ms = (time.monotonic() - self._triggered_at) * 1000
         rows = sum(max(0, latest[place] - begin[place]) for place in latest)
         return rows < options.rows_per_trigger_min and waited_ms < options.trigger_delay_ms_max
@@ -181,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lags = {place: latest[place] - begin[place] for place in latest}
         behind = max(lags, key=lambda place: lags[place], default=None)
         if bytes_max is not None and behind is not None and lags[behind] > 0:
-            # Offsets say nothing about bytes: the next few batches of the longest backlog do.
+            # The next few batches of the longest backlog give the bytes per offset.
             row_bytes = sample_row_bytes(client, behind, begin[behind])
             if row_bytes is not None:
                 rows = max(1, int(bytes_max / row_bytes))
@@ -193,10 +199,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             dict.fromkeys(places, which), isolation_level=int(self._options.read_committed)
         )
 
-    def _leave_remade_since(
+    def _drop_recreated(
         self, client: ClusterClient, topic_ids: Mapping[str, str], until: Offsets
     ) -> None:
-        """Drop the ranges of topics that were made again after the batch was planned.
+        """Drop the ranges of topics that were created again after the batch was planned.
 
         Spark plans a batch before it runs it, and runs it again after a restart.
         """
@@ -204,8 +210,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         client.partitions(topic_ids)
         now = {topic: client.topic_id(topic) or topic_ids[topic] for topic in topic_ids}
-        for topic in remade_topics(topic_ids, now):
-            self._lose(_words_for_remade(topic, topic_ids[topic], now[topic]))
+        for topic in recreated_topics(topic_ids, now):
+            self._report_loss(_recreated_message(topic, topic_ids[topic], now[topic]))
             for place in [each for each in until if each.topic == topic]:
                 del until[place]
 
@@ -223,15 +229,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ) as client:
                 client.commit_offsets(group, offsets)
         except ClusterFailed as error:
-            # The checkpoint is what the query goes by; the group only shows it.
+            # The query reads from its checkpoint; the group only shows the progress.
             if str(error) != self._commit_failure:
-                logger.warning("the progress of the query is not shown: %s", error)
+                logger.warning("cannot commit the progress of the query to its group: %s", error)
             self._commit_failure = str(error)
         else:
             self._committed = dict(offsets)
             self._commit_failure = None
 
-    def _lose(self, words: str) -> None:
+    def _report_loss(self, words: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLost(
                 f"{words}; records may have been missed. Set failOnDataLoss to false to go on"
@@ -239,5 +245,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s; going on, as failOnDataLoss is false", words)
 
 
-def _words_for_remade(topic: str, before: str, now: str) -> str:
-    return f"the topic {topic} was deleted and made again: its id was {before} and is {now}"
+def _recreated_message(topic: str, before: str, now: str) -> str:
+    return f"the topic {topic} was deleted and created again: its id was {before} and is {now}"

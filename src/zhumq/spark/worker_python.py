@@ -10,7 +10,7 @@ from typing import Final
 
 # Spark puts its own copies of PySpark and Py4J before everything else. They are zips, and Python keeps
 # no compiled modules of a zip: each process would compile PySpark anew, which takes 0.7 s of CPU of the
-# ten seconds in which Spark wants to hear from it.
+# ten seconds in which Spark expects it to connect.
 _WRAPPER: Final = """#!/bin/sh
 # Runs the Python of the driver with the PySpark that is installed there.
 set -f
@@ -30,7 +30,7 @@ exec {python} "$@"
 
 
 def worker_python(cache_dir: Path, *, spark_home: Path, executable: str = sys.executable) -> Path:
-    """A program that starts like Python and ignores the zips below Spark's folder; made once."""
+    """A script that starts Python without the zips below Spark's folder; written once."""
     library = shlex.quote(str(spark_home / "python" / "lib"))
     text = _WRAPPER.format(home=library, python=shlex.quote(executable))
     script = cache_dir / f"python-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -39,5 +39,5 @@ def worker_python(cache_dir: Path, *, spark_home: Path, executable: str = sys.ex
         draft = script.with_name(f"{script.name}.{os.getpid()}")
         draft.write_text(text)
         draft.chmod(draft.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        draft.replace(script)  # Another process may be making the same one.
+        draft.replace(script)  # Another process may write the same script.
     return script

@@ -1,4 +1,4 @@
-"""The sink: one idempotent producer per task, and a note of the tasks that are done."""
+"""The sink: one idempotent producer per task, and a ledger of the finished tasks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ from zhumq.spark.options import OptionInvalid, WriteOptions
 
 ANY_PARTITION: Final = -1
 FULL_QUEUE_POLL_SECONDS: Final = 0.05
-POLL_ROWS: Final = 10_000  # so many rows between two looks at failed deliveries
+POLL_ROWS: Final = 10_000  # rows between two checks for failed deliveries
 ERRORS_KEPT_MAX: Final = 10
-# What Spark tells each task of a streaming query.
+# Local properties that Spark sets for each task of a streaming query.
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
@@ -48,9 +48,9 @@ PRODUCER_DEFAULTS: Final[dict[str, Any]] = {
     "batch.size": 1_000_000,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 64 * 1024,
-    "partitioner": "murmur2_random",  # as Kafka's Java producer does it
+    "partitioner": "murmur2_random",  # as in Kafka's Java producer
     "delivery.report.only.error": True,
-    "log_level": 3,  # what goes wrong comes back with the rows
+    "log_level": 3,  # delivery reports carry the errors of rows
 }
 
 _ACCEPTED: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -69,7 +69,7 @@ class WriteFailed(ZhumqError):
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task did."""
+    """The result of a task: how many rows it wrote."""
 
     rows: int
 
@@ -82,7 +82,7 @@ def check_schema(schema: StructType, options: WriteOptions, *, overwrite: bool) 
     if VALUE not in types:
         raise OptionInvalid(f"the rows need a column {VALUE!r}; they have {', '.join(types)}")
     if options.topic is None and TOPIC not in types:
-        raise OptionInvalid("say where to write: the option topic, or a column topic")
+        raise OptionInvalid("no topic is given: set the option topic, or add a column topic")
     used: list[str] = [name for name in (KEY, VALUE, PARTITION, HEADERS) if name in types]
     if options.topic is None:
         used.append(TOPIC)
@@ -94,15 +94,15 @@ def check_schema(schema: StructType, options: WriteOptions, *, overwrite: bool) 
         if not isinstance(types[name], _ACCEPTED[name]):
             words = " or ".join(each.typeName() for each in _ACCEPTED[name])
             raise OptionInvalid(
-                f"the column {name!r} is {types[name].simpleString()}; it is to be {words}"
+                f"the column {name!r} is {types[name].simpleString()}; it must be {words}"
             )
     headers = types.get(HEADERS)
     if headers is not None and headers.simpleString() != "array<struct<key:string,value:binary>>":
         raise OptionInvalid(
-            f"the column 'headers' is {headers.simpleString()}; it is to be"
+            f"the column 'headers' is {headers.simpleString()}; it must be"
             " array<struct<key:string,value:binary>>"
         )
-    _connect(options)  # so that a bad setting is known before any task begins
+    _connect(options)  # A bad setting fails here, before any task begins.
     return tuple(used)
 
 
@@ -118,7 +118,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends the rows of each micro-batch; tasks that are done are not done again on a replay."""
+    """Appends the rows of each micro-batch. When Spark replays a batch, finished tasks are skipped."""
 
     def __init__(self, options: WriteOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -130,14 +130,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty(QUERY_PROPERTY)
         batch = context.getLocalProperty(BATCH_PROPERTY)
         if query is None or batch is None:
-            raise WriteFailed("Spark does not say which query and batch this task belongs to")
+            raise WriteFailed("Spark has not set the query id and batch id of this task")
         first = next((each for each in iterator if each.num_rows), None)
         if first is None:
-            return Written(0)  # A task without rows leaves nothing to note.
+            return Written(0)  # A task without rows needs no note.
         ledger = Ledger(self._options.bootstrap, query, context.partitionId())
         if ledger.is_done(int(batch)):
             for _ in iterator:
-                pass  # Spark wants its rows read.
+                pass  # Spark expects the task to read all of its rows.
             return Written(0)
         rows = write_rows(
             chain((first,), iterator), self._options, self._columns, note=ledger.note(int(batch))
@@ -153,7 +153,7 @@ def write_rows(
     *,
     note: tuple[str, str] | None = None,
 ) -> int:
-    """Send the rows, wait until the broker has them all, then note it. Raises WriteFailed."""
+    """Send the rows, wait for all acknowledgements, then write the note. Raises WriteFailed."""
     errors: list[str] = []
 
     def failed(error: KafkaError | None, message: Any) -> None:
@@ -168,7 +168,7 @@ def write_rows(
                 part = batch.slice(start, POLL_ROWS)
                 for run, at_epoch in _runs(part, columns):
                     if at_epoch:
-                        _flush(producer, errors)  # so that the rows before stay before
+                        _flush(producer, errors)  # keeps the order of the rows
                         _send_at_epoch(run, options, columns)
                     else:
                         _produce(producer, run, options, columns, errors)
@@ -181,7 +181,7 @@ def write_rows(
             producer.produce(LEDGER.topic, value, key, LEDGER.partition)
             _flush(producer, errors)
     finally:
-        producer.purge()  # After a failure the rest must not be written behind Spark's back.
+        producer.purge()  # After a failure, rows that are still queued must not be sent.
         producer.flush(0)
     return rows
 
@@ -223,7 +223,7 @@ def _flush(producer: Producer, errors: list[str]) -> None:
 def _check_headers(headers: Any) -> None:
     pairs = headers.flatten()
     if pairs.null_count or pairs.field(KEY).null_count:
-        raise WriteFailed("a header of a row has no key: Kafka does not take a null there")
+        raise WriteFailed("a header of a row has no key: Kafka does not accept null header keys")
 
 
 def _cells(batch: Any, options: WriteOptions, columns: tuple[str, ...]) -> Iterator[Any]:
@@ -252,7 +252,7 @@ def _milliseconds(timestamps: Any) -> Any:
 
 
 def _runs(batch: Any, columns: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
-    """The rows in runs, and whether those of a run have the timestamp 0. Raises WriteFailed."""
+    """The rows in runs, each with whether its rows have the timestamp 0. Raises WriteFailed."""
     if TIMESTAMP not in columns:
         yield batch, False
         return
@@ -262,7 +262,7 @@ def _runs(batch: Any, columns: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
         yield batch, False
         return
     if least < 0:
-        raise WriteFailed(f"a row's timestamp is {least} ms since 1970: Kafka takes none before it")
+        raise WriteFailed(f"a row's timestamp is {least} ms since 1970: Kafka accepts 0 or more")
     at_epoch = pc.fill_null(pc.equal(stamps, 0), False).to_numpy(zero_copy_only=False)
     bounds = [0, *(np.flatnonzero(at_epoch[1:] != at_epoch[:-1]) + 1).tolist(), len(at_epoch)]
     for first, until in pairwise(bounds):

@@ -1,4 +1,4 @@
-"""Walks over the batches of a log file by their headers, without looking at their records."""
+"""Iterates over the batches of a log file by their headers, without reading their records."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,8 +15,8 @@ from zhumq.records.batch import (
 )
 from zhumq.storage.log_slice import CorruptRange
 
-LOOKUP_CHUNK_BYTES: Final = 16 * 1024  # read at once when looking for one batch
-SCAN_CHUNK_BYTES: Final = 1024 * 1024  # read at once when going through a whole segment
+LOOKUP_CHUNK_BYTES: Final = 16 * 1024  # read at once to find one batch
+SCAN_CHUNK_BYTES: Final = 1024 * 1024  # read at once to scan a whole segment
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -29,8 +29,8 @@ def scan_batches(
     corrupt_ranges: Sequence[CorruptRange],
     chunk_bytes: int,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches from this position on, which must be the start of one; corrupt ranges are left
-    out. Raises CorruptMessage where the bytes make no sense."""
+    """The batches from this position on, which must be the start of a batch. Skips corrupt ranges.
+    Raises CorruptMessage where the bytes are not a batch."""
     skips = {
         bad.start_position: bad.end_position
         for bad in corrupt_ranges
@@ -67,5 +67,5 @@ def scan_batches(
 
 
 def no_batch(file: DiskFile, position: int) -> CorruptMessage:
-    """What is raised where a batch should begin and does not."""
+    """The error for a position where no batch begins."""
     return CorruptMessage(f"{file.path} holds no record batch at byte {position}")

@@ -1,4 +1,4 @@
-"""Checksums of the checkpoint files, which Kafka's format leaves without any: one file of ours beside them."""
+"""Checksums of the checkpoint files, in a file beside them: Kafka's checkpoint format has no checksum."""
 
 import json
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from zhumq.host.disk import Disk
 from zhumq.records.codecs import crc32c
 
 SUMS_FILE: Final = "checkpoint-sums"
-# Of each file the newest content and the one before: a crash may come between the two writes.
+# For each file the newest content and the one before: a crash may come between the two writes.
 _KEPT: Final = 2
 
 Sums = Mapping[str, list[int]]
 
 
 def read_sums(disk: Disk, data_dir: str) -> Sums:
-    """The checksums that the contents of each file may have; nothing is known if that is damaged."""
+    """The valid checksums of each file; empty if the checksum file is missing or damaged."""
     data = disk.read_file(f"{data_dir}/{SUMS_FILE}") or b""
     body = data[9:]
     if data[:9] != b"%08x " % crc32c(body):
@@ -25,7 +25,7 @@ def read_sums(disk: Disk, data_dir: str) -> Sums:
 
 
 def write_sums(disk: Disk, data_dir: str, contents: Mapping[str, bytes]) -> None:
-    """Make these contents known, before the files get them."""
+    """Add the checksums of these contents. Called before the files are written."""
     known = read_sums(disk, data_dir)
     sums = {
         **known,
@@ -39,5 +39,5 @@ def write_sums(disk: Disk, data_dir: str, contents: Mapping[str, bytes]) -> None
 
 
 def is_as_written(sums: Sums, name: str, content: bytes | None) -> bool:
-    """Whether a file is one of those that were written; also if nothing is known about it."""
+    """Whether the content matches a known checksum; True if no checksum of the file is known."""
     return content is None or name not in sums or crc32c(content) in sums[name]

@@ -60,7 +60,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes | None) -> dict[TopicPartition, int]:
-    """The offset of each partition; none if there is no file. CheckpointCorrupt if it is not one."""
+    """The offset of each partition; empty if there is no file. Raises CheckpointCorrupt."""
     if data is None:
         return {}
     try:
@@ -78,7 +78,7 @@ def encode_leader_epochs(epochs: LeaderEpochs) -> bytes:
 
 
 def read_leader_epochs(disk: Disk, path: str) -> LeaderEpochs | None:
-    """The epochs of one log; None if there is no file or it cannot be understood."""
+    """The epochs of one log; None if there is no file or it cannot be parsed."""
     data = disk.read_file(path)
     if data is None:
         return None
@@ -91,13 +91,13 @@ def read_leader_epochs(disk: Disk, path: str) -> LeaderEpochs | None:
 
 
 def write_topic_id(disk: Disk, path: str, topic_id: uuid.UUID) -> None:
-    """Write a partition's identity."""
+    """Write the topic id of a partition's folder."""
     text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
     disk.write_file(path, f"version: 0\ntopic_id: {text}".encode(), sync=False)
 
 
 def read_topic_id(disk: Disk, path: str) -> uuid.UUID | None:
-    """A partition's identity; None if there is no file, or it does not say."""
+    """The topic id of a partition's folder; None if there is no file or it holds no topic id."""
     data = disk.read_file(path)
     if data is None:
         return None
@@ -110,14 +110,14 @@ def read_topic_id(disk: Disk, path: str) -> uuid.UUID | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Whose data folder this is."""
+    """The broker and the cluster that a data folder belongs to."""
 
     broker_id: int
     cluster_id: str
 
 
 def write_meta(disk: Disk, path: str, meta: MetaProperties) -> None:
-    """Write whose folder this is."""
+    """Write the owner of the data folder."""
     lines = [
         "#",
         f"version={META_VERSION}",
@@ -130,7 +130,7 @@ def write_meta(disk: Disk, path: str, meta: MetaProperties) -> None:
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:
-    """Whose folder this is; None if it is nobody's yet."""
+    """The owner of the data folder; None if it has no owner yet."""
     data = disk.read_file(path)
     if data is None:
         return None
@@ -140,4 +140,6 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
         broker_id = int(fields.get("node.id", fields.get("broker.id", "")))
         return MetaProperties(broker_id=broker_id, cluster_id=fields["cluster.id"])
     except (ValueError, KeyError):
-        raise DataDirUnusable(f"{path} does not say whose data folder this is") from None
+        raise DataDirUnusable(
+            f"{path} names no broker id and cluster id: restore it, or use another data folder"
+        ) from None

@@ -1,4 +1,4 @@
-"""Compaction: of each key only the last record stays, at its offset. The heavy part runs in a thread."""
+"""Compaction: keeps the last record of each key, at its offset. The heavy part runs in a thread."""
 
 import hashlib
 import logging
@@ -18,7 +18,7 @@ from zhumq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-KEYS_MAX = 500_000  # in one pass; what lies behind them is left for the next one
+KEYS_MAX = 500_000  # in one pass; the next pass compacts the records behind them
 KEY_DIGEST_BYTES = 16
 
 
@@ -32,7 +32,7 @@ class SealedSegment:
 
 @dataclass(slots=True, kw_only=True)
 class CompactedSegment:
-    """What takes the place of some neighbouring segments."""
+    """A new segment that replaces some neighbouring segments."""
 
     replaced: Sequence[SealedSegment]
     path: str  # the finished file
@@ -57,7 +57,7 @@ class CompactionTicket:
     first_dirty_offset: int
     end_offset: int  # records at and after it stay untouched
     now_ms: int
-    # The last sequence of each producer: the batch that holds it stays, if empty.
+    # The last sequence of each producer: the batch that holds it stays, even if it is empty.
     producer_sequences: dict[int, int]
     compacted: list[CompactedSegment] = field(default_factory=list)
     unreadable_offsets: list[int] = field(default_factory=list)
@@ -69,7 +69,7 @@ class CompactionTicket:
             latest = self._latest_offsets()
             for group in self._groups():
                 self._rewrite(group, latest)
-            # From here on a restart finishes the work; before, it throws it away.
+            # From here on a restart completes the compaction; before, it discards it.
             for done in self.compacted:
                 self.disk.rename(done.path, done.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
                 done.path = done.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX
@@ -87,13 +87,13 @@ class CompactionTicket:
             )
 
     def discard(self) -> None:
-        """Throw the work away."""
+        """Delete the compacted segments."""
         for done in self.compacted:
             self.disk.unlink(done.path)
         self.compacted.clear()
 
     def _latest_offsets(self) -> dict[bytes, int]:
-        """Of every key in the dirty part, its last offset. Lowers end_offset if there are too many."""
+        """The last offset of each key in the dirty part. Lowers end_offset if there are too many keys."""
         latest: dict[bytes, int] = {}
         for sealed in self.segments:
             if sealed.next_offset <= self.first_dirty_offset:
@@ -111,7 +111,7 @@ class CompactionTicket:
         return latest
 
     def _groups(self) -> list[list[SealedSegment]]:
-        """Neighbours that together fit into one segment."""
+        """Runs of neighbouring segments that fit into one segment together."""
         groups: list[list[SealedSegment]] = []
         size = 0
         for sealed in self.segments:
@@ -148,8 +148,8 @@ class CompactionTicket:
         for sealed in group:
             file = _open(sealed, self.disk)
             for position, header in sealed.segment.scan_file(file):
-                # The very last batch stays, if empty: opening the log checks by it that nothing is
-                # missing at the end of the segment, and replicas of the log end alike.
+                # The last batch of the segment stays, even if it is empty: opening the log checks the
+                # end of the segment against it, and all replicas of the log end at the same offset.
                 is_last = sealed is group[-1] and position + header.size == sealed.segment.size
                 batch = self._compacted_batch(file, position, header, latest, must_stay=is_last)
                 if batch is None:
@@ -176,7 +176,7 @@ class CompactionTicket:
         *,
         must_stay: bool,
     ) -> RecordBatch | None:
-        """The batch without what is superseded; None if nothing is left of it."""
+        """The batch without superseded records; None if no record is left."""
         original = _read(file, position, header)
         if header.is_control or header.base_offset >= self.end_offset:
             return original
@@ -193,7 +193,7 @@ class CompactionTicket:
                     continue
                 if record.value is None:
                     if horizon is not None and self.now_ms > horizon:
-                        continue  # Everybody had delete.retention.ms to see it.
+                        continue  # Consumers had delete.retention.ms to read the tombstone.
                     has_tombstones = True
             kept.append(record)
         if not kept and not must_stay and not self._is_last_of_producer(header):
@@ -213,7 +213,7 @@ class CompactionTicket:
 def is_worthwhile(
     segments: Sequence[SealedSegment], first_dirty_offset: int, config: LogConfig, now_ms: int
 ) -> bool:
-    """Whether enough of a log is dirty, or the dirty part old enough, to compact it now."""
+    """Whether enough of the log is dirty, or the dirty part is old enough, to compact it now."""
     dirty = [each.segment for each in segments if each.next_offset > first_dirty_offset]
     dirty_bytes = sum(segment.size for segment in dirty)
     if not dirty_bytes:
@@ -227,12 +227,12 @@ def is_worthwhile(
 
 
 def _open(sealed: SealedSegment, disk: Disk) -> DiskFile:
-    """A descriptor of the thread's own: the segment's belongs to the event loop."""
+    """A separate descriptor for the thread: the segment's own belongs to the event loop."""
     return disk.open_file(sealed.segment.paths[0])
 
 
 def _read(file: DiskFile, position: int, header: BatchHeader) -> RecordBatch:
-    """A batch as it was written. What a disk has changed must not get a new, matching checksum."""
+    """Read a batch and verify its checksum: a damaged batch must not get a new, matching checksum."""
     batch = RecordBatch(header, memoryview(file.read_at(position, header.size)))
     if not batch.crc_matches:
         raise CorruptMessage(f"batch {header.base_offset} does not match its checksum")
@@ -240,7 +240,7 @@ def _read(file: DiskFile, position: int, header: BatchHeader) -> RecordBatch:
 
 
 def _records(batch: RecordBatch) -> list[Record] | None:
-    """The records; None if a client wrote what nobody can decode, which says nothing about keys."""
+    """The records; None if the client wrote records that cannot be decoded, so their keys are unknown."""
     try:
         return list(batch.records())
     except CorruptMessage:
@@ -248,8 +248,8 @@ def _records(batch: RecordBatch) -> list[Record] | None:
 
 
 def _digest(key: bytes) -> bytes:
-    """Long keys by their digest, so that the map's size depends on their number only. A digest is
-    longer than any key that stands for itself, so the two never meet."""
+    """The key, or the digest of a long key, so that the map's size depends only on the number of keys.
+    A digest is longer than any key that is used as it is, so the two never collide."""
     if len(key) <= KEY_DIGEST_BYTES:
         return key
     return hashlib.blake2b(key, digest_size=KEY_DIGEST_BYTES + 1).digest()

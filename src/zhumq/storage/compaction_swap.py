@@ -1,4 +1,4 @@
-"""Finishing what a compaction had decided when the broker stopped."""
+"""Completes a compaction that had finished writing when the broker stopped."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ from zhumq.storage.log_files import (
 
 
 def complete_swaps(directory: str, entries: Sequence[DirectoryEntry], disk: Disk) -> bool:
-    """Put compacted segments in their place. True if there were any.
+    """Rename the compacted segments to their final names. True if there were any.
 
-    The name says which segments they replace: `<first>-<next offset>.log.swap` stands for all
-    segments from first up to the next offset.
+    The name says which segments it replaces: `<first>-<next offset>.log.swap` replaces all segments
+    that begin at `first` or later and before the next offset.
     """
     found = False
     for entry in entries:
@@ -35,12 +35,12 @@ def complete_swaps(directory: str, entries: Sequence[DirectoryEntry], disk: Disk
 
 
 def swap_name(first: int, next_offset: int) -> str:
-    """The name of a compacted log file that is ready to take its place."""
+    """The name of a complete compacted log file that has not replaced the old segments yet."""
     return f"{first:020d}-{next_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
 
 
 def swap_range(name: str) -> tuple[int, int] | None:
-    """The offsets a compacted log file stands for; None if it is none."""
+    """The first and the next offset in the name of a swap file; None for other files."""
     stem, dot, rest = name.partition(".")
     first, dash, next_offset = stem.partition("-")
     if dot + rest != LOG_SUFFIX + SWAP_SUFFIX or not dash:

@@ -1,4 +1,4 @@
-"""Whose data folder it is, and which partitions the names in it mean."""
+"""The owner of a data folder, and the partition of each folder name in it."""
 
 import base64
 import uuid
@@ -10,7 +10,7 @@ from zhumq.storage.checkpoints import META_FILE, MetaProperties, read_meta, writ
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition whose folder has this name; None if it is no such folder."""
+    """The partition whose folder has this name; None if the name is not that of a partition folder."""
     topic, dash, partition = name.rpartition("-")
     if not topic or not dash or not (partition.isascii() and partition.isdigit()):
         return None
@@ -19,11 +19,11 @@ def parse_folder_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(partition))
 
 
-def settle_meta(
+def claim_data_dir(
     data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk
 ) -> MetaProperties:
-    """Whose folder this is: as it says, or ours if it is nobody's. What a crash left half written in
-    it goes."""
+    """Read the folder's owner, or make this broker the owner of a new folder. Removes files that a
+    crash left half written. Raises DataDirUnusable if the folder belongs to another broker."""
     path = f"{data_dir}/{META_FILE}"
     try:
         meta = read_meta(disk, path)

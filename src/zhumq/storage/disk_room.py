@@ -1,4 +1,4 @@
-"""Whether the disk of the data folder has room: looked at every second, said once per change."""
+"""Detects a full disk: checks the data folder every second and logs each change once."""
 
 import logging
 from typing import Final
@@ -10,13 +10,13 @@ logger = logging.getLogger(__name__)
 
 LOOK_MS: Final = 1_000
 PROBE_FILE: Final = ".room-probe"
-# A disk with less room than this is tried with a small file; it is written only in that case.
+# With less free space than this, writing a small probe file tests whether there is space.
 LOW_BYTES: Final = 1024 * 1024
 PROBE_BYTES: Final = 64 * 1024
 
 
 class DiskRoom:
-    """Knows when the disk is full: an append was refused, or a small file does not fit any more."""
+    """Whether the disk is full: an append was refused, or the probe file does not fit."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
@@ -25,7 +25,7 @@ class DiskRoom:
         self.free_bytes = logs.disk.free_bytes(logs.data_dir)
 
     def look(self) -> None:
-        """Look again, and say so if that changed."""
+        """Check the disk, and log a change."""
         refused = sum(log.writes_without_room for log in self._logs)
         was_refused, self._refused = refused > self._refused, refused
         self.free_bytes = self._logs.disk.free_bytes(self._logs.data_dir)
@@ -36,20 +36,20 @@ class DiskRoom:
         self.is_full = is_full
         if is_full:
             logger.error(
-                "there is no room on the disk of %s (%d bytes free): messages are refused until"
-                " there is some",
+                "the disk of %s is full (%d bytes free): the broker refuses messages until there is"
+                " space",
                 self._logs.data_dir,
                 self.free_bytes,
             )
         else:
             logger.warning(
-                "there is room on the disk again: %d bytes free in %s",
+                "the disk has space again: %d bytes free in %s",
                 self.free_bytes,
                 self._logs.data_dir,
             )
 
     def _has_room(self) -> bool:
-        # A quota is not in the numbers of the file system, so only a write can tell.
+        # statvfs does not report quotas, so only a write shows whether there is space.
         path = f"{self._logs.data_dir}/{PROBE_FILE}"
         try:
             self._logs.disk.write_file(path, bytes(PROBE_BYTES), sync=False)
@@ -57,5 +57,5 @@ class DiskRoom:
         except DiskFull:
             return False
         except BrokerError as error:
-            logger.warning("the room on the disk is not known: %s", error)
+            logger.warning("cannot check the free space of the disk: %s", error)
         return True

@@ -1,4 +1,4 @@
-"""What is in a segment, index or snapshot file, in the words of Kafka's DumpLogSegments."""
+"""Prints the content of segment, index and snapshot files in the format of Kafka's DumpLogSegments."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from zhumq.storage.log_files import (
 from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot
 from zhumq.storage.producer_state import NO_OFFSET, ProducerEntry
 
-TIMESTAMP_WORDS = {
+TIMESTAMP_NAMES = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
@@ -68,14 +68,14 @@ class DumpedBatch:
                 "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]"
             ),
             "position": self.position,
-            TIMESTAMP_WORDS[header.timestamp_type]: header.max_timestamp,
+            TIMESTAMP_NAMES[header.timestamp_type]: header.max_timestamp,
             "size": header.size,
             "magic": header.magic,
             "compresscodec": Compression(code).name.lower() if known else f"unknown({code})",
             "crc": header.crc,
             "isvalid": self.is_valid,
         }
-        return _words(facts)
+        return _format_fields(facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class DumpedRecord:
         delta = record.offset - self.header.base_offset
         facts: dict[str, object] = {
             "offset": record.offset,
-            TIMESTAMP_WORDS[self.header.timestamp_type]: record.timestamp,
+            TIMESTAMP_NAMES[self.header.timestamp_type]: record.timestamp,
             "keySize": -1 if record.key is None else len(record.key),
             "valueSize": -1 if record.value is None else len(record.value),
             "sequence": -1 if first < 0 else (first + delta) & SEQUENCE_MAX,
@@ -108,7 +108,7 @@ class DumpedRecord:
                 facts["key"] = record.key.decode(errors="replace")
             if record.value is not None:
                 facts["payload"] = record.value.decode(errors="replace")
-        return f"| {_words(facts)}"
+        return f"| {_format_fields(facts)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class DumpedOffsetEntry:
     position: int
 
     def __str__(self) -> str:
-        return _words({"offset": self.offset, "position": self.position})
+        return _format_fields({"offset": self.offset, "position": self.position})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class DumpedTimeEntry:
     offset: int
 
     def __str__(self) -> str:
-        return _words({"timestamp": self.timestamp, "offset": self.offset})
+        return _format_fields({"timestamp": self.timestamp, "offset": self.offset})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +162,12 @@ class DumpedProducer:
                 "offsetDelta": last.offset_delta,
                 "timestamp": last.timestamp,
             }
-        return _words(facts)
+        return _format_fields(facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedProblem:
-    """Something that is wrong with the file."""
+    """A defect of the file."""
 
     reason: str
 
@@ -188,8 +188,8 @@ Dumped = (
 def dump_file(
     path: str, *, disk: Disk, records: bool = False, content: bool = False
 ) -> Iterator[Dumped]:
-    """What the file holds, in its order. `records` goes into the batches of a log, `content` shows
-    keys and values as well."""
+    """The entries of the file, in order. `records` adds the records of each batch, `content` also
+    shows keys and values."""
     name = path.rpartition("/")[2]
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
         base_offset = offset_in(name, suffix)
@@ -267,8 +267,8 @@ def _dump_snapshot(data: bytes) -> Iterator[Dumped]:
         yield DumpedProducer(producer_id=producer_id, entry=entry)
 
 
-def _words(facts: dict[str, object]) -> str:
-    """Kafka's way: every name followed by its value, truth values in lower case."""
+def _format_fields(facts: dict[str, object]) -> str:
+    """Kafka's format: each name followed by its value, booleans in lower case."""
     return " ".join(
         f"{name}: {str(value).lower() if isinstance(value, bool) else value}"
         for name, value in facts.items()

@@ -1,4 +1,4 @@
-"""Batches that compaction emptied stay in the log and are left out of what consumers read."""
+"""Skips the batches that compaction emptied: they stay in the log, but consumers do not get them."""
 
 import struct
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ SHAPE = struct.Struct(">qi45xi")
 def first_run(
     segment: Segment, start: int, end: int, next_offset: int, max_bytes: int
 ) -> tuple[int, int, int]:
-    """The first batches with records between two batch boundaries of a segment.
+    """The first run of batches with records between two batch boundaries of a segment.
 
-    Returns where they begin, where they end and the offset there; the given end if all are empty.
-    An empty batch keeps the last sequence of a producer or the end of its segment. Several clients
-    never get past a fetch response that holds nothing else, so a fetch goes on behind it.
+    Returns its start, its end and the offset at its end; the given end if all batches are empty.
+    An empty batch keeps the last sequence of a producer, or the end of its segment. Several clients
+    loop on a fetch response that holds only empty batches, so a fetch skips them.
     """
     run_start = None
     for position, base_offset, records_count in _shapes(segment, start, end):
@@ -29,12 +29,12 @@ def first_run(
         elif not records_count:
             return run_start, position, base_offset
         elif position - run_start >= max_bytes:
-            break  # The caller cuts the run before this place.
+            break  # The caller ends the run before this position.
     return end if run_start is None else run_start, end, next_offset
 
 
 def _shapes(segment: Segment, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Position, base offset and number of records of each batch: a fifth of the cost of a scan."""
+    """Position, base offset and number of records of each batch, at a fifth of the cost of a scan."""
     unpack_from = SHAPE.unpack_from
     file = segment.file
     chunk = b""

@@ -1,4 +1,4 @@
-"""What a follower checks of the batches its leader sent, before it writes them as they are."""
+"""The checks of a follower on the batches of its leader, before it writes them unchanged."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from zhumq.records.codecs import crc32c
 
 
 class FetchedBatch(NamedTuple):
-    """A batch with the offset and the epoch that its leader gave it."""
+    """A batch with the offset and the epoch that its leader assigned."""
 
     header: BatchHeader
     data: memoryview
@@ -25,10 +25,10 @@ class FetchedBatch(NamedTuple):
 def check_fetched(
     view: memoryview, *, next_offset: int, last_epoch: int, epoch_max: int, gaps_allowed: bool
 ) -> list[FetchedBatch]:
-    """All whole batches of an answer, or CorruptMessage. What is cut off at the end is left out.
+    """All complete batches of a fetch response; skips an incomplete one at the end. Raises CorruptMessage.
 
-    The checksum does not cover offsets and epochs, so they have to make sense by themselves: each
-    batch follows the one before, in the same epoch or a later one that the leader knows.
+    The checksum does not cover offsets and epochs, so they are checked separately: each batch
+    follows the one before, in the same epoch or a later one up to the leader's.
     """
     found: list[FetchedBatch] = []
     position = 0
@@ -36,7 +36,7 @@ def check_fetched(
     while position + HEADER_BYTES <= end:
         header = BatchHeader._make(HEADER.unpack_from(view, position))
         if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
-            raise CorruptMessage(f"no batch at byte {position} of a fetched answer")
+            raise CorruptMessage(f"no batch at byte {position} of a fetch response")
         batch_end = position + header.batch_length + PREFIX_BYTES
         if batch_end > end:
             break

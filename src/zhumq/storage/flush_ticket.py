@@ -9,21 +9,21 @@ from zhumq.model.errors import BrokerError, StorageFailed
 
 @dataclass(slots=True, kw_only=True)
 class FlushTicket:
-    """What has to reach the disk so that everything below next_offset is there."""
+    """The files to sync so that everything below next_offset is durable."""
 
     next_offset: int
     truncations: int  # how often the log had been truncated when the flush began
     disk: Disk
     files: Sequence[DiskFile]
-    directories: Sequence[str] = ()  # in which names were made
-    # For a checkpoint: what a restart will use instead of reading the log below next_offset.
+    directories: Sequence[str] = ()  # with new file names
+    # For a checkpoint: files that a restart reads in place of the log below next_offset.
     is_checkpoint: bool = False
     paths: Sequence[str] = ()
     writes: Sequence[Callable[[], None]] = ()
     error: BrokerError | None = field(default=None)
 
     def run(self) -> None:
-        """Sync. Called in a thread; touches nothing of the log but its files."""
+        """Sync the files. Called in a thread; uses only the log's files, not its state."""
         try:
             for file in self.files:
                 file.sync()
@@ -40,5 +40,5 @@ class FlushTicket:
         except StorageFailed as error:
             self.error = error
         except BrokerError:
-            # No room for the checkpoint: the data itself is on disk, only a restart reads more.
+            # No space for the checkpoint: the data is durable, but a restart has to read more.
             self.is_checkpoint = False

@@ -1,4 +1,4 @@
-"""Group commit: threads sync, and everybody who asked during a log's sync shares its next one."""
+"""Group commit: threads sync logs, and all requests during the sync of a log share its next sync."""
 
 import logging
 import threading
@@ -19,10 +19,10 @@ FLUSH_THREADS = 4
 
 
 class Flusher:
-    """Flushes logs for those who wait for it.
+    """Flushes logs in threads and calls back once they are durable.
 
-    All methods are called on the event loop, and so are the callbacks, through post (the loop's
-    call_soon_threadsafe). The threads do nothing but sync.
+    All methods are called on the event loop. The callbacks run there as well, through post (the
+    loop's call_soon_threadsafe). The threads only sync.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Flusher:
             thread.start()
 
     def request(self, log: PartitionLog, callback: FlushCallback | None = None) -> None:
-        """Call back once everything that is now in the log is on disk, or with the error."""
+        """Call back once everything that the log holds now is durable, or with the error."""
         callbacks = self._waiting.setdefault(log, [])
         if callback is not None:
             callbacks.append(callback)
@@ -53,11 +53,11 @@ class Flusher:
             self._begin(log)
 
     def submit(self, work: Work) -> None:
-        """Run something else that touches the disk in one of the threads."""
+        """Run other disk work in one of the threads."""
         self._queue.put(work)
 
     def run(self, work: Work, done: Work) -> None:
-        """Run something in one of the threads, then call back on the event loop."""
+        """Run `work` in one of the threads, then `done` on the event loop."""
 
         def run() -> None:
             try:
@@ -68,7 +68,7 @@ class Flusher:
         self._queue.put(run)
 
     def close(self) -> None:
-        """Finish the syncs in progress and end the threads. Those still waiting are not called."""
+        """Finish the syncs in progress and stop the threads. Drops callbacks that still wait."""
         self._is_closed = True
         self._waiting.clear()
         for _ in self._threads:
@@ -77,7 +77,7 @@ class Flusher:
             thread.join()
 
     def _begin(self, log: PartitionLog) -> None:
-        """Hand the log to a thread, for all who wait for it."""
+        """Queue a sync of the log for all callbacks that wait for it."""
         callbacks = self._waiting.pop(log)
         ticket = log.begin_flush()
         if ticket is None:
@@ -97,7 +97,7 @@ class Flusher:
     ) -> None:
         self._flushing.discard(log)
         log.finish_flush(ticket)
-        # The next sync begins before anybody is told about this one: the disk never idles.
+        # The next sync begins before the callbacks of this one run, so the disk never idles.
         if log in self._waiting and not self._is_closed:
             self._begin(log)
         for callback in callbacks:
@@ -108,4 +108,4 @@ class Flusher:
             try:
                 work()
             except Exception:
-                logger.exception("work on the disk failed")
+                logger.exception("disk work failed in a flush thread")

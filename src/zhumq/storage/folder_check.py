@@ -1,4 +1,4 @@
-"""Holds what is in a log's folder against its manifest when the log is opened: sizes and names only."""
+"""Compares a log's folder with its manifest when the log is opened: file names and sizes only."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def lost_segments(
     manifest: Manifest | None, entries: Sequence[DirectoryEntry], log_start_offset: int
 ) -> Mapping[int, int]:
-    """The segments that should be in the folder and are not: base offset -> next offset."""
+    """The segments that are in the manifest but not in the folder: base offset -> next offset."""
     if manifest is None:
         return {}
     found = {offset_in(entry.name, LOG_SUFFIX) for entry in entries}
@@ -34,7 +34,7 @@ def lost_segments(
     }
 
 
-def empty_in_place_of(
+def placeholder_segment(
     directory: str,
     base_offset: int,
     next_offset: int,
@@ -42,9 +42,9 @@ def empty_in_place_of(
     cache: IndexCache,
     index_interval_bytes: int,
 ) -> Segment:
-    """A segment without batches for one that is gone, so that its offsets are refused, not skipped."""
+    """An empty segment in place of a lost one, so that reads of its offsets fail and do not skip them."""
     logger.error(
-        "%s/%020d.log is gone: offsets %d to %d cannot be read",
+        "%s/%020d.log is missing: offsets %d to %d cannot be read",
         directory,
         base_offset,
         base_offset,
@@ -68,10 +68,10 @@ def check_against(
     proof: Proof,
     config: LogConfig,
 ) -> bool:
-    """Examine the segments that are not as long as they were. Whether there were any."""
+    """Examine the segments whose size differs from the manifest. True if there were any."""
     if manifest is None:
         return _check_ends(segments, recovery_point, proof, config)
-    # Of those that are gone, an empty one with its damage stands in the list.
+    # A lost segment is in the list as an empty placeholder with a corrupt range.
     by_base = {
         segment.base_offset: segment
         for segment in segments
@@ -96,8 +96,8 @@ def check_against(
 def _check_ends(
     segments: Sequence[Segment], recovery_point: int, proof: Proof, config: LogConfig
 ) -> bool:
-    """Without a manifest: each sealed segment ends where the next one begins. Recovery looks at
-    those past the recovery point itself."""
+    """Check without a manifest that each sealed segment ends where the next one begins. Recovery
+    scans the segments past the recovery point itself."""
     is_any = False
     for segment, following in pairwise(segments):
         if following.base_offset > recovery_point or config.is_compacted or not segment.size:

@@ -1,4 +1,4 @@
-"""Which sealed segments have their indexes in memory: those looked at last."""
+"""The cache of index data: the least recently used sealed segments unload their indexes."""
 
 from collections import OrderedDict
 from typing import Protocol
@@ -10,13 +10,13 @@ class HasIndexes(Protocol):
     """A segment that can load its indexes again."""
 
     def unload_indexes(self) -> None:
-        """Give their memory back."""
+        """Free the memory of the indexes."""
 
     def __hash__(self) -> int: ...
 
 
 class IndexCache:
-    """Which sealed segments have their indexes in memory: those looked at last."""
+    """An LRU list of the sealed segments that have their indexes in memory."""
 
     __slots__ = ("_loaded",)
 
@@ -24,12 +24,12 @@ class IndexCache:
         self._loaded: OrderedDict[HasIndexes, None] = OrderedDict()
 
     def touch(self, segment: HasIndexes) -> None:
-        """The segment's indexes are being used; the longest unused ones may have to go."""
+        """Mark the segment's indexes as used. Beyond the limit, unload the least recently used ones."""
         self._loaded[segment] = None
         self._loaded.move_to_end(segment)
         if len(self._loaded) > LOADED_INDEXES_MAX:
             self._loaded.popitem(last=False)[0].unload_indexes()
 
     def forget(self, segment: HasIndexes) -> None:
-        """The segment is no longer sealed, or no longer there."""
+        """Remove a segment that is no longer sealed or was deleted."""
         self._loaded.pop(segment, None)

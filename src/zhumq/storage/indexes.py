@@ -14,17 +14,17 @@ TIME_ENTRY_BYTES = TIME_ENTRY.size
 
 
 class IndexCorrupt(ValueError):
-    """The file is not an index of this segment; the log itself is, so it is built again."""
+    """The file is not an index of this segment. The caller builds it again from the log."""
 
 
 class OffsetIndex:
-    """For every so many bytes of log, one batch: its last offset and where it begins."""
+    """The last offset and the position of one batch for each index interval of the log."""
 
     __slots__ = ("base_offset", "offsets", "positions")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
-        # Invariant: both grow strictly and have the same length.
+        # Invariant: both increase strictly and have the same length.
         self.offsets = array("I")
         self.positions = array("I")
 
@@ -32,12 +32,12 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Remember the batch at this position."""
+        """Add the batch at this position."""
         self.offsets.append(last_offset - self.base_offset)
         self.positions.append(position)
 
     def position_before(self, offset: int) -> int:
-        """A position from which a scan meets this offset soon: the batch there ends at or before it."""
+        """The position of the last indexed batch that ends at or before this offset: a scan starts there."""
         entry = bisect_right(self.offsets, max(offset - self.base_offset, 0)) - 1
         if entry < 0 or offset < self.base_offset:
             return 0
@@ -53,7 +53,7 @@ class OffsetIndex:
         return self.base_offset + self.offsets[bisect_left(self.positions, position)]
 
     def truncate_to(self, position: int) -> None:
-        """Forget the batches at or after this position."""
+        """Remove the batches at or after this position."""
         count = bisect_left(self.positions, position)
         del self.offsets[count:]
         del self.positions[count:]
@@ -67,7 +67,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, log_bytes: int) -> "OffsetIndex":
-        """The index in a file, or IndexCorrupt."""
+        """The index in a file. Raises IndexCorrupt."""
         if len(data) % OFFSET_ENTRY_BYTES:
             raise IndexCorrupt(f"{len(data)} bytes are no whole number of entries")
         entries = array("I")
@@ -84,13 +84,13 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """How the largest timestamp grew: each new maximum and the batch it came with."""
+    """Each new largest timestamp, with the last offset of its batch."""
 
     __slots__ = ("base_offset", "offsets", "timestamps")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
-        # Invariant: the timestamps grow strictly, the offsets do not shrink.
+        # Invariant: the timestamps increase strictly, the offsets never decrease.
         self.timestamps = array("q")
         self.offsets = array("I")
 
@@ -98,18 +98,18 @@ class TimeIndex:
         return len(self.timestamps)
 
     def append_if_larger(self, timestamp: int, last_offset: int) -> None:
-        """Remember a maximum, unless it is the one known already."""
+        """Add a timestamp that is larger than all before."""
         if timestamp >= 0 and (not self.timestamps or timestamp > self.timestamps[-1]):
             self.timestamps.append(timestamp)
             self.offsets.append(last_offset - self.base_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset such that no earlier batch reaches this timestamp."""
+        """An offset before which no batch reaches this timestamp."""
         entry = bisect_right(self.timestamps, timestamp) - 1
         return self.base_offset + (self.offsets[entry] if entry >= 0 else 0)
 
     def truncate_to(self, next_offset: int) -> None:
-        """Forget the batches that reach to this offset or beyond."""
+        """Remove the batches that reach this offset or a later one."""
         count = bisect_left(self.offsets, max(next_offset - self.base_offset, 0))
         del self.timestamps[count:]
         del self.offsets[count:]
@@ -129,7 +129,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> "TimeIndex":
-        """The index in a file, or IndexCorrupt."""
+        """The index in a file. Raises IndexCorrupt."""
         if len(data) % TIME_ENTRY_BYTES:
             raise IndexCorrupt(f"{len(data)} bytes are no whole number of entries")
         index = cls(base_offset)
@@ -146,7 +146,7 @@ def _grows(values: "array[int]") -> bool:
 
 
 def _big_endian(values: "array[int]") -> "array[int]":
-    """Swap in place between this machine's byte order and the file's."""
+    """Convert in place between this machine's byte order and the file's."""
     if sys.byteorder == "little":
         values.byteswap()
     return values

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote from which offset on: how replicas find where they diverged."""
+"""The start offset of each leader epoch: replicas find by it where their logs diverge."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -31,10 +31,9 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """An epoch begins at this offset. True if that is news.
+        """Add an epoch that begins at this offset. True if it was not known.
 
-        Entries that contradict it, of an epoch or an offset not below, are dropped: the log was
-        written over.
+        Drops entries with the same or a later start offset: that part of the log was overwritten.
         """
         if epoch <= self.latest_epoch or epoch < 0:
             return False
@@ -52,7 +51,7 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochStart:
         """The largest known epoch not above this one, and the offset where it ends.
 
-        KIP-101, KIP-279: a follower truncates to that offset; -1 says nothing is known.
+        KIP-101, KIP-279: a follower truncates to that offset; -1 means unknown.
         """
         if epoch == self.latest_epoch and epoch != UNDEFINED_EPOCH:
             return EpochStart(epoch, log_end_offset)
@@ -60,12 +59,12 @@ class LeaderEpochs:
         if epoch == UNDEFINED_EPOCH or place == len(self._entries):
             return EpochStart(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
         if place == 0:
-            # All known epochs are later: the asked one ended where the first of them begins.
+            # All known epochs are later: the requested one ended where the first of them begins.
             return EpochStart(epoch, self._entries[0].start_offset)
         return EpochStart(self._entries[place - 1].epoch, self._entries[place].start_offset)
 
     def truncate_end(self, end_offset: int) -> bool:
-        """Forget epochs that begin at or after this offset. True if there were any."""
+        """Remove epochs that begin at or after this offset. True if there were any."""
         before = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
@@ -73,7 +72,7 @@ class LeaderEpochs:
         return len(self._entries) != before
 
     def truncate_start(self, start_offset: int) -> bool:
-        """Forget what lies before this offset; the epoch at it now begins there."""
+        """Remove what lies before this offset; the epoch of this offset now begins there."""
         place = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if place == 0 or self._entries[place - 1].start_offset == start_offset == 0:
             return False
@@ -84,6 +83,6 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all epochs."""
         self._entries.clear()
         self.latest_epoch = UNDEFINED_EPOCH

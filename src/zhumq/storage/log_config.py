@@ -1,4 +1,4 @@
-"""The settings of a topic that its logs obey; the broker maps Kafka's setting names onto them."""
+"""The topic settings that a log uses; the broker maps Kafka's setting names to them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -42,11 +42,11 @@ class LogConfig:
     # How much a restart after a crash may have to scan in one log, in bytes and in time.
     checkpoint_bytes: int = 64 * 1024 * 1024
     checkpoint_ms: int = 30_000
-    validates_records: bool = False  # every field of every record, or only how long each one is
-    # Follow from the above; worked out once, for every append asks.
+    validates_records: bool = False  # check every field of every record, or only the lengths
+    # Derived from the above, once: every append uses them.
     is_compacted: bool = field(init=False)
     is_deleted: bool = field(init=False)
-    looks_into_records: bool = field(init=False)
+    checks_records: bool = field(init=False)
     stamps_append_time: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class LogConfig:
             ("is_compacted", CleanupPolicy.COMPACT in self.cleanup_policy),
             ("is_deleted", CleanupPolicy.DELETE in self.cleanup_policy),
             (
-                "looks_into_records",
+                "checks_records",
                 self.validates_records or CleanupPolicy.COMPACT in self.cleanup_policy,
             ),
             (

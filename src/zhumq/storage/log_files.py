@@ -4,9 +4,9 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"  # waits to be removed
-CLEANED_SUFFIX = ".cleaned"  # compaction is still writing it; worthless after a crash
-SWAP_SUFFIX = ".swap"  # compaction is done; it takes the place of older segments
+DELETED_SUFFIX = ".deleted"  # to be removed after file.delete.delay.ms
+CLEANED_SUFFIX = ".cleaned"  # compaction is still writing it; removed after a crash
+SWAP_SUFFIX = ".swap"  # compaction is done; it replaces older segments
 CUT_SUFFIX = ".cut"  # bytes that recovery cut off a torn tail
 OFFSET_DIGITS = 20
 
@@ -19,7 +19,7 @@ def file_prefix(directory: str, offset: int) -> str:
 
 
 def offset_in(name: str, suffix: str) -> int | None:
-    """The offset in the name of a file of this kind; None if it is none."""
+    """The offset in a file name with this suffix; None for other names."""
     if len(name) != OFFSET_DIGITS + len(suffix) or not name.endswith(suffix):
         return None
     digits = name[:OFFSET_DIGITS]

@@ -1,4 +1,4 @@
-"""The data folder: whose it is, which logs are in it, and what is written down about them."""
+"""The data folder of a broker: its lock and owner, its logs, and their checkpoint files."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ from zhumq.storage.checkpoints import (
     write_topic_id,
 )
 from zhumq.storage.compaction import CompactionTicket
-from zhumq.storage.data_folder import parse_folder_name, settle_meta
+from zhumq.storage.data_folder import claim_data_dir, parse_folder_name
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log_config import LogConfig
@@ -44,9 +44,9 @@ from zhumq.storage.verification import file_checksum
 logger = logging.getLogger(__name__)
 
 DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"  # of a folder whose topic nobody knows: never removed by itself
-FOLDER_NAME_MAX = 255  # what file systems allow
-# At a stop: how many logs are synced at the same time, and prepared for it at once.
+STRAY_SUFFIX = "-stray"  # a folder of an unknown topic: the broker never removes it
+FOLDER_NAME_MAX = 255  # the limit of file systems
+# At shutdown: the number of logs that are synced at the same time, and prepared at once.
 CLOSE_THREADS = 16
 CLOSED_AT_ONCE = 256
 CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
@@ -54,18 +54,18 @@ CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCompaction:
-    """A compaction under way."""
+    """A compaction in progress."""
 
     log: PartitionLog
     ticket: CompactionTicket
     checkpoint: OffsetCheckpoint
-    # Of the new files, by base offset: where offsets are left out, batches do not prove each other.
+    # Of the new files, by base offset: where offsets have gaps, batches do not verify each other.
     checksums: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Compact. Called in a thread."""
         try:
-            # Recovery must never meet the gaps compaction leaves, so the recovery points come first.
+            # Recovery must not scan the gaps of compaction, so the recovery points are written first.
             self.checkpoint.run()
         except BrokerError as error:
             self.ticket.error = error
@@ -78,7 +78,7 @@ class LogCompaction:
 
 
 class LogManager:
-    """All logs of one broker. Holds the folder's lock from open to close."""
+    """All logs of one broker. Holds the lock of the data folder from open to close."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class LogManager:
         self.cluster_id = meta.cluster_id
         # The logs that could not be opened. Their folders are left as they are.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}  # as the last run wrote them down
+        self.high_watermarks: dict[TopicPartition, int] = {}  # from the last checkpoint
         self._disk = disk
         self._clock = clock
         self._lock = lock
@@ -116,7 +116,7 @@ class LogManager:
         cluster_id: str | None = None,
         config_of: Callable[[str], LogConfig] = lambda _: LogConfig(),
     ) -> "LogManager":
-        """Take the folder and open every log in it; config_of names the settings of a topic."""
+        """Lock the folder and open every log in it; config_of returns the settings of a topic."""
         manager = cls.take(
             data_dir, disk=disk, clock=clock, broker_id=broker_id, cluster_id=cluster_id
         )
@@ -137,15 +137,15 @@ class LogManager:
         broker_id: int,
         cluster_id: str | None = None,
     ) -> "LogManager":
-        """Take the folder, made if absent, without its logs. Without a cluster id, the folder's own
-        or a new one is used."""
+        """Lock the folder, and create it if it is missing, without opening its logs. Without a cluster
+        id, the folder keeps its own or gets a new one."""
         try:
             disk.make_directory(data_dir)
         except BrokerError as error:
             raise DataDirUnusable(str(error)) from error
         lock = disk.lock(f"{data_dir}/{LOCK_FILE}")
         try:
-            meta = settle_meta(data_dir, broker_id, cluster_id, disk)
+            meta = claim_data_dir(data_dir, broker_id, cluster_id, disk)
         except BaseException:
             lock.release()
             raise
@@ -188,13 +188,13 @@ class LogManager:
 
     def _read_offsets(self, name: str, sums: Sums) -> dict[TopicPartition, int]:
         data = self._disk.read_file(f"{self.data_dir}/{name}")
-        problem = "it is not what was written"
+        problem = "its checksum does not match"
         if is_as_written(sums, name, data):
             try:
                 return decode_offsets(data)
             except CheckpointCorrupt as error:
                 problem = str(error)
-        # Nothing is lost without it: the logs are read instead.
+        # Nothing is lost without it: the broker reads the logs instead.
         logger.warning("%s is not usable: %s", name, problem)
         return {}
 
@@ -205,7 +205,7 @@ class LogManager:
         config: LogConfig,
         known: KnownOffsets,
     ) -> PartitionLog:
-        """Open a log that is in the folder; where that fails, remember what was known of it."""
+        """Open a log of the folder. If that fails, keep its known offsets for another attempt."""
         try:
             log = self._open_log(topic_partition, topic_id, config, known)
         except BrokerError as error:
@@ -246,13 +246,13 @@ class LogManager:
         try:
             self.checkpoint()
         except DiskFull as error:
-            # Without the file the next start reads the logs, which is slow but claims nothing.
-            logger.warning("no recovery points until there is room: %s", error)
+            # Without the file the next start reads the logs: slow, but never wrong.
+            logger.warning("no recovery points until the disk has space: %s", error)
             self._disk.unlink(f"{self.data_dir}/{RECOVERY_POINT_FILE}")
 
     @property
     def disk(self) -> Disk:
-        """The disk that the folder is on."""
+        """The disk of the folder."""
         return self._disk
 
     @property
@@ -262,18 +262,18 @@ class LogManager:
 
     @property
     def failures(self) -> Mapping[TopicPartition, BrokerError]:
-        """The logs that are in the folder and could not be opened, and why."""
+        """The errors of the logs in the folder that could not be opened."""
         return {name: unopened.error for name, unopened in self._unopened.items()}
 
     def has_log(self, topic_partition: TopicPartition) -> bool:
-        """Whether the folder holds this log, opened or not."""
+        """Whether the folder holds this log, open or not."""
         return topic_partition in self._logs or topic_partition in self._unopened
 
     def __iter__(self) -> Iterator[PartitionLog]:
         return iter(self._logs.values())
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
-        """The log of this partition, or the error that says why there is none."""
+        """The log of this partition. Raises the error why it is not open."""
         log = self._logs.get(topic_partition)
         if log is not None:
             return log
@@ -290,11 +290,11 @@ class LogManager:
         *,
         lazily: bool = False,
     ) -> PartitionLog:
-        """The log of this partition, made if absent. A folder of another topic id is refused.
+        """The log of this partition, created if it is missing. Refuses a folder of another topic id.
 
-        A log that could not be opened for lack of room is tried again; another failure stays.
-        Lazily: the folder of a new log is made when something is written to it. That is for logs
-        of which it does not matter whether they are new or were lost: those with one replica.
+        Tries again to open a log that could not be opened for lack of space; other failures stay.
+        Lazily: the first write creates the folder of a new log. This is for partitions with one
+        replica, where a new log and a lost log are the same.
         """
         unopened = self._unopened.get(topic_partition)
         if unopened is not None:
@@ -307,7 +307,7 @@ class LogManager:
             self._logs[topic_partition] = log
             return log
         if topic_id is not None and log.topic_id is None:
-            # A folder that lost its identity is adopted, never thrown away.
+            # A folder without a topic id is adopted, never deleted.
             write_topic_id(self._disk, f"{log.directory}/{PARTITION_FILE}", topic_id)
             log.topic_id = topic_id
         elif topic_id is not None and log.topic_id != topic_id:
@@ -318,7 +318,7 @@ class LogManager:
         return log
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Take the log out of sight at once; its files are removed later."""
+        """Close the log and rename its folder now; its files are removed later."""
         log = self._logs.get(topic_partition)
         if log is None:
             raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
@@ -331,10 +331,10 @@ class LogManager:
         self._trash.append((due_ms, path))
 
     def set_aside_log(self, topic_partition: TopicPartition) -> None:
-        """Make room for another topic of the same name; the folder is kept under another name."""
+        """Rename the folder of a stray log, so that a new topic can use its name."""
         log = self._logs[topic_partition]
         path = self._move_away(log, STRAY_SUFFIX)
-        logger.warning("%s is no topic's data any more and is kept as %s", topic_partition, path)
+        logger.warning("%s belongs to no topic any more and is kept as %s", topic_partition, path)
 
     def _move_away(self, log: PartitionLog, suffix: str) -> str:
         del self._logs[log.topic_partition]
@@ -346,7 +346,7 @@ class LogManager:
         return path
 
     def retention_pass(self, now_ms: int, high_watermark_of: Callable[[PartitionLog], int]) -> int:
-        """Apply retention to every log; returns how many files it dropped."""
+        """Apply retention to every log; returns the number of files it deleted."""
         count = 0
         for log in self._logs.values():
             if log.failure is not None:
@@ -366,7 +366,7 @@ class LogManager:
         high_watermark_of: Callable[[PartitionLog], int],
         besides: Collection[PartitionLog] = (),
     ) -> "LogCompaction | None":
-        """The next log worth compacting, to be run in a thread; None if there is none besides these."""
+        """A compaction of the next log worth it, to run in a thread; None if there is none besides these."""
         for log in self._logs.values():
             if log.config.is_compacted and log not in self._compacting and log not in besides:
                 ticket = log.begin_compaction(now_ms, high_watermark_of(log))
@@ -376,26 +376,26 @@ class LogManager:
         return None
 
     def finish_compaction(self, compaction: "LogCompaction") -> bool:
-        """Back on the event loop: the compacted segments take their place. False if it failed."""
+        """On the event loop: replace the old segments by the compacted ones. False if it failed."""
         self._compacting.discard(compaction.log)
         dropped = compaction.log.finish_compaction(compaction.ticket, compaction.checksums)
         self.add_trash(dropped, compaction.log.config.file_delete_delay_ms)
         return compaction.ticket.error is None
 
     def add_trash(self, paths: list[str], delay_ms: int) -> None:
-        """Files that may be removed after a while."""
+        """Schedule files for removal after a delay."""
         due_ms = self._clock.monotonic_ms() + delay_ms
         self._trash.extend((due_ms, path) for path in paths)
 
     def take_trash(self) -> list[str]:
-        """What may be removed by now, for empty_trash in a thread."""
+        """The paths whose delay has passed, for empty_trash in a thread."""
         now_ms = self._clock.monotonic_ms()
         due = [path for due_ms, path in self._trash if due_ms <= now_ms]
         self._trash = [item for item in self._trash if item[0] > now_ms]
         return due
 
     def empty_trash(self, paths: list[str]) -> None:
-        """Remove files and folders. May be called in a thread: large files take their time."""
+        """Remove files and folders. May run in a thread: removing large files takes long."""
         for path in paths:
             try:
                 if path.endswith(DELETE_SUFFIX):
@@ -406,14 +406,14 @@ class LogManager:
                 logger.warning("%s stays until the next start: %s", path, error)
 
     def logs_to_checkpoint(self) -> list[PartitionLog]:
-        """The logs that should be flushed now, so that a restart has little to read."""
+        """The logs to flush now, so that a restart has little to read."""
         return [log for log in self._logs.values() if log.is_checkpoint_due]
 
     def begin_checkpoint(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> OffsetCheckpoint:
-        """The offsets as of now; run() writes them, in a thread or not."""
-        # What was known of a log that could not be opened is still true of it.
+        """The offsets as of now; run() writes them, in any thread."""
+        # The known offsets of a log that could not be opened are still valid.
         logs: dict[TopicPartition, PartitionLog | KnownOffsets] = {
             **{name: unopened.known for name, unopened in self._unopened.items()},
             **self._logs,
@@ -442,8 +442,8 @@ class LogManager:
     def begin_checkpoint_if_moved(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> OffsetCheckpoint | None:
-        """As begin_checkpoint, but None if nothing moved since the last one: cheap enough for every
-        second, so that a restart never has much more to read than checkpoint_bytes allow."""
+        """As begin_checkpoint, but None if no offset changed since the last one. Cheap enough to call
+        every second, so that a restart reads little more than checkpoint_bytes."""
         checkpoint = self.begin_checkpoint(high_watermarks)
         if checkpoint == self._begun_checkpoint:
             return None
@@ -460,7 +460,7 @@ class LogManager:
         clean: bool = True,
         high_watermarks: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Close all logs and give the folder back. A clean close makes the next start fast."""
+        """Close all logs and release the folder. A clean close makes the next start fast."""
         is_clean = clean and self._flush_all()
         for log in self._logs.values():
             try:
@@ -481,7 +481,7 @@ class LogManager:
             self._lock.release()
 
     def _flush_all(self) -> bool:
-        """Sync all logs, many at a time: the file system commits them together. Whether all could."""
+        """Sync all logs, many at a time: the file system commits them together. True if all succeeded."""
         is_clean = True
         logs = list(self._logs.values())
         with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="zhumq-close") as threads:
@@ -489,7 +489,7 @@ class LogManager:
                 some = logs[start : start + CLOSED_AT_ONCE]
                 tickets: list[tuple[PartitionLog, FlushTicket]] = []
                 for log in some:
-                    with contextlib.suppress(BrokerError):  # Its close tries it again, and tells.
+                    with contextlib.suppress(BrokerError):  # Its close tries again and logs it.
                         ticket = log.begin_last_flush()
                         if ticket is not None:
                             tickets.append((log, ticket))

@@ -1,4 +1,4 @@
-"""A log that proves what it serves: bytes found on the disk are verified before anybody reads them."""
+"""A log that verifies its data: bytes that were on the disk at start are verified before the first read."""
 
 import logging
 import uuid
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class VerifiedLog(LogUpkeep):
-    """Knows what of its files is verified, and what is damaged."""
+    """A log that tracks which of its bytes are verified and which are damaged."""
 
     def __init__(
         self,
@@ -53,19 +53,19 @@ class VerifiedLog(LogUpkeep):
             cache=cache,
             topic_id=topic_id,
         )
-        # Told the first offset that cannot be read any more.
+        # Called with the first offset that cannot be read any more.
         self.on_damage: Callable[[int], object] = lambda _: None
         self._segments.verify = self._verify
 
     @property
     def proof(self) -> Proof:
-        """What the batches of this log are held against."""
+        """The expected offsets and epochs of the batches in this log."""
         return Proof(gaps_end=self.gaps_end, epochs=self.leader_epochs)
 
-    def _verify(self, segment: Segment, start: int, end: int, wanted_bytes: int) -> tuple[int, int]:
-        """See SegmentList.verify. Remembers the last run, so that it is not read again."""
+    def _verify(self, segment: Segment, start: int, end: int, bytes_min: int) -> tuple[int, int]:
+        """See SegmentList.verify. Remembers the last verified run, so that it is not read again."""
         first, stop, stop_offset = segment.verified
-        if first <= start < stop and (end <= stop or stop - start >= wanted_bytes):
+        if first <= start < stop and (end <= stop or stop - start >= bytes_min):
             return stop, stop_offset
         if segment.checksum is not None and segment.size <= WHOLE_FILE_BYTES_MAX:
             if not file_matches(segment):
@@ -73,15 +73,13 @@ class VerifiedLog(LogUpkeep):
             segment.unverified_end = 0
             return end, segment.base_offset
         begin, begun = (stop, first) if first <= start <= stop and stop else (start, start)
-        stop, stop_offset = verify_run(
-            segment, begin, end, wanted_bytes - (begin - start), self.proof
-        )
+        stop, stop_offset = verify_run(segment, begin, end, bytes_min - (begin - start), self.proof)
         segment.verified = (begun, stop, stop_offset)
         return stop, stop_offset
 
     def examine(self, segment: Segment) -> bool:
-        """Go through a whole segment of which something is not right. Whether it is damaged; then
-        the damage is written down, and nobody reads it any more."""
+        """Scan a whole segment that failed verification. True if it is damaged: the damage is then
+        persisted, and reads of it fail."""
         place = self._segments.all.index(segment)
         next_offset = self._segments.next_offset_of(place, self.log_end_offset)
         segment.corrupt_ranges = examine_segment(segment, next_offset, self.proof)
@@ -92,14 +90,14 @@ class VerifiedLog(LogUpkeep):
         try:
             write_corrupt_ranges(self.directory, self._segments.all, self._disk)
         except BrokerError as error:
-            logger.warning("%s: the damage is not written down: %s", self.topic_partition, error)
+            logger.warning("%s: cannot persist the damage: %s", self.topic_partition, error)
         self.on_damage(min(bad.first_offset for bad in segment.corrupt_ranges))
         return True
 
     @property
     def suspect_offset(self) -> int | None:
-        """From where on the log cannot be relied upon, whatever its checksums say; also after a
-        restart, until it is cut off there."""
+        """The offset from which the log is not trusted, even if its checksums match. Persistent until
+        the log is truncated there."""
         data = self._disk.read_file(f"{self.directory}/{SUSPECT_FILE}")
         if data is None:
             return None
@@ -112,7 +110,7 @@ class VerifiedLog(LogUpkeep):
             return self.log_start_offset
 
     def mark_suspect(self, offset: int) -> None:
-        """Remember that this was damaged, or never reached the disk."""
+        """Persist that the log from this offset on is damaged, or was never flushed."""
         known = self.suspect_offset
         offset = offset if known is None else min(known, offset)
         path = f"{self.directory}/{SUSPECT_FILE}"
@@ -120,5 +118,5 @@ class VerifiedLog(LogUpkeep):
         self._disk.write_file(path, b"%s %08x" % (text, crc32c(text)), sync=True)
 
     def clear_suspect(self) -> None:
-        """It has been cut off."""
+        """Remove the mark once the log is truncated."""
         self._disk.unlink(f"{self.directory}/{SUSPECT_FILE}")

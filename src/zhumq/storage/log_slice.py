@@ -1,4 +1,4 @@
-"""Whole batches in a segment file, not yet read: what a fetch sends."""
+"""References to whole batches in a segment file, which a fetch sends without reading them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from zhumq.host.disk import DiskFile
 
 
 class Appended(NamedTuple):
-    """Where an append went, or where the batch it repeats already is."""
+    """The offsets of an append, or of the batch that it repeats."""
 
     base_offset: int
     last_offset: int
@@ -17,7 +17,7 @@ class Appended(NamedTuple):
 
 
 class FileRegion:
-    """Bytes of an open file. Referring to the file keeps it readable, even once it is deleted."""
+    """Bytes of an open file. The reference keeps the file readable even after it is deleted."""
 
     __slots__ = ("file", "length", "position")
 
@@ -38,13 +38,13 @@ class FileRegion:
 
 
 class LogSlice:
-    """Whole batches from one offset on. Empty, or one region: a read does not span segments."""
+    """Whole batches from one offset on. Empty or one region: a read does not span segments."""
 
     __slots__ = ("next_offset", "regions")
 
     def __init__(self, regions: Sequence[FileRegion], next_offset: int) -> None:
         self.regions = regions
-        self.next_offset = next_offset  # where the next read goes on
+        self.next_offset = next_offset  # where the next read continues
 
     def __len__(self) -> int:
         return self.regions[0].length if self.regions else 0
@@ -55,10 +55,10 @@ class LogSlice:
 
 
 class CorruptRange(NamedTuple):
-    """Bytes of a segment that are no batches, with valid ones behind them."""
+    """Damaged bytes of a segment, with valid batches behind them."""
 
     segment_base_offset: int
     start_position: int
     end_position: int
-    first_offset: int  # the first offset that is lost
-    next_offset: int  # the first one that is readable again
+    first_offset: int  # the first unreadable offset
+    next_offset: int  # the first readable offset behind the damage

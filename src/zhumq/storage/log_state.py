@@ -1,4 +1,4 @@
-"""What a log is made of, and how it reaches the disk: flushes, checkpoints, new segments."""
+"""The state of a log and how it becomes durable: flushes, checkpoints, new segments."""
 
 import contextlib
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogState:
-    """The segments of one partition, what is known of them, and how much of it is on the disk."""
+    """The segments of one partition, its offsets and epochs, and how much of it is durable."""
 
     def __init__(
         self,
@@ -56,15 +56,15 @@ class LogState:
         self.flushed_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.first_dirty_offset = 0  # everything below was compacted
-        self.gaps_end = loaded.gaps_end  # compaction left offsets out below this one only
-        # Retention is the leader's to decide: a follower drops what its leader has dropped.
+        self.gaps_end = loaded.gaps_end  # compaction removed offsets below this one only
+        # Only the leader applies the retention policy: a follower adopts its log start offset.
         self.is_follower = False
-        # One of several: its last batch tells how far it is, so retention leaves it.
+        # Whether there are other replicas. Retention then keeps the last batch, with its epoch.
         self.is_replicated = False
         self.leader_epochs: LeaderEpochs = loaded.leader_epochs
         self.producer_state: ProducerState = loaded.producer_state
-        # Called before anything below the recovery point is cut, so that the checkpoint on disk
-        # never claims more than the log holds.
+        # Called before a truncation below the recovery point, so that the recovery point on disk is
+        # never past the end of the log.
         self.before_recovery_point_falls: Callable[[], None] = lambda: None
         self._disk = disk
         self._clock = clock
@@ -72,7 +72,7 @@ class LogState:
         self._segments = SegmentList(topic_partition, loaded.segments)
         self._manifest_file = ManifestFile(disk, directory)
         self._epochs_file = NewestFile(disk, f"{directory}/{LEADER_EPOCH_FILE}")
-        # How much of which active segment the last checkpoint covered.
+        # The active segment of the last checkpoint, and its size at that time.
         active = self._segments.active
         is_flushed = loaded.recovery_point == loaded.log_end_offset
         self._checkpointed_active = (active.base_offset, active.size if is_flushed else 0)
@@ -82,7 +82,7 @@ class LogState:
         self._truncations = 0
         self._unsynced_segments: list[Segment] = []  # sealed since the last flush
         self._has_new_files = loaded.is_new
-        self._is_new = loaded.is_new  # the folder itself has to be made durable, too
+        self._is_new = loaded.is_new  # the next flush syncs the folder itself as well
         self._had_folder = loaded.has_folder
         self._unsynced_index_paths: list[str] = []
         self._bytes_since_checkpoint = 0
@@ -100,17 +100,17 @@ class LogState:
 
     @property
     def has_folder(self) -> bool:
-        """Whether anything of the log is on the disk: of a new one, maybe nothing yet."""
+        """Whether the log has a folder on the disk; a new log may have none yet."""
         return self._had_folder or self._segments.active.has_files
 
     def make_files(self) -> None:
-        """Make the folder and the files now if they were to be made at the first write."""
+        """Create the folder and the files now, if they do not exist yet."""
         if not self._segments.active.has_files:
             _ = self._segments.active.file
 
     @property
     def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
-        """What recovery found damaged with valid batches behind it."""
+        """The damaged ranges with valid batches behind them."""
         return self._segments.corrupt_ranges
 
     @property
@@ -120,7 +120,7 @@ class LogState:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction."""
         return self.producer_state.first_undecided_offset
 
     def _note_failed_write(self, error: BrokerError) -> None:
@@ -133,8 +133,8 @@ class LogState:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether so much was written since the last checkpoint that a restart would take long, or
-        there are sealed segments that compaction has to leave alone until then."""
+        """Whether a restart would have to read much since the last checkpoint, or sealed segments
+        need a checkpoint before they can be compacted."""
         if self.log_end_offset == self.recovery_point or self._failure is not None:
             return False
         if self.config.is_compacted and self._segments.active.base_offset > self.recovery_point:
@@ -146,7 +146,7 @@ class LogState:
         )
 
     def begin_flush(self, *, checkpoint: bool = False) -> FlushTicket | None:
-        """What a thread has to sync now; None if there is nothing. One flush at a time."""
+        """The files that a thread has to sync now; None if there are none. One flush at a time."""
         if self._failure is not None:
             return None
         checkpoint = checkpoint or self.is_checkpoint_due
@@ -180,7 +180,7 @@ class LogState:
             self._segments.active.write_indexes(final=False)
         except BrokerError as error:
             # The data can still be synced; the next checkpoint tries again.
-            logger.warning("%s: no checkpoint: %s", self.topic_partition, error)
+            logger.warning("%s: cannot write a checkpoint: %s", self.topic_partition, error)
             return
         ticket.is_checkpoint = True
         active = self._segments.active
@@ -202,16 +202,16 @@ class LogState:
         self._checkpoint_at_ms = self._clock.monotonic_ms()
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """The thread is done: what it synced counts as flushed, or the log is offline for good."""
+        """Apply a ticket that a thread has run: move the flushed offset, or take the log offline."""
         if self._is_closed:
             return
         if ticket.error is not None:
-            # The kernel forgets which pages it could not write, so a second fsync would lie.
+            # The kernel forgets which pages it could not write, so a second fsync would wrongly succeed.
             logger.error("%s: flush failed, going offline: %s", self.topic_partition, ticket.error)
             self._failure = StorageFailed(f"{self.topic_partition} is offline: {ticket.error}")
             return
         if ticket.truncations != self._truncations:
-            return  # Offsets below next_offset may have been written anew meanwhile.
+            return  # Offsets below next_offset may have been overwritten since.
         self.flushed_offset = max(self.flushed_offset, ticket.next_offset)
         if ticket.is_checkpoint:
             self._take_checkpoint(ticket.next_offset)
@@ -224,7 +224,7 @@ class LogState:
                 self._disk.unlink(file_prefix(self.directory, previous) + SNAPSHOT_SUFFIX)
 
     def flush(self, *, checkpoint: bool = False) -> None:
-        """Flush and wait for it. For startup, shutdown and tools; the event loop uses a ticket."""
+        """Flush and wait. For startup, shutdown and tools; the event loop uses a ticket."""
         ticket = self.begin_flush(checkpoint=checkpoint)
         if ticket is not None:
             ticket.run()
@@ -260,11 +260,11 @@ class LogState:
 
     @property
     def truncations(self) -> int:
-        """How often something was cut off the end."""
+        """The number of truncations since the log was opened."""
         return self._truncations
 
     def flushed_segments(self) -> list[tuple[Segment, int]]:
-        """The segments that hold something flushed, and how many bytes of it."""
+        """The segments with flushed bytes, and the number of those bytes."""
         found = [
             (each, each.size)
             for each in self._segments.all[:-1]
@@ -296,15 +296,15 @@ class LogState:
         )
 
     def write_manifest(self) -> None:
-        """Write down what the folder holds. Before files go, so that none is missed afterwards."""
+        """Write the manifest. Called before files are removed, so that they do not count as lost."""
         if self.has_folder and not self._is_new:
             self._manifest_file.replace(self._manifest(self.recovery_point))
 
     def _write_leader_epochs(self) -> None:
-        # Without a sync: what lies past the recovery point is read from the batches again, and a
+        # Without a sync: recovery reads the epochs past the recovery point from the batches, and a
         # checkpoint writes the file durably.
         if self._is_new:
-            return  # Nothing of it was ever flushed. One file less where many logs are begun.
+            return  # Nothing is flushed yet. Saves one file when many logs are created.
         self.write_manifest()
         self._prepare_leader_epochs(sync=False)()
 

@@ -1,4 +1,4 @@
-"""The upkeep of a log: cutting either end, retention, compaction, closing."""
+"""The upkeep of a log: truncation, deletion of records, retention, compaction, closing."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ NO_CHECKSUMS: Mapping[int, int] = MappingProxyType({})
 
 
 class LogUpkeep(LogState):
-    """All that is done to the segments of one partition besides appending and reading."""
+    """All operations on the segments of one partition except appending and reading."""
 
-    # Cutting
+    # Truncation
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log begin at this offset, as DeleteRecords wants; returns where it begins."""
+        """Raise the log start offset to this offset (DeleteRecords); returns the log start offset."""
         if self._failure is not None:
             raise self._failure
         if not 0 <= offset <= self.log_end_offset:
@@ -46,7 +46,7 @@ class LogUpkeep(LogState):
         return self.log_start_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off all batches that reach to this offset or beyond."""
+        """Remove all batches that reach this offset or a later one."""
         if offset >= self.log_end_offset:
             return
         if offset < self._segments.base_offset:
@@ -61,7 +61,7 @@ class LogUpkeep(LogState):
         try:
             found = segment.find(offset)
         except CorruptMessage:
-            # Nothing in it tells where the offset is: all of the segment goes, and is fetched anew.
+            # The position of the offset is unknown: the whole segment is removed, and fetched again.
             position, end_offset = 0, segment.base_offset
         else:
             if found is not None:
@@ -71,7 +71,7 @@ class LogUpkeep(LogState):
             if bad.next_offset > offset:
                 position = min(position, bad.start_position)
                 end_offset = min(end_offset, bad.first_offset)
-        self._lower_recovery_point(end_offset)  # a batch goes whole, so it may be below the offset
+        self._lower_recovery_point(end_offset)  # whole batches go, so it may be below the offset
         self.write_manifest()
         for each in removed:
             self._remove_files(each)
@@ -84,7 +84,7 @@ class LogUpkeep(LogState):
             self._end_at(end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Throw everything away; the next batch gets this offset."""
+        """Remove all records; the next batch gets this offset."""
         self.make_files()
         self._lower_recovery_point(min(offset, self.log_start_offset))
         removed = self._segments.take_all()
@@ -99,7 +99,7 @@ class LogUpkeep(LogState):
 
     def _lower_recovery_point(self, offset: int) -> None:
         self._truncations += 1
-        self._has_new_files = True  # so that the next flush makes the cut itself durable
+        self._has_new_files = True  # so that the next flush makes the truncation durable
         if offset < self.recovery_point:
             self.recovery_point = max(offset, self.log_start_offset)
             self.before_recovery_point_falls()
@@ -123,15 +123,15 @@ class LogUpkeep(LogState):
             self._disk.unlink(path)
         segment.release()
 
-    # Keeping house
+    # Retention and compaction
 
     def update_config(self, config: LogConfig) -> None:
-        """New settings, from the next append on."""
+        """Use these settings from the next append on."""
         self.config = config
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Drop the segments the policy no longer keeps. Returns their files, renamed, to be
-        removed later: that takes long for a large file and is not for the event loop."""
+        """Drop the segments that the policy no longer keeps. Returns their renamed files, to be removed
+        later in a thread: removing a large file takes long."""
         if self._failure is not None:
             raise self._failure
         self.producer_state.expire(now_ms, self.config.producer_id_expiration_ms)
@@ -146,7 +146,7 @@ class LogUpkeep(LogState):
             high_watermark,
             now_ms,
         )
-        count = self._certainly_old(count)
+        count = self._confirm_timestamps(count)
         if count == len(self._segments):
             if self.is_replicated:
                 count -= 1
@@ -154,9 +154,9 @@ class LogUpkeep(LogState):
                 self.roll()
         return self._delete_first(count) if count else []
 
-    def _certainly_old(self, count: int) -> int:
-        """How many of the first segments are as old as their time index says. It has no checksum, so
-        the batch that it names is asked; where they differ, it is built anew for the next look."""
+    def _confirm_timestamps(self, count: int) -> int:
+        """How many of the first segments have the largest timestamp that their time index states. The
+        index has no checksum, so the batch itself is read. If they differ, the index is rebuilt."""
         for place, segment in enumerate(self._segments.all[:count]):
             if not segment.corrupt_ranges and not has_its_max_timestamp(segment):
                 segment.rebuild_indexes()
@@ -208,9 +208,9 @@ class LogUpkeep(LogState):
         return renamed
 
     def begin_compaction(self, now_ms: int, high_watermark: int) -> CompactionTicket | None:
-        """What a thread has to do to compact the log now; None if it is not worth it.
+        """The compaction that a thread has to run now; None if it is not worth it.
 
-        Only sealed segments below the recovery point: what may have to be recovered has no gaps.
+        Only for sealed segments below the recovery point: recovery must not scan gaps.
         """
         if not self.config.is_compacted or self._failure is not None or self.corrupt_ranges:
             return None
@@ -226,7 +226,7 @@ class LogUpkeep(LogState):
             sealed.append(SealedSegment(segment=segment, next_offset=next_offset))
         if not is_worthwhile(sealed, self.first_dirty_offset, self.config, now_ms):
             return None
-        self.write_manifest()  # Recovery must not meet the gaps, so it begins behind them.
+        self.write_manifest()  # Its recovery point is past the gaps, so recovery starts behind them.
         return CompactionTicket(
             directory=self.directory,
             disk=self._disk,
@@ -246,8 +246,8 @@ class LogUpkeep(LogState):
     def finish_compaction(
         self, ticket: CompactionTicket, checksums: Mapping[int, int] = NO_CHECKSUMS
     ) -> list[str]:
-        """Put the compacted segments in their place, with the checksums of their files by base
-        offset. Returns files to be removed later."""
+        """Replace the old segments by the compacted ones. `checksums` are those of the new files, by
+        base offset. Returns the files to be removed later."""
         kept = set(self._segments.all)
         is_stale = ticket.truncations != self._truncations or any(
             each.segment not in kept for done in ticket.compacted for each in done.replaced
@@ -275,7 +275,7 @@ class LogUpkeep(LogState):
             swaps.append((done, segment))
         self.first_dirty_offset = ticket.end_offset
         self.gaps_end = max(self.gaps_end, ticket.end_offset)
-        # The new files are durable under their swap names: whatever happens, a start finds them.
+        # The new files are durable under their swap names: a restart after a crash finds them.
         self.write_manifest()
         for done, segment in swaps:
             for each in done.replaced:
@@ -286,15 +286,15 @@ class LogUpkeep(LogState):
         return trash
 
     def begin_last_flush(self) -> FlushTicket | None:
-        """What has to be synced before a clean close; None if there is nothing."""
-        # A log that never held anything has nothing to lose: the next start makes it anew.
+        """The files to sync before a clean close; None if there are none."""
+        # A log that never held a record has nothing to lose: the next start creates it again.
         if self._failure is not None or (self._is_new and self.log_end_offset == 0):
             return None
         self._segments.active.write_indexes(final=True)
         return self.begin_flush(checkpoint=True)
 
     def close(self, *, clean: bool = True) -> None:
-        """Flush and write down what the next start needs, unless it is to look like a crash."""
+        """Close the log. A clean close flushes first and writes a checkpoint for the next start."""
         if self._is_closed:
             return
         if clean and (ticket := self.begin_last_flush()) is not None:

@@ -1,4 +1,4 @@
-"""The manifest of a log: what its folder must hold, with a checksum, so that nothing goes missing unseen."""
+"""The manifest of a log: the files its folder must hold, with a checksum, so that a lost file is detected."""
 
 import json
 import logging
@@ -21,24 +21,24 @@ _CHECKSUM_DIGITS: Final = 8
 
 
 class SealedRecord(NamedTuple):
-    """A segment that no longer grows, as it was when it was flushed, or written by compaction."""
+    """A sealed segment, as it was when it was flushed, or written by compaction."""
 
     base_offset: int
-    next_offset: int  # where its last batch ends
+    next_offset: int  # the offset behind its last batch
     size: int
-    checksum: int | None = None  # crc32c of the whole file, where gaps let batches prove nothing
+    checksum: int | None = None  # crc32c of the whole file, for compacted segments with gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The facts about a log that none of Kafka's own files protects."""
+    """The properties of a log that none of Kafka's own files protects with a checksum."""
 
     topic_id: uuid.UUID | None
     log_start_offset: int
     recovery_point: int  # everything below was on the disk
-    gaps_end: int  # compaction left offsets out below this one, and nowhere else
+    gaps_end: int  # compaction removed offsets below this one only
     active_base_offset: int
-    active_size: int  # of the active segment, how much was flushed at the least
+    active_size: int  # the flushed bytes of the active segment, at least
     epochs: tuple[EpochStart, ...]
     sealed: tuple[SealedRecord, ...]
 
@@ -67,7 +67,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest | None:
-    """The manifest in a file; None if the file is damaged or of a version that is not known."""
+    """The manifest in a file; None if the file is damaged or has an unknown version."""
     body = data[_CHECKSUM_DIGITS + 1 : -1]
     if data != b"%08x %s\n" % (crc32c(body), body):
         return None
@@ -89,21 +89,21 @@ def decode_manifest(data: bytes) -> Manifest | None:
 
 
 def read_manifest(disk: Disk, directory: str) -> Manifest | None:
-    """The manifest of a log; None if it has none that can be relied upon."""
+    """The manifest of a log; None if it has no valid one."""
     data = disk.read_file(f"{directory}/{MANIFEST_FILE}")
     if data is None:
         return None
     manifest = decode_manifest(data)
     if manifest is None:
-        logger.warning("%s/%s is damaged and made anew", directory, MANIFEST_FILE)
+        logger.warning("%s/%s is damaged and is written again", directory, MANIFEST_FILE)
     return manifest
 
 
 class ManifestFile:
-    """The file of one log.
+    """The manifest file of one log.
 
-    Without a sync: a manifest that a power cut spoiled is noticed and made anew, and file systems keep
-    the order of renames.
+    It is written without a sync: a manifest that a power cut damaged is detected and written again,
+    and file systems keep the order of renames.
     """
 
     __slots__ = ("_file", "_path")
@@ -113,17 +113,17 @@ class ManifestFile:
         self._file = NewestFile(disk, self._path)
 
     def prepare(self, manifest: Manifest) -> Callable[[], None]:
-        """What writes this manifest, now or later in a thread, unless a newer one was written."""
+        """A function that writes this manifest, in any thread, unless a newer one was written."""
         return self._file.prepare(lambda: encode_manifest(manifest), sync=False)
 
     def drop(self) -> None:
-        """Take the file away: no manifest is better than one that claims too much."""
+        """Remove the file: no manifest is better than one with wrong claims."""
         self._file.drop()
 
     def replace(self, manifest: Manifest) -> None:
-        """Write it now, before files change. Without room the old one must not stay either."""
+        """Write it now, before files change. If that fails, remove the old one."""
         try:
             self.prepare(manifest)()
         except BrokerError as error:
-            logger.warning("%s is not written: %s", self._path, error)
+            logger.warning("cannot write %s: %s", self._path, error)
             self.drop()

@@ -1,4 +1,4 @@
-"""What opening a log yields, and a log that begins: nothing on the disk before it is written to."""
+"""The result of opening a log, and new logs, whose files are created with the first write."""
 
 import uuid
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from zhumq.storage.segment import Segment
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """A log as it was found and, after a crash, repaired."""
+    """A log as read from the disk and, after a crash, recovered."""
 
     segments: list[Segment]
     log_start_offset: int
@@ -27,7 +27,7 @@ class LoadedLog:
     is_new: bool
     gaps_end: int = 0
     needs_manifest: bool = False
-    has_folder: bool = True  # not yet, where a new log was opened lazily
+    has_folder: bool = True  # False for a new log that was opened lazily
 
 
 def new_log(
@@ -39,8 +39,8 @@ def new_log(
     *,
     lazily: bool,
 ) -> LoadedLog:
-    """A log of which there is nothing on the disk before it is written to, or (unless lazily) only
-    its folder with its identity: making files is what takes the time where many logs are made."""
+    """A new log. The first write creates its files, and, if lazily, its folder and topic id file:
+    creating files takes most of the time when many logs are created."""
 
     def make_folder() -> None:
         disk.make_directory(directory)

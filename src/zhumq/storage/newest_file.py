@@ -1,4 +1,4 @@
-"""A small file that the event loop writes, and flushes do in a thread: the newest content stays."""
+"""A small file that the event loop and flush threads write; the newest content wins."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from zhumq.host.disk import Disk
 
 
 class NewestFile:
-    """Writes are numbered when they are prepared; one that comes after a newer one is left out."""
+    """Numbers writes when they are prepared, and skips a write after a newer one."""
 
     __slots__ = ("_disk", "_lock", "_newest", "_path", "_sequence")
 
@@ -19,7 +19,7 @@ class NewestFile:
         self._newest = -1
 
     def prepare(self, encode: Callable[[], bytes], *, sync: bool) -> Callable[[], None]:
-        """What writes this content, now or later in a thread, unless newer content was written."""
+        """A function that writes this content, in any thread, unless newer content was written."""
         sequence, self._sequence = self._sequence, self._sequence + 1
 
         def write() -> None:
@@ -32,7 +32,7 @@ class NewestFile:
         return write
 
     def drop(self) -> None:
-        """Take the file away; what was prepared before is not written any more."""
+        """Remove the file; writes prepared before are skipped."""
         sequence, self._sequence = self._sequence, self._sequence + 1
         with self._lock:
             self._newest = sequence

@@ -19,7 +19,7 @@ from zhumq.storage.checkpoints import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCheckpoint:
-    """The offsets of all logs at one moment, to be written down by a thread."""
+    """The offsets of all logs at one moment, to be written in a thread."""
 
     disk: Disk
     data_dir: str
@@ -46,7 +46,7 @@ class OffsetCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownOffsets:
-    """What the checkpoint files say about one log."""
+    """The offsets of one log in the checkpoint files."""
 
     recovery_point: int = 0
     log_start_offset: int = 0
@@ -56,7 +56,7 @@ class KnownOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnopenedLog:
-    """A log that could not be opened: why, and what is needed to try again."""
+    """A log that could not be opened: the error, and the offsets for another attempt."""
 
     error: BrokerError
     known: KnownOffsets

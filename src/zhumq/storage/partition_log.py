@@ -1,4 +1,4 @@
-"""One partition's log: append, read, find. Used from the event loop only."""
+"""The log of one partition: append, read, find. Used on the event loop only."""
 
 import uuid
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ from zhumq.storage.verification import Unverified
 class PartitionLog(VerifiedLog):
     """The log of one partition.
 
-    A method that changes files either does so whole or raises; after StorageFailed the log is
-    offline until a restart, after DiskFull it works again as soon as there is room.
+    A method that changes files succeeds completely or raises. After StorageFailed the log is offline
+    until a restart; after DiskFull it works again once there is space.
     """
 
     @classmethod
@@ -58,9 +58,9 @@ class PartitionLog(VerifiedLog):
         cache: IndexCache | None = None,
         lazily: bool = False,
     ) -> "PartitionLog":
-        """Open the log in this folder, made if absent; after a crash, recover it first.
+        """Open the log in this folder, or create it; after a crash, recover it first.
 
-        Lazily: of a log that is new, nothing is on the disk before something is written to it.
+        Lazily: the first write creates the folder and the files of a new log.
         """
         cache = cache or IndexCache()
         loaded = load_log(
@@ -99,7 +99,7 @@ class PartitionLog(VerifiedLog):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         budget: WalkBudget | None = None,
     ) -> Appended:
-        """Check the batches, give them the next offsets, and write them at the end."""
+        """Check the batches, assign the next offsets, and write them at the end."""
         if self._failure is not None:
             raise self._failure
         view = batches if type(batches) is memoryview else memoryview(batches)
@@ -125,9 +125,9 @@ class PartitionLog(VerifiedLog):
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
     ) -> list[int] | None:
-        """Several clients' appends of one batch each, in a single write; returns their offsets.
+        """Append one batch each of several clients in a single write; returns their offsets.
 
-        None, and nothing is written, where one of them is not plainly good: `append` tells why.
+        None, and nothing is written, if any of them is not valid and new: `append` then gives the reason.
         """
         config = self.config
         if self._failure is not None or config.stamps_append_time:
@@ -151,12 +151,12 @@ class PartitionLog(VerifiedLog):
             offset += header.last_offset_delta + 1
             bytes_checked += header.batch_length + PREFIX_BYTES
         if bytes_checked != size:
-            return None  # There is more than one batch in one of them.
+            return None  # One of the buffers holds more than one batch.
         self._write(checked, size, leader_epoch)
         return offsets
 
     def _write(self, checked: list[CheckedBatch], size: int, leader_epoch: int) -> int:
-        """Give the batches the next offsets, and write them at the end. Returns the first offset."""
+        """Assign the next offsets, and write the batches at the end. Returns the first offset."""
         base_offset = self.log_end_offset
         next_offset = base_offset
         parts: list[Buffer] = []
@@ -183,9 +183,9 @@ class PartitionLog(VerifiedLog):
         return base_offset
 
     def append_fetched(self, batches: Buffer, *, epoch_max: int, gaps_allowed: bool) -> int:
-        """Write a leader's batches as they are, with its offsets and epochs; returns the end.
+        """Write a leader's batches unchanged, with its offsets and epochs; returns the log end offset.
 
-        CorruptMessage, and nothing is written, where they do not follow this log.
+        Raises CorruptMessage, and writes nothing, if they do not follow the end of this log.
         """
         if self._failure is not None:
             raise self._failure
@@ -217,7 +217,7 @@ class PartitionLog(VerifiedLog):
         return self.log_end_offset
 
     def _note_gaps(self, fetched: Sequence[FetchedBatch]) -> None:
-        """Write down, before the batches, up to where the leader's compaction left offsets out."""
+        """Persist, before the batches, up to which offset the leader's compaction left gaps."""
         gaps_end = self.gaps_end
         expected_offset = self.log_end_offset
         for header, _ in fetched:
@@ -229,8 +229,8 @@ class PartitionLog(VerifiedLog):
             self.write_manifest()
 
     def _begin_inside_batch(self, base_offset: int) -> None:
-        """The leader's log begins inside of a batch (its records were deleted up to there), which
-        has to be kept whole all the same."""
+        """Start the log with a batch that begins before the log start offset: the leader deleted
+        records up to the middle of that batch, and the log keeps whole batches."""
         start_offset = self.log_end_offset
         if self.log_start_offset != start_offset:
             raise CorruptMessage(f"{self.topic_partition}: a fetched batch begins before the end")
@@ -259,8 +259,8 @@ class PartitionLog(VerifiedLog):
     def _check_producers(
         self, checked: list[CheckedBatch], origin: AppendOrigin
     ) -> Appended | None:
-        """Raise unless the batches follow their producers' last ones; the earlier append if they
-        repeat it."""
+        """Raise unless the batches follow the last ones of their producers. Returns the earlier append
+        if they repeat it."""
         if origin is not AppendOrigin.CLIENT:
             return None
         if len(checked) > 1:
@@ -279,7 +279,7 @@ class PartitionLog(VerifiedLog):
         )
 
     def _note(self, checked: list[CheckedBatch], segment: Segment, position: int) -> None:
-        """The batches are written: indexes, producers and the end of the log follow."""
+        """Update indexes, producer state and log end offset for batches that were written."""
         offset = self.log_end_offset
         start = position
         remember = self._segments.remember
@@ -308,13 +308,13 @@ class PartitionLog(VerifiedLog):
                 self.producer_state.end_transaction(header, marker)
 
     def _begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        # Not written down here: a checkpoint does, and what lies past the recovery point is read from
-        # the batches again. A thousand new leaders must not wait for a thousand renames.
+        # Not persisted here: a checkpoint does that, and recovery reads the epochs past the recovery
+        # point from the batches. A thousand new leaders must not wait for a thousand renames.
         self.make_files()
         self.leader_epochs.assign(leader_epoch, start_offset)
 
     def _is_full(self, segment: Segment, size: int, last_offset: int, header: BatchHeader) -> bool:
-        """Whether a new segment has to begin: the old one is too large, or too old."""
+        """Whether the log has to roll: the segment is too large or too old."""
         config = self.config
         if (
             segment.size + size > config.segment_bytes
@@ -329,13 +329,13 @@ class PartitionLog(VerifiedLog):
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether this log, or the leader's it was copied from, was ever compacted."""
+        """Whether this log, or the leader's log it was copied from, was ever compacted."""
         return self.first_dirty_offset > 0 or self.config.is_compacted
 
     # Reading
 
     def find_damage(self, offset: int, max_bytes: int) -> int | None:
-        """Whether what would be read from this offset on is what was written; if not, from where."""
+        """Verify what a read from this offset returns. The first damaged offset, or None."""
         epoch = self.epoch_of(offset - 1) if offset > self.log_start_offset else -1
         try:
             part = self.read(offset, max_bytes=max_bytes, up_to_offset=self.log_end_offset)
@@ -361,10 +361,10 @@ class PartitionLog(VerifiedLog):
         at_least_one: bool = True,
         for_consumer: bool = False,
     ) -> LogSlice:
-        """Whole batches from the one that holds this offset on, none that reaches up_to_offset.
+        """Whole batches, starting with the one that holds this offset, none that reaches up_to_offset.
 
-        At most max_bytes, but at least one batch if at_least_one is set and one is there. For a
-        consumer, without the batches that compaction has emptied; a replica needs those, too.
+        At most max_bytes, but at least one batch if at_least_one is set and there is one. For a
+        consumer, without the batches that compaction emptied; a replica needs those, too.
         """
         if self._failure is not None:
             raise self._failure
@@ -389,7 +389,7 @@ class PartitionLog(VerifiedLog):
                 self.examine(found.segment)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record that is not older than this timestamp."""
+        """The first record with this timestamp or a later one."""
         return time_lookup.first_at_or_after(self._segments.all, timestamp, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
@@ -397,7 +397,7 @@ class PartitionLog(VerifiedLog):
         return time_lookup.largest(self._segments.all, self.log_start_offset)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which this offset was written; -1 if that is not known."""
+        """The epoch in which this offset was written; -1 if unknown."""
         return self.leader_epochs.epoch_of(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochStart:

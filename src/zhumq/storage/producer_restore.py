@@ -1,4 +1,4 @@
-"""The producer state at the end of a log: the newest usable snapshot, and the batches behind it."""
+"""Restores the producer state at the end of a log from the newest valid snapshot and later batches."""
 
 import logging
 from collections.abc import Sequence
@@ -31,15 +31,15 @@ def restore_producers(
     disk: Disk,
     entries: Sequence[DirectoryEntry] | None = None,
 ) -> RestoredProducers:
-    """The producer state at the end of the log: the newest usable snapshot, and what follows it.
+    """The producer state at the end of the log: the newest valid snapshot and the batches after it.
 
-    The entries are those of the folder, where they are known.
+    `entries` is the folder listing, if the caller has one.
     """
     snapshots: list[int] = []
     for entry in disk.list_directory(directory) if entries is None else entries:
         offset = offset_in(entry.name, SNAPSHOT_SUFFIX)
         if offset is not None and offset > end_offset:
-            disk.unlink(f"{directory}/{entry.name}")  # of a tail that was cut off
+            disk.unlink(f"{directory}/{entry.name}")  # of a truncated tail
         elif offset is not None:
             snapshots.append(offset)
     for offset in sorted(snapshots, reverse=True):
@@ -47,7 +47,7 @@ def restore_producers(
         try:
             state = decode_snapshot(disk.read_file(path) or b"")
         except SnapshotCorrupt as error:
-            logger.warning("%s is not usable (%s), the log is read instead", path, error)
+            logger.warning("%s is not usable (%s), reading the log instead", path, error)
             continue
         _replay_producers(state, segments, offset)
         return RestoredProducers(state, offset)
@@ -59,8 +59,8 @@ def restore_producers(
 def keep_snapshot(
     directory: str, producers: RestoredProducers, end_offset: int, disk: Disk
 ) -> RestoredProducers:
-    """Make sure that a snapshot of the end is on disk: what the state was replayed from may be
-    deleted by retention before the next one is written."""
+    """Make a snapshot at the end of the log durable: retention may delete the replayed batches before
+    the next snapshot is written."""
     path = file_prefix(directory, end_offset) + SNAPSHOT_SUFFIX
     if producers.snapshot_offset == end_offset:
         disk.sync_file(path)
@@ -68,7 +68,7 @@ def keep_snapshot(
     try:
         disk.write_file(path, encode_snapshot(producers.state), sync=True)
     except DiskFull as error:
-        logger.warning("no snapshot of the producers: %s", error)
+        logger.warning("cannot write the producer snapshot: %s", error)
         return producers
     return RestoredProducers(producers.state, end_offset)
 
@@ -80,7 +80,7 @@ def _replay_producers(state: ProducerState, segments: Sequence[Segment], offset:
         try:
             _replay_segment(state, segment, offset)
         except CorruptMessage as error:
-            logger.warning("the producers are known only in part: %s", error)
+            logger.warning("the producer state is incomplete: %s", error)
 
 
 def _replay_segment(state: ProducerState, segment: Segment, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""The `.snapshot` files: producer state as of an offset, in Kafka's format with our memory behind it."""
+"""The `.snapshot` files: producer state as of an offset, in Kafka's format with our trailer."""
 
 import struct
 
@@ -8,9 +8,9 @@ from zhumq.storage.producer_state import ProducerEntry, ProducerState, WrittenBa
 # | version i16 | crc32c of all that follows u32 | number of entries i32 | entries |
 # Entry: | producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 |
 #        | timestamp i64 | coordinator epoch i32 | first offset of the open transaction i64 |
-# Kafka stops there and remembers one batch. Behind it, where Kafka's reader does not look, we keep
-# all remembered batches of the producers of which one batch does not say everything, so that a
-# duplicate is recognised across a restart as well:
+# Kafka's format ends there and holds one batch for each producer. Kafka's reader ignores our trailer:
+# all remembered batches of the producers for which that one batch is not enough, so that duplicates
+# are detected across a restart as well:
 #        | "zhmq" | number i32 | (producer id i64, last sequence i32, last offset i64,
 #          offset delta i32, timestamp i64)* | in the order in which they were written |
 VERSION = 1
@@ -22,7 +22,7 @@ REMEMBERED_BATCH = struct.Struct(">qiqiq")
 
 
 class SnapshotCorrupt(ValueError):
-    """The file is not a snapshot, or damaged; the state is replayed from the log instead."""
+    """The file is not a snapshot or is damaged. The caller replays the log instead."""
 
 
 def encode_snapshot(state: ProducerState) -> bytes:
@@ -53,7 +53,7 @@ def encode_snapshot(state: ProducerState) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> ProducerState:
-    """The state in a snapshot file, or SnapshotCorrupt."""
+    """The state in a snapshot file. Raises SnapshotCorrupt."""
     try:
         return _decode(data)
     except struct.error:

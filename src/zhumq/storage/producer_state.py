@@ -1,4 +1,4 @@
-"""What each idempotent producer wrote last: duplicates, gaps and zombies are recognised by it."""
+"""The last batches of each idempotent producer: detects duplicates, sequence gaps and fenced producers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from zhumq.model.errors import (
 from zhumq.records.batch import SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
 from zhumq.records.control import EndMarker
 
-REMEMBERED_BATCHES = 5  # as many as a client may have in flight (max.in.flight.requests)
+REMEMBERED_BATCHES = 5  # the most a client may have in flight (max.in.flight.requests)
 NO_EPOCH = -1
 NO_OFFSET = -1
 
@@ -36,7 +36,7 @@ class WrittenBatch(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ProducerEntry:
-    """One producer on this partition."""
+    """The state of one producer on this partition."""
 
     epoch: int = NO_EPOCH
     coordinator_epoch: int = -1
@@ -47,7 +47,7 @@ class ProducerEntry:
 
     @property
     def next_sequence(self) -> int:
-        """What a batch of the current epoch has to begin with."""
+        """The base sequence that the next batch of the current epoch must have."""
         return (self.batches[-1][0] + 1) & SEQUENCE_MAX if self.batches else 0
 
     def copy(self) -> "ProducerEntry":
@@ -76,7 +76,7 @@ class ProducerState:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins: the last stable offset cannot pass it."""
+        """The first offset of the oldest open transaction: the last stable offset cannot pass it."""
         return min(self._transactions.values()) if self._transactions else None
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
@@ -89,7 +89,7 @@ class ProducerState:
             return None
         sequence = header.base_sequence
         if entry.epoch == header.producer_epoch:
-            # What nearly always happens comes first.
+            # The most frequent case first.
             expected = entry.next_sequence
             if sequence == expected and entry.transaction_first_offset == NO_OFFSET:
                 return None
@@ -101,7 +101,7 @@ class ProducerState:
         return None
 
     def check_all(self, headers: Iterable[BatchHeader]) -> None:
-        """Raise unless each batch follows, the ones before it in the same append included."""
+        """Raise unless each batch follows its producer's last one, also within the same append."""
         staged: dict[int, ProducerEntry] = {}
         for header in headers:
             producer_id = header.producer_id
@@ -115,7 +115,7 @@ class ProducerState:
             _write(entry, header, 0, header.last_offset_delta)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """The data batch is in the log, at this offset."""
+        """Record a data batch that was written at this offset."""
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -126,7 +126,7 @@ class ProducerState:
             self._transactions[producer_id] = base_offset
 
     def end_transaction(self, header: BatchHeader, marker: EndMarker) -> None:
-        """The marker that ends the producer's transaction is in the log."""
+        """Record the marker that ends the producer's transaction."""
         entry = self.producers.setdefault(header.producer_id, ProducerEntry())
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
@@ -137,13 +137,13 @@ class ProducerState:
         self._transactions.pop(header.producer_id, None)
 
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
-        """Take over an entry of a snapshot."""
+        """Add an entry of a snapshot."""
         self.producers[producer_id] = entry
         if entry.transaction_first_offset != NO_OFFSET:
             self._transactions[producer_id] = entry.transaction_first_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent so long; returns how many."""
+        """Remove producers that wrote nothing for expiration_ms; returns how many."""
         expired = [
             producer_id
             for producer_id, entry in self.producers.items()
@@ -156,9 +156,9 @@ class ProducerState:
 
 
 def check_follows(entry: ProducerEntry | None, header: BatchHeader) -> None:
-    """Raise unless the batch follows what this entry says was written last."""
+    """Raise unless the batch follows the last one of this entry."""
     if entry is None or entry.epoch == NO_EPOCH:
-        return  # Nothing is known, possibly because retention deleted it: any start is accepted.
+        return  # Unknown, possibly because retention deleted its batches: any start is valid.
     if header.producer_epoch < entry.epoch:
         raise InvalidProducerEpoch(
             f"producer {header.producer_id} has epoch {header.producer_epoch}, "
@@ -188,5 +188,5 @@ def _write(entry: ProducerEntry, header: BatchHeader, base_offset: int, last_off
     if sequence >= 0:
         sequence = (sequence + delta) & SEQUENCE_MAX
     timestamp = entry.last_timestamp = header.max_timestamp
-    # Past NamedTuple's own constructor: this runs for every batch of an idempotent producer.
+    # Bypasses NamedTuple's constructor: this runs for every batch of an idempotent producer.
     batches.append(tuple.__new__(WrittenBatch, (sequence, last_offset, delta, timestamp)))

@@ -1,4 +1,4 @@
-"""What the replicas of this broker have promised: epochs, votes, modes. One file, one sync for many."""
+"""The quorum states of this broker's replicas: epochs, votes, modes. One file, one sync for many."""
 
 import logging
 import struct
@@ -19,15 +19,15 @@ QUORUM_FILE: Final = "quorum-journal"
 # | accepted epoch i64 | accepted offset i64 |
 _MAGIC: Final = b"zhumqQJ2"
 _ENTRY = struct.Struct(">I16siqiiBqq")
-# Without magic: of a release whose leaders wrote a control batch in place of being accepted.
+# Without magic: a file of an earlier release, which had no accepted epochs.
 _ENTRY_BEFORE = struct.Struct(">I16siqiiB")
 _CRC_BYTES: Final = 4
-_NOBODY: Final = -1
+_NO_BROKER: Final = -1
 _FETCH_FLAG: Final = 1
 _RECOVERING_FLAG: Final = 2
 _VOTES_UNKNOWN_FLAG: Final = 4
 _FORGOTTEN_FLAG: Final = 8
-# The file is written anew once it holds so many entries for each that still counts.
+# The file is rewritten once it holds this many entries for each live one.
 _ENTRIES_PER_LIVE_MAX: Final = 4
 _ENTRIES_MIN: Final = 10_000
 
@@ -35,10 +35,10 @@ ReplicaKey = tuple[uuid.UUID, int]
 
 
 class QuorumJournal:
-    """Appended to by one thread at a time; looked up on the event loop.
+    """One thread at a time appends; the event loop reads.
 
-    The newest entry of a replica counts. A torn end was never told to anybody and is cut; a damaged
-    entry means that promises may be missing, so none can be relied upon.
+    The newest entry of a replica counts. A torn end was never acknowledged and is truncated. After a
+    damaged entry, persisted votes may be missing, so none of them is trusted.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -47,13 +47,12 @@ class QuorumJournal:
         self._states: dict[ReplicaKey, QuorumState] = {}
         self._failure: StorageFailed | None = None
         data = disk.read_file(path)
-        # Whether all that was ever promised is here. Whoever finds a log, but not the journal that
-        # belongs to it, does not know.
+        # Whether all persisted votes are here. Unknown for a broker that has logs, but no journal.
         self.is_intact = data is not None
         self._entries_count = 0
         is_current = data is not None and data.startswith(_MAGIC)
         end = self._load(data or b"", _ENTRY if is_current else _ENTRY_BEFORE)
-        # None: the first promise writes the file, or writes it anew in the current form.
+        # None: the first write creates the file, or rewrites it in the current format.
         self._file = self._open_at(end) if is_current else None
 
     @property
@@ -64,18 +63,18 @@ class QuorumJournal:
         return self._states.get(key)
 
     def admit(self, losses: Iterable[tuple[ReplicaKey, QuorumState]]) -> None:
-        """Begin, or begin again, with what this disk ought to know and does not. All of it is written
-        in one piece: until then the next start finds the journal missing or damaged as well.
+        """Start a new journal that records the lost states of these replicas. The file is replaced
+        atomically: until then the next start finds the journal missing or damaged as well.
 
         Raises DiskFull or StorageFailed.
         """
         self._states.update(losses)
         self._replace_file()
 
-    def write(self, promises: Iterable[tuple[ReplicaKey, QuorumState | None]]) -> None:
-        """Return once they are on the disk; None: the replica is gone. May be called in a thread.
+    def write(self, states: Iterable[tuple[ReplicaKey, QuorumState | None]]) -> None:
+        """Persist the states; None removes the replica. May be called in a thread.
 
-        StorageFailed is final; after DiskFull the same may be tried again.
+        StorageFailed is final; after DiskFull the caller may retry.
         """
         if self._failure is not None:
             raise self._failure
@@ -83,13 +82,13 @@ class QuorumJournal:
             self._replace_file()
         file = self._file
         assert file is not None
-        entries = list(promises)
+        entries = list(states)
         data = b"".join(_encode(key, state) for key, state in entries)
         try:
             file.append((data,))
             file.sync()
         except StorageFailed as error:
-            # Hazard 6: after a failed sync nobody knows what is on the disk.
+            # After a failed sync it is unknown what is on the disk, so the failure is final.
             self._failure = error
             raise
         for key, state in entries:
@@ -109,7 +108,7 @@ class QuorumJournal:
         try:
             self._replace_file()
         except DiskFull as error:
-            logger.warning("the journal of promises stays as long as it is: %s", error)
+            logger.warning("cannot rewrite %s to shorten it: %s", self._path, error)
 
     def _replace_file(self) -> None:
         entries = (_encode(key, state) for key, state in self._states.items())
@@ -124,20 +123,20 @@ class QuorumJournal:
         self._entries_count = len(self._states)
 
     def _load(self, data: bytes, form: struct.Struct) -> int:
-        """Where the last good entry ends."""
+        """Read the entries; returns the end of the last valid one."""
         end = len(_MAGIC) if form is _ENTRY else 0
         for position in range(end, len(data) - form.size + 1, form.size):
             if not self._take(memoryview(data)[position : position + form.size], form):
                 continue
             if position != end:
-                logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
+                logger.error("%s is damaged at byte %d: votes may be missing", self._path, end)
                 self.is_intact = False
             end = position + form.size
             self._entries_count += 1
         tail = data[end : end + (len(data) - end) // form.size * form.size]
         if tail.strip(b"\0"):
-            # Torn ends are short, or zeros where the data did not arrive. This was whole once.
-            logger.error("%s is damaged at byte %d: promises may be missing", self._path, end)
+            # A torn end is shorter than an entry, or zeros. This entry was complete once.
+            logger.error("%s is damaged at byte %d: votes may be missing", self._path, end)
             self.is_intact = False
         if end < len(data):
             logger.warning("%s had a torn end of %d bytes", self._path, len(data) - end)
@@ -153,8 +152,8 @@ class QuorumJournal:
             return True
         self._states[key] = QuorumState(
             epoch=epoch,
-            voted_for=None if voted_for == _NOBODY else voted_for,
-            leader_id=None if leader_id == _NOBODY else leader_id,
+            voted_for=None if voted_for == _NO_BROKER else voted_for,
+            leader_id=None if leader_id == _NO_BROKER else leader_id,
             mode=Mode.FETCH if flags & _FETCH_FLAG else Mode.RAFT,
             recovering=bool(flags & _RECOVERING_FLAG),
             votes_unknown=bool(flags & _VOTES_UNKNOWN_FLAG),
@@ -190,8 +189,8 @@ def _encode(key: ReplicaKey, state: QuorumState | None) -> bytes:
             key[0].bytes,
             key[1],
             epoch,
-            _NOBODY if voted_for is None else voted_for,
-            _NOBODY if leader_id is None else leader_id,
+            _NO_BROKER if voted_for is None else voted_for,
+            _NO_BROKER if leader_id is None else leader_id,
             flags,
             *accepted,
         )

@@ -1,4 +1,4 @@
-"""Opening a log: what is in the folder, what a crash left of it, and what is cut or kept."""
+"""Opens a log: finds its segments, recovers them after a crash, truncates torn tails, marks damage."""
 
 import logging
 import uuid
@@ -19,7 +19,7 @@ from zhumq.storage.checkpoints import (
     write_topic_id,
 )
 from zhumq.storage.compaction_swap import complete_swaps, swap_range
-from zhumq.storage.folder_check import check_against, empty_in_place_of, lost_segments
+from zhumq.storage.folder_check import check_against, lost_segments, placeholder_segment
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from zhumq.storage.leader_epochs import LeaderEpochs
@@ -59,7 +59,7 @@ def load_log(
     topic_id: uuid.UUID | None,
     lazily: bool = False,
 ) -> LoadedLog:
-    """Open what is in the folder; a new log if there is nothing."""
+    """Open the log in the folder; a new log if the folder is empty."""
     entries: Sequence[DirectoryEntry] = disk.list_directory(directory)
     if not entries and not log_start_offset:
         return new_log(directory, config, disk, cache, topic_id, lazily=lazily)
@@ -71,9 +71,9 @@ def load_log(
         for first, next_offset in swapped:
             manifest = manifest.without(first, next_offset)
     if manifest is not None:
-        # It never goes back, so the later one of the two is right.
+        # The log start offset never decreases, so the larger one is right.
         log_start_offset = max(log_start_offset, manifest.log_start_offset)
-    topic_id = _settle_topic_id(directory, topic_id, disk, manifest, is_new=not entries)
+    topic_id = _load_topic_id(directory, topic_id, disk, manifest, is_new=not entries)
     lost = lost_segments(manifest, entries, log_start_offset)
     segments = _find_segments(directory, entries, config, disk, cache, log_start_offset, lost)
     if manifest is not None:
@@ -88,7 +88,7 @@ def load_log(
     )
     is_empty = not segments[-1].has_files
     end_offset = _clean_end(segments[-1]) if clean_shutdown or is_empty else None
-    if end_offset != recovery_point:  # A clean stop wrote down where the log ends.
+    if end_offset != recovery_point:  # A clean shutdown sets the recovery point to the log end.
         clean_shutdown = False
     if end_offset is None or not (clean_shutdown or is_empty):
         end_offset = _recover(
@@ -103,7 +103,7 @@ def load_log(
     elif is_checked or lost:
         write_corrupt_ranges(directory, segments, disk)
     if any(bad.next_offset == end_offset for bad in segments[-1].corrupt_ranges):
-        # What is written from now on lies behind the damage, in a file of its own.
+        # New batches go behind the damage, into a new segment.
         segments.append(
             Segment.create(
                 directory,
@@ -142,7 +142,7 @@ def load_log(
     )
 
 
-def _settle_topic_id(
+def _load_topic_id(
     directory: str,
     topic_id: uuid.UUID | None,
     disk: Disk,
@@ -150,17 +150,17 @@ def _settle_topic_id(
     *,
     is_new: bool,
 ) -> uuid.UUID | None:
-    """The identity in the folder. It is written if there is none, and written over only where the
-    manifest, which has a checksum, knows better."""
+    """The topic id of the folder. Writes it if there is none, and overwrites it only with that of the
+    manifest, which has a checksum."""
     path = f"{directory}/{PARTITION_FILE}"
     stored = None if is_new else read_topic_id(disk, path)
     if manifest is not None and manifest.topic_id not in (None, stored):
-        logger.warning("%s is damaged: the topic is %s", path, manifest.topic_id)
+        logger.warning("%s is damaged: the topic id is %s", path, manifest.topic_id)
         stored = manifest.topic_id
         write_topic_id(disk, path, stored)
     if stored is None:
         if not is_new:
-            logger.warning("%s does not say which topic it belongs to", directory)
+            logger.warning("%s has no topic id", directory)
         if topic_id is not None:
             write_topic_id(disk, path, topic_id)
         return topic_id
@@ -172,8 +172,8 @@ def _settle_topic_id(
 def _clear_up(
     directory: str, entries: Sequence[DirectoryEntry], disk: Disk
 ) -> tuple[Sequence[DirectoryEntry], list[tuple[int, int]]]:
-    """Remove what a crash left behind and finish what compaction had decided. Returns what is in the
-    folder then, and the offsets that compacted segments stand for from now on."""
+    """Remove leftovers of a crash and complete interrupted compactions. Returns the new folder listing
+    and the offset ranges of the completed compactions."""
     leftovers = (CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)
     for entry in entries:
         if entry.name.endswith(leftovers):
@@ -205,7 +205,7 @@ def _find_segments(
                 disk=disk,
                 cache=cache,
                 index_interval_bytes=interval,
-                # The name of the file keeps an offset other than 0, which must not be forgotten.
+                # The file name persists a log start offset other than 0, so the file is created now.
                 make_folder=None if log_start_offset else lambda: None,
             )
         ]
@@ -214,7 +214,7 @@ def _find_segments(
     for base, following in zip(bases, [*bases[1:], None], strict=True):
         name = f"{base:020d}"
         if base in lost:
-            segments.append(empty_in_place_of(directory, base, lost[base], disk, cache, interval))
+            segments.append(placeholder_segment(directory, base, lost[base], disk, cache, interval))
             continue
         segment = Segment(
             directory,
@@ -246,8 +246,10 @@ def _start_over(
     cache: IndexCache,
     log_start_offset: int,
 ) -> list[Segment]:
-    """All that is left was deleted already: go on where the log has to begin, never before it."""
-    logger.warning("%s ends before its start, it goes on at %d", directory, log_start_offset)
+    """Replace segments that end before the log start offset by an empty one that begins there."""
+    logger.warning(
+        "%s ends before its log start offset and continues at %d", directory, log_start_offset
+    )
     for segment in segments:
         for path in segment.paths:
             disk.unlink(path)
@@ -275,12 +277,12 @@ def _load_leader_epochs(directory: str, segments: Sequence[Segment], disk: Disk)
             for _, header in segment.scan():
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
         except CorruptMessage as error:
-            logger.warning("the leader epochs are read only in part: %s", error)
+            logger.warning("the leader epochs are incomplete: %s", error)
     return epochs
 
 
 def _clean_end(segment: Segment) -> int | None:
-    """The end of a log that was closed cleanly; None if its last segment says otherwise."""
+    """The end of a log that was closed cleanly; None if its last segment is damaged."""
     end_offset = segment.base_offset
     if not segment.size:
         return end_offset
@@ -288,7 +290,7 @@ def _clean_end(segment: Segment) -> int | None:
         for _, header in segment.scan(segment.offset_index.boundary_before(segment.size)):
             end_offset = header.next_offset
     except CorruptMessage as error:
-        logger.warning("closed cleanly and yet damaged: %s", error)
+        logger.warning("damaged after a clean shutdown: %s", error)
         return None
     return max([end_offset, *(bad.next_offset for bad in segment.corrupt_ranges)])
 
@@ -303,7 +305,7 @@ def _recover(
     gaps_end: int,
     is_certain: bool,
 ) -> int:
-    """Check everything past the recovery point and repair what can be; returns the log's end."""
+    """Scan everything past the recovery point, truncate a torn tail, mark damage. Returns the log end."""
     first = max(
         (place for place, each in enumerate(segments) if each.base_offset <= recovery_point),
         default=0,
@@ -329,10 +331,10 @@ def _recover(
     if last.has_bad_end and last.next_offset >= recovery_point:
         _cut(last.segment, last.valid_end, last.next_offset, disk)
     elif last.has_bad_end:
-        end_offset = recovery_point  # Flushed once, so it is damage and not a torn tail.
+        end_offset = recovery_point  # It was flushed, so it is damage and not a torn tail.
         _add_damage(last.segment, last.valid_end, last.next_offset, recovery_point)
     if end_offset < recovery_point and is_certain:
-        # The manifest says so: it was flushed once. Its offsets are not given out again.
+        # The manifest proves that the lost part was flushed. Its offsets are not assigned again.
         _add_damage(last.segment, last.valid_end, end_offset, recovery_point)
         end_offset = recovery_point
     elif end_offset < recovery_point:
@@ -356,13 +358,13 @@ def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
     if recovery_point <= segment.base_offset or not segment.size:
         return 0, segment.base_offset
     known = segment.offset_index.position_before(recovery_point)
-    if known and not segment.entry_holds(known):
-        known = 0  # Either of them is damaged: the way from the start shows where.
-    # What a header past the recovery point says about its offset is not to be trusted yet.
+    if known and not segment.entry_matches(known):
+        known = 0  # The entry or the batch is damaged: a scan from the start shows which.
+    # The offset in a header past the recovery point is not trusted yet.
     start, expected_offset = known, recovery_point if known else segment.base_offset
     try:
         for position, header in segment.scan(known):
-            # No batch reaches across the recovery point, unless its header is damaged.
+            # No batch crosses the recovery point, unless its header is damaged.
             if header.next_offset > recovery_point:
                 break
             start, expected_offset = position + header.size, header.next_offset
@@ -374,11 +376,11 @@ def _scan_start(segment: Segment, recovery_point: int) -> tuple[int, int]:
 def _drop_empty_end(
     segments: list[Segment], results: list[ScanResult], recovery_point: int, disk: Disk
 ) -> None:
-    """Remove segments at the end in which there is no valid batch, except the one that goes on."""
+    """Remove segments at the end without a valid batch, except one that follows the log's end."""
     while len(results) > 1:
         last, previous = results[-1], results[-2]
-        goes_on = previous.next_offset == last.segment.base_offset and not previous.has_bad_end
-        if last.has_batches or goes_on or last.segment.base_offset < recovery_point:
+        is_next = previous.next_offset == last.segment.base_offset and not previous.has_bad_end
+        if last.has_batches or is_next or last.segment.base_offset < recovery_point:
             return
         _cut(last.segment, 0, last.segment.base_offset, disk)
         for path in last.segment.paths:
@@ -389,7 +391,7 @@ def _drop_empty_end(
 
 
 def _mark_damage(results: Sequence[ScanResult], gaps_end: int) -> None:
-    """What is bad and has valid batches behind it stays, but nobody may read it."""
+    """Keep bad bytes with valid batches behind them, and mark them as unreadable."""
     for place, result in enumerate(results):
         segment = result.segment
         for bad in result.corrupt_ranges:
@@ -425,7 +427,7 @@ def _add_damage(
 
 
 def _cut(segment: Segment, position: int, next_offset: int, disk: Disk) -> None:
-    """Cut a torn tail off, and keep its bytes beside the log."""
+    """Truncate a torn tail, and keep its bytes in a file beside the log."""
     length = segment.size - position
     if not length:
         return
@@ -435,15 +437,15 @@ def _cut(segment: Segment, position: int, next_offset: int, disk: Disk) -> None:
         kept.append((segment.file.read_at(position, min(length, CUT_BYTES_MAX)),))
         kept.close()
     except BrokerError as error:
-        logger.warning("the bytes of the torn tail could not be kept: %s", error)
+        logger.warning("cannot keep the bytes of the torn tail: %s", error)
     segment.truncate(position, next_offset)
     logger.warning(
-        "%s.log had a torn tail: cut %d bytes at %d, the log goes on at offset %d; they are in %s",
+        "%s.log had a torn tail: cut %d bytes at %d to %s, the log continues at offset %d",
         segment.prefix,
         length,
         position,
-        next_offset,
         kept_path,
+        next_offset,
     )
 
 
@@ -457,7 +459,7 @@ def _read_corrupt_ranges(directory: str, disk: Disk) -> list[CorruptRange]:
 
 
 def write_corrupt_ranges(directory: str, segments: Sequence[Segment], disk: Disk) -> None:
-    """Write down where the log is damaged, for the next clean start."""
+    """Persist the damaged ranges of the log, for the next start after a clean shutdown."""
     path = f"{directory}/{CORRUPT_RANGES_FILE}"
     damage = [bad for segment in segments for bad in segment.corrupt_ranges]
     if damage:

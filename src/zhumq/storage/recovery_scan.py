@@ -1,4 +1,4 @@
-"""Going through a segment after a crash: which bytes are batches, and where they begin again."""
+"""Scans a segment after a crash: finds valid batches, damaged ranges, and the end of the valid part."""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ MAGIC_BYTE = bytes([MAGIC])
 
 @dataclass(slots=True, kw_only=True)
 class ScanResult:
-    """What a scan found in one segment."""
+    """The result of scanning one segment."""
 
     segment: Segment
     start: int
@@ -40,7 +40,7 @@ class ScanResult:
 
 
 class ScanBuffer:
-    """A part of a file in memory, moved along as positions are asked for."""
+    """A part of a file in memory that moves to the requested positions."""
 
     __slots__ = ("_data", "_end", "_file", "_size", "_start")
 
@@ -56,8 +56,8 @@ class ScanBuffer:
         length = min(length, self._end - position)
         place = position - self._start
         if place < 0 or place + length > len(self._data):
-            wanted = min(max(length, self._size), self._end - position)
-            self._data = self._file.read_at(position, wanted)
+            read_bytes = min(max(length, self._size), self._end - position)
+            self._data = self._file.read_at(position, read_bytes)
             self._start = position
             place = 0
         return memoryview(self._data)[place : place + length]
@@ -72,10 +72,10 @@ def scan_segment(
     leader_epochs: LeaderEpochs,
     proof_epochs: LeaderEpochs | None = None,
 ) -> ScanResult:
-    """Check every batch from this position on, index it, and take note of its leader epoch.
+    """Check every batch from this position on, index it, and add its leader epoch.
 
-    Below gaps_end compaction may have left offsets out; proof_epochs says which epochs the batches
-    must be of, where that is known.
+    Below gaps_end compaction may have removed offsets. proof_epochs are the epochs that the batches
+    must have, if known.
     """
     buffer = ScanBuffer(segment.file, segment.size)
     result = ScanResult(segment=segment, start=start, valid_end=start, next_offset=expected_offset)
@@ -96,7 +96,7 @@ def scan_segment(
             )
             position = resumed
         elif header.base_offset > max(result.next_offset, gaps_end):
-            # Batches are gone without a trace.
+            # Batches between the two are lost.
             result.corrupt_ranges.append(
                 CorruptRange(
                     segment.base_offset, position, position, result.next_offset, header.base_offset
@@ -120,14 +120,14 @@ def _is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs | None) -> bool:
 def _valid_batch(
     buffer: ScanBuffer, position: int, segment: Segment, expected_offset: int, *, gaps_end: int
 ) -> BatchHeader | None:
-    """The batch at this position, if it is whole, unharmed, and the one that has to come."""
+    """The batch at this position, if it is complete, valid, and the expected next one."""
     header = _plausible_header(buffer, position, segment, expected_offset)
     if header is None or not _crc_matches(buffer, position, header):
         return None
     if header.base_offset == expected_offset or header.base_offset <= gaps_end:
         return header
-    # The checksum does not cover the offset, and nothing may be left out here. Unless the next
-    # batch agrees with it, the offset itself was damaged.
+    # The checksum does not cover the offset, and no gap is allowed here. Unless the next batch
+    # confirms it, the offset itself is damaged.
     following = _plausible_header(buffer, position + header.size, segment, header.next_offset)
     if following is not None and following.base_offset == header.next_offset:
         return header
@@ -158,15 +158,15 @@ def _crc_matches(buffer: ScanBuffer, position: int, header: BatchHeader) -> bool
 def _next_valid_batch(
     buffer: ScanBuffer, bad_position: int, segment: Segment, expected_offset: int
 ) -> tuple[int, BatchHeader] | None:
-    """The first valid batch behind a bad spot.
+    """The first valid batch behind a bad position.
 
-    Looked for at every byte, for the length in the bad batch's header may be what was damaged:
-    taking a damaged middle for a torn tail would cut off acknowledged records. (The price: a record
-    that itself contains a valid batch with a fitting offset may be taken for one after a crash.)
+    The search tries every byte, because the length in the bad batch's header may be damaged: taking a
+    damaged middle for a torn tail would truncate acknowledged records. (The price: after a crash, a
+    record that contains a valid batch with a matching offset may be taken for a batch.)
     """
     data = buffer.view(bad_position, HEADER_BYTES)
     if len(data) == HEADER_BYTES:
-        # Most often the header is fine and the next batch begins where it says.
+        # Most often the header is valid and its length leads to the next batch.
         length = HEADER.unpack_from(data)[1]
         behind = bad_position + PREFIX_BYTES + max(length, 0)
         header = _plausible_header(buffer, behind, segment, expected_offset + 1)

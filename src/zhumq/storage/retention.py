@@ -1,4 +1,4 @@
-"""Which segments retention may delete. Pure: facts in, a decision out."""
+"""Decides which segments retention deletes. A pure function, without I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFacts:
-    """What retention needs to know about a segment."""
+    """The properties of a segment that retention uses."""
 
     base_offset: int
     next_offset: int
@@ -16,7 +16,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How much is kept; -1 is without limit."""
+    """The retention limits of a log; -1: no limit."""
 
     retention_ms: int
     retention_bytes: int
@@ -29,9 +29,9 @@ def segments_to_delete(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments may go.
+    """The number of oldest segments to delete.
 
-    Always a prefix of the log: a segment that stays keeps everything after it.
+    Always a prefix of the log: all segments after one that stays are kept.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
     count = 0

@@ -1,4 +1,4 @@
-"""Reads flushed segments again in the background, slowly, and finds what has changed on the disk."""
+"""Verifies flushed segments in the background at a limited rate, and finds damage on the disk."""
 
 import logging
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from zhumq.storage.verification import Proof, check_end, verify_batches
 logger = logging.getLogger(__name__)
 
 POSITION_FILE: Final = "scrub-position"
-TURN_MS: Final = 1_000  # so often a slice is read, as large as the rate allows
+TURN_MS: Final = 1_000  # the interval between reads, each as large as the rate allows
 SEGMENTS_PER_TURN_MAX: Final = 200
 
 
 @dataclass(slots=True, kw_only=True)
 class Piece:
-    """A segment under way: prepared on the event loop, read in a thread, finished on the loop."""
+    """A segment being read: prepared on the event loop, read in a thread, finished on the loop."""
 
     log: PartitionLog
     segment: Segment
-    end: int  # of what was flushed
+    end: int  # of the flushed part
     size: int
     truncations: int
     proof: Proof
     position: int = 0
     next_offset: int = 0
-    checksum: int = 0  # of what was read so far, where the file has one
+    checksum: int = 0  # of the bytes read so far, if the file has a checksum
     is_damaged: bool = False
 
     @property
@@ -42,7 +42,7 @@ class Piece:
         return self.is_damaged or self.position >= self.end
 
     def read(self, disk: Disk, bytes_max: int) -> int:
-        """Read and verify so many bytes, whole batches of them; returns how many. In a thread."""
+        """Read and verify about bytes_max bytes of whole batches, in a thread; returns the bytes read."""
         start = self.position
         file = disk.open_file(self.segment.paths[0])
         try:
@@ -66,10 +66,10 @@ class Piece:
 
 
 class Scrubber:
-    """Goes through all logs, at so many bytes a second, and begins again after an interval.
+    """Reads all logs at a limited rate, and begins again after an interval.
 
-    Where it is is written down, so that a restart goes on from there. Used from the event loop; the
-    reading is done by `read` in a thread.
+    The position is persisted, so that a restart continues from there. Used on the event loop, except
+    `read`, which runs in a thread.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Scrubber:
         self._interval_ms = interval_ms
         self.bytes_per_turn = bytes_per_second * TURN_MS // 1000
         self._names: list[TopicPartition] = []
-        self._last: tuple[TopicPartition, int] | None = None  # the segment that was done last
+        self._last: tuple[TopicPartition, int] | None = None  # the last finished segment
         self._pieces: list[Piece] = []
         self._begun_ms: int | None = None
         self._is_under_way = False
@@ -91,7 +91,7 @@ class Scrubber:
         self.passes = 0
 
     def begin(self) -> bool:
-        """Choose what to read in this turn. Whether there is anything."""
+        """Choose what to read in this turn. True if there is anything."""
         if self._begun_ms is None:
             self._begin_pass(self._read_position())
         elif not self._is_under_way:
@@ -126,7 +126,7 @@ class Scrubber:
             self._pass_bytes += count
 
     def finish(self) -> None:
-        """Back on the event loop: what was read to its end is verified, or damaged."""
+        """On the event loop: mark the segments that were read to the end as verified or damaged."""
         for piece in self._pieces:
             log, segment = piece.log, piece.segment
             is_same = (
@@ -172,7 +172,7 @@ class Scrubber:
             )
 
     def _next_piece(self) -> Piece | None:
-        """The next segment behind the last one, and those under way."""
+        """The next segment after the last finished one and those being read."""
         while self._names:
             log = self._logs.logs.get(self._names[0])
             under_way = [each.segment.base_offset for each in self._pieces if each.log is log]
@@ -192,7 +192,7 @@ class Scrubber:
         try:
             self._logs.disk.write_file(path, text.encode(), sync=False)
         except BrokerError as error:
-            logger.warning("the position of the scrub is not written: %s", error)
+            logger.warning("cannot write the position of the scrub: %s", error)
 
     def _read_position(self) -> tuple[TopicPartition, int] | None:
         data = self._logs.disk.read_file(f"{self._logs.data_dir}/{POSITION_FILE}")
@@ -200,7 +200,7 @@ class Scrubber:
             topic, partition, base_offset = (data or b"").decode().split()
             return TopicPartition(topic, int(partition)), int(base_offset)
         except ValueError:
-            return None  # None, or not to be understood: from the beginning.
+            return None  # Missing or damaged: start from the beginning.
 
 
 def _piece(log: PartitionLog | None, segment: Segment, end: int) -> Piece:
@@ -211,7 +211,7 @@ def _piece(log: PartitionLog | None, segment: Segment, end: int) -> Piece:
         end=end,
         size=segment.size,
         truncations=log.truncations,
-        # A copy: the thread must not see it change.
+        # A copy: the event loop may change the epochs while the thread reads them.
         proof=Proof(gaps_end=log.gaps_end, epochs=LeaderEpochs(list(log.leader_epochs.entries))),
         next_offset=segment.base_offset,
     )

@@ -1,4 +1,4 @@
-"""One segment: a log file, its indexes, and how to find a batch in it."""
+"""One segment: a log file with its indexes, and the search for a batch in it."""
 
 import contextlib
 import logging
@@ -78,17 +78,17 @@ class Segment:
         self.size = size
         self.is_sealed = False
         self.corrupt_ranges: list[CorruptRange] = []
-        self.next_offset: int | None = None  # where a sealed segment ends
+        self.next_offset: int | None = None  # the offset behind a sealed segment
         self.checksum: int | None = None  # of the whole file, as compaction wrote it
-        # The bytes below were found on the disk. Readers get them once they are verified.
+        # The bytes below were on the disk at start. Reads verify them first.
         self.unverified_end = size
-        # Of these, the last run of batches that was verified: start, end, offset at its end.
+        # The last run of those bytes that was verified: start, end, offset at its end.
         self.verified = (0, 0, base_offset)
         self.first_timestamp: int | None = None  # of the first batch, once known
         self._disk = disk
         self._cache = cache
         self._file: DiskFile | None = None
-        # What a segment of a new log does before it makes its files; None once they are there.
+        # Called before the files of a new log's segment are created; None once they exist.
         self._make_folder: Callable[[], None] | None = None
         self._index_interval_bytes = index_interval_bytes
         self._offset_index: OffsetIndex | None = None
@@ -96,7 +96,7 @@ class Segment:
         self._written_offset_entries = 0
         self._written_time_entries = 0
         self._bytes_since_entry = 0
-        # Of the whole segment; None until the time index was asked.
+        # Of the whole segment; None until it is read from the time index.
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
 
@@ -111,7 +111,7 @@ class Segment:
         index_interval_bytes: int,
         make_folder: Callable[[], None] | None = None,
     ) -> "Segment":
-        """A new, empty segment. Its files are made now, or with their folder when first needed."""
+        """A new, empty segment. Its files are created now or, with make_folder, when first needed."""
         segment = cls(
             directory, base_offset, disk=disk, cache=cache, size=0,
             index_interval_bytes=index_interval_bytes,
@@ -177,13 +177,13 @@ class Segment:
         return [self.prefix + suffix for suffix in SEGMENT_SUFFIXES]
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Write bytes at the end; returns where they begin. The batches in them are noted after."""
+        """Write bytes at the end; returns their position. The caller then calls note_batch for each batch."""
         position = (self._file or self.file).append(parts)
         self.size = self._file.size  # type: ignore[union-attr]
         return position
 
     def note_batch(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """A batch was written at this position: keep the indexes up to date."""
+        """Update the indexes for a batch that was written at this position."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
         if max_timestamp > self._max_timestamp:  # type: ignore[operator]
@@ -200,12 +200,12 @@ class Segment:
     def scan(
         self, position: int = 0, *, end: int | None = None, chunk_bytes: int = SCAN_CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches from this position on, which must be the start of one; corrupt ranges are
-        left out. Raises CorruptMessage where the bytes make no sense."""
+        """The batches from this position on, which must be the start of a batch. Skips corrupt ranges.
+        Raises CorruptMessage where the bytes are not a batch."""
         return self._scan(self.file, position, self.size if end is None else end, chunk_bytes)
 
     def scan_file(self, file: DiskFile) -> Iterator[tuple[int, BatchHeader]]:
-        """As scan, through a file of the caller's own: for threads, once the segment is sealed."""
+        """As scan, through the caller's own file: for threads, once the segment is sealed."""
         return self._scan(file, 0, self.size, SCAN_CHUNK_BYTES)
 
     def _scan(
@@ -221,12 +221,12 @@ class Segment:
         )
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch that reaches to this offset; None if all end before it."""
+        """The first batch that reaches this offset; None if all end before it."""
         start = self.offset_index.position_before(offset)
         try:
             return self._find_from(start, offset)
         except CorruptMessage:
-            if not self._index_lies_at(start):
+            if not self._is_wrong_entry(start):
                 raise
         self.rebuild_indexes()
         return self._find_from(self.offset_index.position_before(offset), offset)
@@ -238,14 +238,14 @@ class Segment:
         try:
             return self._boundary_from(known, start, limit)
         except CorruptMessage:
-            if not self._index_lies_at(known):
+            if not self._is_wrong_entry(known):
                 raise
         self.rebuild_indexes()
         known = max(self.offset_index.boundary_before(limit), start)
         return self._boundary_from(known, start, limit)
 
-    def entry_holds(self, position: int) -> bool:
-        """Whether the batch at a position of the offset index is the one the index means."""
+    def entry_matches(self, position: int) -> bool:
+        """Whether the batch at a position in the offset index has the offset of its entry."""
         index = self.offset_index
         entry = bisect_left(index.positions, position)
         with contextlib.suppress(CorruptMessage):
@@ -257,9 +257,8 @@ class Segment:
         for position, header in self.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
             if header.base_offset + header.last_offset_delta >= offset:
                 if position == start > 0 and header.last_offset > offset:
-                    raise no_batch(
-                        self.file, start
-                    )  # The entry promised a batch that ends by offset.
+                    # The index entry is of a batch that ends at or before the offset.
+                    raise no_batch(self.file, start)
                 return position, header
         return None
 
@@ -267,27 +266,27 @@ class Segment:
         found: tuple[int, int] | None = None
         for position, header in self.scan(known, chunk_bytes=LOOKUP_CHUNK_BYTES):
             if position + header.size > limit:
-                # A known boundary is an end as well, of the batch before it.
+                # A known boundary is also the end of the batch before it.
                 return found or ((known, header.base_offset) if known > start else None)
             found = position + header.size, header.next_offset
         return found
 
     def seal(self, next_offset: int) -> None:
-        """No more batches come: complete the index files."""
+        """Complete the index files: the segment gets no more batches."""
         self.write_indexes(final=True)
         self.is_sealed = True
         self.next_offset = next_offset
         self._cache.touch(self)
 
     def unseal(self) -> None:
-        """The segment is the last one again."""
+        """Make the segment the active one again."""
         self.is_sealed = False
         self.next_offset = self.checksum = None
         self._cache.forget(self)
 
     def write_indexes(self, *, final: bool) -> None:
-        """Bring the index files up to date, without a sync. The final entry of the time index is
-        the largest timestamp, so that nobody has to look further for it."""
+        """Bring the index files up to date, without a sync. The final entry of the time index is the
+        largest timestamp, so that retention reads only that entry."""
         if self._offset_index is None or self._time_index is None:
             return  # Nothing was added since they were loaded.
         if final:
@@ -310,7 +309,7 @@ class Segment:
             self._written_time_entries = time_entries
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut off everything from this position on, the batches from next_offset on."""
+        """Remove everything from this position on: the batches from next_offset on."""
         self.file.truncate(position)
         self.size = position
         self.unverified_end = min(self.unverified_end, position)
@@ -319,7 +318,7 @@ class Segment:
         self.replace_index_files()
 
     def restart_indexes(self, position: int, next_offset: int) -> None:
-        """Forget, in memory, what the indexes say about the batches from this position on."""
+        """Remove the batches from this position on from the indexes in memory."""
         offset_index, time_index = self.offset_index, self.time_index
         offset_index.truncate_to(position)
         time_index.truncate_to(next_offset)
@@ -328,7 +327,7 @@ class Segment:
             for bad in self.corrupt_ranges
             if bad.end_position <= position and bad.next_offset <= next_offset
         ]
-        # The largest timestamp may be gone; the batches behind the last entry decide.
+        # The largest timestamp may be removed: read it again from the batches behind the last entry.
         last = time_index.last
         self._max_timestamp, self._offset_of_max_timestamp = last or (
             NO_TIMESTAMP,
@@ -343,13 +342,13 @@ class Segment:
                     self._max_timestamp = header.max_timestamp
                     self._offset_of_max_timestamp = header.last_offset
         except CorruptMessage as error:
-            logger.warning("the largest timestamp is not certain: %s", error)
+            logger.warning("the largest timestamp of %s may be wrong: %s", self.prefix, error)
         if position == 0:
             self.first_timestamp = None
         self._bytes_since_entry = position - offset_index.boundary_before(position)
 
     def start_indexes(self) -> None:
-        """Begin with empty indexes, for a new segment or to build them again."""
+        """Start with empty indexes, for a new segment or a rebuild."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self._written_offset_entries = 0
@@ -359,21 +358,21 @@ class Segment:
         self._offset_of_max_timestamp = self.base_offset
 
     def rebuild_indexes(self) -> None:
-        """Build the indexes again from the log, in memory and on disk."""
+        """Rebuild the indexes from the log, in memory and on disk."""
         self.start_indexes()
         try:
             for position, header in self.scan():
                 self.note_batch(header.last_offset, position, header.size, header.max_timestamp)
         except CorruptMessage as error:
-            # What comes before it stays findable; recovery and readers meet the rest themselves.
-            logger.warning("the index is built up to a damaged place only: %s", error)
+            # Batches before the damage are indexed; recovery and reads detect the rest.
+            logger.warning("the index of %s ends at a damaged batch: %s", self.prefix, error)
         self._note_max_timestamp()
         self.replace_index_files()
 
     def replace_index_files(self, *, final: bool = False) -> None:
-        """Write both index files as a whole; final as in write_indexes.
+        """Write both index files completely; `final` as in write_indexes.
 
-        Without room the indexes stay in memory, and the files are built again when they are missed.
+        Without disk space the indexes stay in memory, and the missing files are rebuilt when needed.
         """
         if final:
             self._note_max_timestamp()
@@ -391,22 +390,22 @@ class Segment:
         self._written_time_entries = len(time_index)
 
     def take_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Use indexes that compaction built, and write them."""
+        """Use the indexes that compaction built, and write their files."""
         self._offset_index = offset_index
         self._time_index = time_index
         self.replace_index_files()
 
     def unload_indexes(self) -> None:
-        """Give the memory of a sealed segment's indexes back; its files hold them."""
+        """Free the memory of a sealed segment's indexes; the index files hold them."""
         self._offset_index = None
         self._time_index = None
 
     def close_file(self) -> None:
-        """Give the descriptor back until it is needed again: an idle partition holds none."""
+        """Close the descriptor until it is needed again: an idle partition holds none."""
         self._file = None
 
     def release(self) -> None:
-        """The segment leaves its log. Its file stays open for as long as a reader refers to it."""
+        """Release a segment that leaves its log. Its file stays open while a reader references it."""
         self._cache.forget(self)
         self.unload_indexes()
         self._file = None
@@ -454,7 +453,7 @@ class Segment:
         )
 
     def _last_time_entry(self) -> tuple[int, int] | None:
-        """The end of the time index file: retention asks every segment, and needs no more of it."""
+        """The last entry of the time index file: retention reads only that entry of each segment."""
         if self._time_index is not None or not self.is_sealed:
             return None
         file = self._disk.open_file(self.prefix + TIME_INDEX_SUFFIX, create=True)
@@ -468,7 +467,7 @@ class Segment:
         return (timestamp, self.base_offset + relative) if timestamp >= 0 else None
 
     def _read_first_timestamp(self) -> int:
-        # A damaged first batch has no age: the segment then rolls by size only.
+        # With a damaged first batch the age is unknown, and the segment rolls by size only.
         with contextlib.suppress(CorruptMessage):
             for _, header in self.scan(chunk_bytes=HEADER_BYTES):
                 return header.max_timestamp
@@ -486,8 +485,8 @@ class Segment:
         finally:
             file.close()
 
-    def _index_lies_at(self, position: int) -> bool:
-        """Whether the index names a batch at this position that is not there, or another one."""
+    def _is_wrong_entry(self, position: int) -> bool:
+        """Whether the offset index has an entry for this position that matches no batch there."""
         index = self.offset_index
         entry = bisect_left(index.positions, position)
         if position == 0 or entry == len(index) or index.positions[entry] != position:

@@ -1,4 +1,4 @@
-"""The segments of a log in order: finding an offset, reading from it, cutting either end."""
+"""The ordered segments of a log: finds an offset, reads from it, removes segments at either end."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -32,15 +32,15 @@ class SegmentList:
         self._topic_partition = topic_partition
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in segments]
-        # Offset -> position of batches written or read lately, so that those who read at the end
-        # need no search. Valid in the segment that holds the offset.
-        # Two generations: when the younger is full, the older is forgotten.
+        # Offset -> position of recently written or read batches, so that reads at the end need no
+        # search. Valid in the segment that holds the offset.
+        # Two generations: when the younger is full, the older is dropped.
         self._positions: dict[int, int] = {}
         self._older_positions: dict[int, int] = {}
         self.active: Segment = self._segments[-1]
-        # Verifies what was found on the disk, from a position towards an end, so many bytes of it;
-        # returns where it stopped and the offset there. The log replaces it.
-        self.verify: Verify = _take_as_it_is
+        # Verifies at least bytes_min bytes from a start towards an end position; returns where it
+        # stopped and the offset there. VerifiedLog replaces it.
+        self.verify: Verify = _skip_verification
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -51,7 +51,7 @@ class SegmentList:
 
     @property
     def base_offset(self) -> int:
-        """Where the oldest segment begins."""
+        """The base offset of the oldest segment."""
         return self._base_offsets[0]
 
     @property
@@ -63,12 +63,12 @@ class SegmentList:
         return tuple(bad for segment in self._segments for bad in segment.corrupt_ranges)
 
     def has_base(self, offset: int) -> bool:
-        """Whether a segment begins with this offset."""
+        """Whether a segment begins at this offset."""
         place = bisect_right(self._base_offsets, offset) - 1
         return place >= 0 and self._base_offsets[place] == offset
 
     def remember(self, offset: int, position: int) -> None:
-        """A batch begins with this offset at this position."""
+        """Cache the position of the batch that begins with this offset."""
         positions = self._positions
         positions[offset] = position
         if len(positions) > KNOWN_POSITIONS_MAX:
@@ -76,18 +76,18 @@ class SegmentList:
             self._positions = {}
 
     def forget_positions(self) -> None:
-        """The batches are no longer where they were."""
+        """Drop the cached positions, because batches have moved."""
         self._positions = {}
         self._older_positions = {}
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Add a new active segment."""
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
         self.active = segment
 
     def next_offset_of(self, place: int, end_offset: int) -> int:
-        """Where the segment at this place ends."""
+        """The offset behind the segment at this place."""
         is_last = place + 1 >= len(self._segments)
         return end_offset if is_last else self._base_offsets[place + 1]
 
@@ -100,7 +100,7 @@ class SegmentList:
         at_least_one: bool,
         skip_empty: bool = False,
     ) -> LogSlice:
-        """Whole batches from this offset, which is in the log, on; none reaches limit_offset."""
+        """Whole batches from this offset on, none that reaches limit_offset. The offset is in the log."""
         place = bisect_right(self._base_offsets, offset) - 1
         while offset < limit_offset:
             segment = self._segments[place]
@@ -134,7 +134,7 @@ class SegmentList:
         return LogSlice((), offset)
 
     def _position_in(self, segment: Segment, offset: int, end_offset: int) -> int:
-        """Where the first batch that reaches to this offset begins."""
+        """The position of the first batch that reaches this offset."""
         if offset <= segment.base_offset:
             return 0
         if offset >= end_offset:
@@ -155,7 +155,7 @@ class SegmentList:
     def _cut_to(
         self, segment: Segment, start: int, max_bytes: int, offset: int, at_least_one: bool
     ) -> LogSlice:
-        """As many whole batches as fit."""
+        """As many whole batches as fit into max_bytes."""
         boundary = segment.boundary_before(start, start + max_bytes)
         if boundary is None:
             if not at_least_one:
@@ -165,7 +165,7 @@ class SegmentList:
         end, next_offset = boundary
         if next_offset <= offset:
             raise CorruptMessage(
-                f"{self._topic_partition}: the batches behind offset {offset} lead back to it"
+                f"{self._topic_partition}: the batches behind offset {offset} do not advance past it"
             )
         if end < segment.size:
             self.remember(next_offset, end)
@@ -174,7 +174,8 @@ class SegmentList:
     def _before_damage(
         self, segment: Segment, start: int, offset: int, end: int, next_offset: int
     ) -> tuple[int, int]:
-        """Where reading has to stop: batches around a corrupt range stay readable, it does not."""
+        """The position and the offset where a read has to stop before a corrupt range. Raises
+        CorruptMessage if the read would begin in one."""
         for bad in segment.corrupt_ranges:
             if offset < bad.first_offset < next_offset:
                 end, next_offset = min(end, bad.start_position), bad.first_offset
@@ -198,7 +199,7 @@ class SegmentList:
         return taken
 
     def take_all(self) -> list[Segment]:
-        """Remove every segment; one has to be added at once."""
+        """Remove every segment; the caller adds a new one at once."""
         taken = self._segments[:]
         self._segments.clear()
         self._base_offsets.clear()
@@ -216,7 +217,7 @@ class SegmentList:
         return taken
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put compacted segments in the place of the neighbours they were made of."""
+        """Replace neighbouring segments by the compacted ones made of them."""
         place = self._segments.index(old[0])
         assert tuple(self._segments[place : place + len(old)]) == tuple(old)
         self._segments[place : place + len(old)] = new
@@ -224,5 +225,5 @@ class SegmentList:
         self.forget_positions()
 
 
-def _take_as_it_is(segment: Segment, start: int, end: int, wanted_bytes: int) -> tuple[int, int]:  # noqa: ARG001
+def _skip_verification(segment: Segment, start: int, end: int, bytes_min: int) -> tuple[int, int]:  # noqa: ARG001
     return end, segment.base_offset

@@ -1,4 +1,4 @@
-"""Finding offsets by time."""
+"""Finds offsets by timestamp."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class TimestampedOffset(NamedTuple):
 def first_at_or_after(
     segments: Sequence[Segment], timestamp: int, log_start_offset: int
 ) -> TimestampedOffset | None:
-    """The first record, from log_start_offset on, that is not older than this timestamp."""
+    """The first record from log_start_offset on with this timestamp or a later one."""
     for segment in segments:
         if segment.max_timestamp < timestamp:
             continue
@@ -37,7 +37,7 @@ def first_at_or_after(
 
 
 def largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampedOffset | None:
-    """The record with the largest timestamp, the first of them if there are several (KIP-734)."""
+    """The first record with the largest timestamp (KIP-734)."""
     candidates = [segment for segment in segments if segment.max_timestamp != NO_TIMESTAMP]
     if not candidates:
         return None
@@ -53,7 +53,7 @@ def largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampedOf
 
 
 def has_its_max_timestamp(segment: Segment) -> bool:
-    """Whether the batch that is said to have the largest timestamp of a segment has it."""
+    """Whether the batch that the time index names has the segment's largest timestamp."""
     if not segment.size:
         return True
     try:

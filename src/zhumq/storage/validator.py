@@ -1,4 +1,4 @@
-"""Whether a client's batches may go into the log. Looks at whole batches, at records only if it must."""
+"""Validates a client's batches before an append: the headers, and the records where necessary."""
 
 from enum import Enum
 
@@ -35,33 +35,33 @@ from zhumq.records.lengths import FEW, check_lengths, end_of
 from zhumq.records.outline import outline_payload
 from zhumq.storage.log_config import LogConfig
 
-# Of a batch whose records have to be looked at before it is accepted, on the event loop.
+# The decompressed size of a batch whose records are checked on the event loop.
 WALKED_BYTES_MAX = 32 * 1024 * 1024
-NAMED_RECORDS_MAX = 1_000  # of those that are wrong in a batch
-# A request can name many partitions, and each batch of a few KiB can decompress to the most there is.
+NAMED_RECORDS_MAX = 1_000  # the invalid records of a batch that an error lists
+# A request can have many partitions, and each batch of a few KiB can decompress to the limit above.
 WALKED_BYTES_PER_REQUEST_MAX = 8 * WALKED_BYTES_MAX
-# At 0.15 us a record, the most that one request may hold up the event loop for.
+# At 0.15 us a record, one request blocks the event loop for at most 0.3 s.
 WALKED_RECORDS_PER_REQUEST_MAX = 2_000_000
 ZSTD_CODE = int(Compression.ZSTD)
 # Of a compressed batch. A few KiB can decompress to many millions of records, and every lookup by
-# time in that batch would have to pass them. librdkafka's batch.num.messages ends here, too.
+# time in that batch would have to read them. librdkafka's batch.num.messages has the same limit.
 BATCH_RECORDS_MAX = 1_000_000
 
 
 class AppendOrigin(Enum):
-    """Who appends: only the broker's own coordinators may write control records."""
+    """The source of an append: only the broker's own coordinators may write control records."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
 
 
 CLIENT = AppendOrigin.CLIENT  # an attribute of a class costs more than a name
-# A batch that may be written: its header, and its bytes behind the head the log writes itself.
+# A valid batch: its header, and its bytes behind the head, which the log writes itself.
 CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
 
 
 class WalkBudget:
-    """How much one request may make the broker decompress, and how many records look at."""
+    """The bytes that one request may have decompressed, and the records it may have checked."""
 
     __slots__ = ("bytes_left", "records_left")
 
@@ -81,12 +81,12 @@ def check_batch(
     origin: AppendOrigin,
     budget: WalkBudget | None,
 ) -> CheckedBatch:
-    """The first batch of what is left. Written for the good case: the errors are told below."""
+    """Check the first batch of `rest`. The code is fast for valid batches; helpers find the exact error."""
     available = len(rest) - PREFIX_BYTES
     if available < BATCH_LENGTH_MIN:
         raise _frame_error(rest, None, config)
     header = decode_header(rest)
-    # All fields at once: one by one they would cost more than everything else here.
+    # All fields at once: attribute access one by one would cost more than the rest of this function.
     (
         _, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
         producer_id, _, _, count,
@@ -115,8 +115,8 @@ def check_batch(
     is_from_client = origin is CLIENT
     if is_from_client and (attributes & CONTROL_FLAG or producer_id >= 0):
         _check_producer(header)
-    # Decision 0027: the lengths of all records are checked, and more of them where a topic asks for it.
-    if config.looks_into_records:
+    # Decision 0027: the lengths of all records are checked, and their fields if the topic requires it.
+    if config.checks_records:
         if not attributes & CONTROL_FLAG:
             _check_records(batch, header, config, now_ms, budget or WalkBudget())
     elif is_from_client:
@@ -138,7 +138,7 @@ def check_batch(
 
 
 def _frame_error(rest: memoryview, header: BatchHeader | None, config: LogConfig) -> BrokerError:
-    """What the sizes and the format of a batch contradict."""
+    """The error for a batch with invalid sizes or an unsupported format."""
     magic = rest[MAGIC_OFFSET] if len(rest) > MAGIC_OFFSET else MAGIC
     if magic != MAGIC and (header is not None or magic < MAGIC):
         return UnsupportedForMessageFormat(
@@ -157,7 +157,7 @@ def _frame_error(rest: memoryview, header: BatchHeader | None, config: LogConfig
 
 
 def _count_error(header: BatchHeader) -> InvalidRecord:
-    """What the number of records contradicts."""
+    """The error for a batch with an invalid number of records or compression."""
     count = header.records_count
     code = header.attributes & COMPRESSION_MASK
     if code > ZSTD_CODE:
@@ -172,7 +172,7 @@ def _count_error(header: BatchHeader) -> InvalidRecord:
 
 
 def _check_producer(header: BatchHeader) -> None:
-    """What only the broker's own coordinators may leave out or put in."""
+    """Refuse control records of clients, and producer ids without epoch and sequence."""
     if header.attributes & CONTROL_FLAG:
         raise InvalidRecord("clients may not write control records")
     if header.base_sequence < 0 or header.producer_epoch < 0:
@@ -197,7 +197,7 @@ def _timestamp_error(header: BatchHeader, config: LogConfig, now_ms: int) -> Inv
 
 
 def _check_lengths(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> None:
-    """A batch must hold as many records as it says, or readers never get past it."""
+    """Check that the batch holds the number of records in its header; readers would get stuck at it."""
     try:
         check_lengths(_payload(batch, header, budget), header.records_count)
     except CorruptMessage as error:
@@ -207,7 +207,7 @@ def _check_lengths(batch: memoryview, header: BatchHeader, budget: WalkBudget) -
 def _check_records(
     batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, budget: WalkBudget
 ) -> None:
-    """Every record by itself: keys where compaction needs them, and all fields if the topic says so."""
+    """Check each record: the keys of a compacted topic, and all fields if the topic requires it."""
     keyless: list[int] = []
     try:
         payload = bytes(_payload(batch, header, budget))
@@ -230,7 +230,7 @@ def _check_records(
 def _check_record(
     record: Record, index: int, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    """What Kafka looks at in a record besides its key, and that the offsets count up."""
+    """Check the timestamp of a record as Kafka does, and that its offset delta is the next one."""
     if record.offset != header.base_offset + index:
         raise InvalidRecord(
             f"record {index} of a batch has offset delta {record.offset - header.base_offset}",
@@ -246,7 +246,7 @@ def _check_record(
 
 
 def _payload(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> memoryview:
-    """The records section. What decompression yields counts against the budget, also if it fails."""
+    """The decompressed records section. Its size counts against the budget, even if decompression fails."""
     budget.records_left -= header.records_count
     if budget.records_left < 0:
         raise CorruptMessage(f"a request has over {WALKED_RECORDS_PER_REQUEST_MAX} records")
@@ -264,12 +264,12 @@ def _payload(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> memo
 
 
 def _unreadable(error: CorruptMessage) -> InvalidRecord:
-    # Not CorruptMessage: the checksum matches, so sending the same again would not help.
+    # Not CorruptMessage, which is retriable: the checksum matches, so a retry would fail again.
     return InvalidRecord(f"the records of a batch cannot be read: {error}")
 
 
 def _stamp(batch: memoryview, header: BatchHeader, now_ms: int) -> CheckedBatch:
-    """Put the broker's clock into the header. The records keep their deltas, which readers ignore."""
+    """Write the append time into the header. The records keep their deltas, which readers ignore."""
     stamped = header._replace(
         attributes=header.attributes | LOG_APPEND_TIME_FLAG, max_timestamp=now_ms
     )

@@ -1,4 +1,4 @@
-"""Proves that stored batches are what was written, before readers get them."""
+"""Verifies stored batches before readers get them: checksums, offsets and leader epochs."""
 
 import logging
 from typing import Final
@@ -23,15 +23,15 @@ from zhumq.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-# Verified at the least when something is: the next read of the same consumer finds it done.
+# The minimum of one verification, so that the next reads of the same consumer need none.
 RUN_BYTES_MIN: Final = 256 * 1024
 BUFFER_BYTES: Final = 1024 * 1024
-# A segment with gaps is proved by the checksum of its file, as a whole if it is no larger than this.
+# A segment with gaps is verified by the checksum of its file if it is no larger than this.
 WHOLE_FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Unverified(Exception):
-    """What a reader asked for is not what was written. Never leaves the log."""
+    """The bytes of a read failed verification. Only the log catches it; callers never see it."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(segment.prefix)
@@ -39,7 +39,7 @@ class Unverified(Exception):
 
 
 class Proof:
-    """What batches are held against: where offsets may be missing, which epoch wrote what."""
+    """The expected values of batches: where offsets may have gaps, and the epoch of each offset."""
 
     __slots__ = ("epochs", "gaps_end")
 
@@ -48,7 +48,7 @@ class Proof:
         self.epochs = epochs
 
     def check(self, header: BatchHeader, expected_offset: int) -> bool:
-        """Whether the fields that no checksum covers are what they must be."""
+        """Whether the fields that no checksum covers, offset and epoch, are valid."""
         base_offset = header.base_offset
         if base_offset != expected_offset and not (
             expected_offset < base_offset <= self.gaps_end and expected_offset < self.gaps_end
@@ -59,21 +59,21 @@ class Proof:
 
 
 def verify_run(
-    segment: Segment, start: int, end: int, wanted_bytes: int, proof: Proof
+    segment: Segment, start: int, end: int, bytes_min: int, proof: Proof
 ) -> tuple[int, int]:
-    """Verify the batches from one boundary towards another, at least so many bytes of them.
+    """Verify the batches between two boundaries, at least bytes_min bytes of them.
 
-    Returns where it stopped and the offset there. The offset index says which batch lies before the
-    first one, and the header behind the last one confirms that one's offset. Raises Unverified.
+    Returns the position where it stopped and the offset there. The offset index confirms the offset
+    of the first batch, and the header behind the last batch that of the last one. Raises Unverified.
     """
     try:
-        return _verify_run(segment, start, end, max(wanted_bytes, RUN_BYTES_MIN), proof)
+        return _verify_run(segment, start, end, max(bytes_min, RUN_BYTES_MIN), proof)
     except CorruptMessage as reason:
         raise Unverified(segment) from reason
 
 
 def _verify_run(
-    segment: Segment, start: int, end: int, wanted_bytes: int, proof: Proof
+    segment: Segment, start: int, end: int, bytes_min: int, proof: Proof
 ) -> tuple[int, int]:
     index = segment.offset_index
     position = index.boundary_before(start)
@@ -88,8 +88,8 @@ def _verify_run(
                 raise no_batch(segment.file, position)
             known_last_offset = None
             expected_offset = header.base_offset
-        if position >= end or position - start >= wanted_bytes:
-            # Of the batch behind the run only the header counts: it confirms the last offset.
+        if position >= end or position - start >= bytes_min:
+            # Only the header of the batch behind the run is read: it confirms the last offset.
             if not proof.check(header, expected_offset):
                 raise no_batch(segment.file, position)
             stop = position
@@ -103,7 +103,7 @@ def _verify_run(
 
 
 def check_end(segment: Segment, next_offset: int, proof: Proof) -> None:
-    """A sealed segment ends where the next one begins, unless compaction emptied its end."""
+    """Check that a sealed segment ends where the next one begins, unless compaction emptied its end."""
     expected = segment.next_offset
     if expected is None or next_offset == expected:
         return
@@ -128,8 +128,8 @@ def _header_at(buffer: ScanBuffer, position: int, file: DiskFile, end: int) -> B
 def verify_batches(
     file: DiskFile, position: int, end: int, bytes_max: int, expected_offset: int, proof: Proof
 ) -> tuple[int, int]:
-    """Verify batches one after the other, about so many bytes of them; returns where it stopped and
-    the offset there. Raises CorruptMessage. May be called in a thread, with a file of its own."""
+    """Verify about bytes_max bytes of batches; returns the position where it stopped and the offset
+    there. Raises CorruptMessage. May run in a thread, with a file of its own."""
     if file.size < end:
         raise no_batch(file, file.size)
     buffer = ScanBuffer(file, end, BUFFER_BYTES)
@@ -162,8 +162,8 @@ def _check_batch(
 def examine_segment(
     segment: Segment, next_offset: int, proof: Proof, *, size: int | None = None
 ) -> list[CorruptRange]:
-    """Go through a whole segment that should end at this offset; index it anew, and return what of
-    it cannot be read. The size is what the manifest says, where that is known."""
+    """Scan a whole segment that should end at next_offset, rebuild its indexes, and return its damaged
+    ranges. `size` is that of the manifest, if known."""
     segment.start_indexes()
     segment.corrupt_ranges = []
     result = scan_segment(
@@ -176,12 +176,12 @@ def examine_segment(
     )
     found = list(result.corrupt_ranges)
     is_cut = size is not None and size != segment.size
-    # Behind a gap of compaction the end may come early, but not in a file of another size.
+    # Compaction may have removed the last offsets, but not in a file of another size.
     ends_early = result.next_offset < next_offset and (
         is_cut or result.next_offset >= proof.gaps_end
     )
     if segment.checksum is not None and not file_matches(segment):
-        # With gaps between them, batches do not tell which of two has the wrong offset.
+        # With gaps, two batches do not show which of them has the wrong offset.
         found = [
             CorruptRange(segment.base_offset, 0, segment.size, segment.base_offset, next_offset)
         ]
@@ -209,7 +209,7 @@ def examine_segment(
 
 
 def file_matches(segment: Segment) -> bool:
-    """Whether the checksum of the whole file is the one that compaction took."""
+    """Whether the checksum of the whole file is the one that compaction computed."""
     return file_checksum(segment.file) == segment.checksum
 
 

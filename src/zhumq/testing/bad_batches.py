@@ -1,4 +1,4 @@
-"""Record batches that lie, each with the answer of Apache Kafka 4.3.1: `python -m conformance.bad_batches` asks it."""
+"""Invalid record batches with the answers of Apache Kafka 4.3.1, from `python -m conformance.bad_batches`."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadBatch:
-    """What a client sends, and the error code of each answer."""
+    """An invalid batch and the error codes that answer it."""
 
     name: str
     data: bytes
@@ -47,7 +47,7 @@ def varint(value: int) -> bytes:
 
 
 def sized(body: bytes, length: int | None = None) -> bytes:
-    """A record: its length, which may be another than that of its body, and the body."""
+    """A record: its length, which may differ from that of its body, and the body."""
     return varint(len(body) if length is None else length) + body
 
 
@@ -77,7 +77,7 @@ def batch(
     codec: Compression = Compression.NONE,
     **header: Any,
 ) -> bytes:
-    """A batch around a payload, taken as it is, with a checksum that matches."""
+    """A batch with this payload and a valid checksum."""
     fields = BatchHeader(
         base_offset=0,
         batch_length=BATCH_LENGTH_MIN + len(payload),
@@ -100,7 +100,7 @@ def batch(
 
 
 def bad_batches(now_ms: int) -> list[BadBatch]:
-    """Every case; with timestamps of now, since brokers look at those, too."""
+    """Every case, with current timestamps, since brokers check those too."""
     return [
         *_bad_headers(now_ms),
         *_bad_sizes(now_ms),
@@ -157,10 +157,10 @@ def _bad_sizes(now_ms: int) -> Iterator[BadBatch]:
 
 
 def _bad_records(now_ms: int) -> Iterator[BadBatch]:
-    """What is wrong inside, once as it is and once compressed."""
+    """Invalid records, each uncompressed and compressed."""
     whole = body()
     two_days_ms = 2 * 86_400_000
-    # The payload, its records, then Kafka, Kafka where it is compressed, zhumq, and zhumq validating all.
+    # Name, payload, record count, then the answers of Kafka, Kafka compressed, zhumq, zhumq with full validation.
     cases: Iterable[tuple[str, bytes, int, ErrorCode, ErrorCode, ErrorCode, ErrorCode]] = (
         ("offset deltas with a hole", record() + record(2), 2, NONE, UNKNOWN, NONE, INVALID),
         ("offset deltas backwards", record(1) + record(), 2, NONE, UNKNOWN, NONE, INVALID),
@@ -216,7 +216,7 @@ def _bad_records(now_ms: int) -> Iterator[BadBatch]:
 
 
 def _bad_payloads(now_ms: int) -> Iterator[BadBatch]:
-    """What a codec cannot read, and what it can with something left."""
+    """Payloads that a codec cannot decompress, and payloads with trailing bytes."""
     exceptions = {
         (Compression.GZIP, "rubbish behind the payload"): NONE,
         (Compression.LZ4, "rubbish behind the payload"): NONE,

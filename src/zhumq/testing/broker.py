@@ -1,4 +1,4 @@
-"""A real broker inside the test process: own thread, own event loop, own folder."""
+"""A real broker inside the test process, with its own thread, event loop and folder."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _ANY_PORT: Final = "127.0.0.1:0"
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """Where the broker is reached."""
+    """The addresses of the broker."""
 
     bootstrap: str
     http: str
@@ -40,7 +40,7 @@ def broker(
 ) -> Iterator[RunningBroker]:
     """Run a broker on a free port until the end of the block.
 
-    Without a data folder it uses one of its own and removes it. Clients connect to
+    Without a data folder it uses a temporary one. Clients connect to
     `bootstrap` as to any broker:
 
         with broker() as running:
@@ -75,6 +75,6 @@ def _end_loop(
 ) -> None:
     loop.call_soon_threadsafe(loop.stop)
     thread.join(STOP_SECONDS_MAX)
-    # A uvloop waits in close() for what a broker that failed has left in it, for ever if need be.
+    # uvloop's close() waits for what a failed broker has left on the loop, possibly for ever.
     if not is_stuck.is_set() and not thread.is_alive():
         loop.close()

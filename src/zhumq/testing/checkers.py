@@ -20,7 +20,9 @@ from zhumq.testing.simulated_log import Entry, SimulatedLog
 MONOTONIC_EPOCH: Final = "an epoch never goes back, also across restarts"
 ONE_LEADER: Final = "one leader per epoch"
 ONE_VOTE: Final = "one vote per epoch, also across restarts"
-ACCEPTED_DURABLE: Final = "an epoch is accepted on disk before the leader hears of it, and for good"
+ACCEPTED_DURABLE: Final = (
+    "an epoch is accepted on disk before the leader learns of it, and for good"
+)
 ACK_DURABLE: Final = "an acknowledgement implies durable on enough disks at that moment"
 MONOTONIC_HIGH_WATERMARK: Final = "the high watermark never goes back"
 VISIBLE_IS_DURABLE: Final = "nothing is visible before enough disks have it"
@@ -36,7 +38,7 @@ NO_CONTRADICTION: Final = "no replica is asked for what the protocol rules out"
 
 
 class InvariantViolated(AssertionError):
-    """A simulation has shown that a promise is broken."""
+    """A simulation violated an invariant."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -45,44 +47,44 @@ class InvariantViolated(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """Whose disks count at this moment, in the eyes of one who knows everything."""
+    """Whose disks count at this moment, from a view of the whole cluster."""
 
-    # Raft: the voters. Fetch: the in-sync set in the coordinator's record.
+    # Raft: the voters. Fetch: the in-sync set in the controller's record.
     counted: frozenset[int]
     needed: int
-    # On how many disks in all it has to be, in sync or not.
+    # How many disks have to hold an entry, whether in sync or not.
     needed_in_all: int
 
 
 class Checkers:
-    """Sees everything that happens and raises InvariantViolated at the first wrong thing."""
+    """Checks every event and raises InvariantViolated at the first violation."""
 
     def __init__(self, logs: Mapping[int, SimulatedLog], quorum: Callable[[Mode], Quorum]) -> None:
         self._logs = logs
         self._quorum = quorum
         # Everything that was ever below a high watermark; the index is the offset.
         self.committed: list[Entry] = []
-        # In which epoch it was committed; never goes down from one offset to the next.
+        # The epoch in which each entry was committed; it does not decrease with the offset.
         self._committed_in: list[int] = []
         self._epochs: dict[int, int] = {}
         self._accepted: dict[int, int] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
         self._votes: dict[tuple[int, int], int] = {}
-        self._kept: dict[tuple[int, int], int] = {}
+        self._persisted_votes: dict[tuple[int, int], int] = {}
         self._written: dict[tuple[int, int], tuple[Entry, int]] = {}
         self._sequences: dict[int, int] = {}
         self._acknowledged: dict[tuple[int, int], int] = {}
-        # Replicas that have lost flushed data by a fault, and are excused for it until healed.
+        # Replicas that lost flushed data by a fault, and are excused until they have recovered.
         self.excused: set[int] = set()
 
     def wiped(self, node: int) -> None:
-        """A fault took everything a replica had written down; its votes are still its votes."""
+        """A fault wiped a replica's disk; the votes that it cast still count."""
         self.excused.add(node)
         self._epochs[node] = 0
         self._accepted[node] = NO_EPOCH
 
-    def forgot(self, node: int) -> None:
-        """A replica was moved away with all it had; its votes are still its votes."""
+    def removed(self, node: int) -> None:
+        """A replica was dropped because it moved; the votes that it cast still count."""
         self._epochs[node] = 0
         self._accepted[node] = NO_EPOCH
 
@@ -100,27 +102,27 @@ class Checkers:
         )
         self._accepted[node] = state.accepted_epoch
         if state.voted_for is not None:
-            self._kept[(node, state.epoch)] = state.voted_for
+            self._persisted_votes[(node, state.epoch)] = state.voted_for
             self._vote(node, state.epoch, state.voted_for)
 
     def sent(self, node: int, to: int, message: Message) -> None:
         self._expect(
             message.epoch <= self._epochs.get(node, 0),
             MONOTONIC_EPOCH,
-            f"{node} speaks of epoch {message.epoch} and has not written it down",
+            f"{node} sends epoch {message.epoch} and has not persisted it",
         )
         if isinstance(message, FetchArrived):
             self._expect(
                 message.accepted_epoch <= self._accepted.get(node, NO_EPOCH),
                 ACCEPTED_DURABLE,
-                f"{node} tells of {message.accepted_epoch} and has not written it down",
+                f"{node} sends accepted epoch {message.accepted_epoch} and has not persisted it",
             )
         if isinstance(message, VoteAnswered) and message.granted and not message.pre_vote:
             self._vote(node, message.asked_epoch, to)
             self._expect(
-                self._kept.get((node, message.asked_epoch)) == to,
+                self._persisted_votes.get((node, message.asked_epoch)) == to,
                 ONE_VOTE,
-                f"{node} votes for {to} in {message.asked_epoch} and has not written it down",
+                f"{node} votes for {to} in {message.asked_epoch} and has not persisted it",
             )
 
     def _vote(self, node: int, epoch: int, candidate: int) -> None:
@@ -130,7 +132,7 @@ class Checkers:
         )
 
     def started(self, node: int, high_watermark: int) -> None:
-        """A replica starts on what is on its disk: below its high watermark all is committed."""
+        """A replica starts with its disk: everything below its high watermark is committed."""
         log = self._logs[node]
         if node in self.excused or high_watermark <= log.log_start_offset:
             return
@@ -138,7 +140,7 @@ class Checkers:
         self._expect(
             last < len(self.committed) and log.entry(last) == self.committed[last],
             COMMITTED_FOREVER,
-            f"{node} starts with a high watermark of {high_watermark} above what is not committed",
+            f"{node} starts with a high watermark of {high_watermark} above uncommitted entries",
         )
 
     def appended(self, node: int, offset: int, entry: Entry) -> None:
@@ -170,11 +172,11 @@ class Checkers:
             self._expect(
                 log.entry(offset) != self.committed[offset],
                 COMMITTED_FOREVER,
-                f"{node} cuts {self.committed[offset]} at {offset}, which is committed",
+                f"{node} truncates {self.committed[offset]} at {offset}, which is committed",
             )
 
     def raised(self, node: int, before: int, after: int, mode: Mode, *, leads: bool) -> None:
-        """A replica lets consumers see more. Only a leader can say so first."""
+        """A replica raises its high watermark. The leader has to be the first to raise it."""
         if after < before and node not in self.excused:
             self._expect(False, MONOTONIC_HIGH_WATERMARK, f"{node} goes from {before} to {after}")
         log = self._logs[node]
@@ -224,7 +226,7 @@ class Checkers:
         self._expect(
             in_all >= quorum.needed_in_all,
             invariant,
-            f"{entry} at {offset} is on {in_all} disks, promised are {quorum.needed_in_all}",
+            f"{entry} at {offset} is on {in_all} disks, needed are {quorum.needed_in_all}",
         )
 
     def _holders(self, offset: int, entry: Entry, counted: Iterable[int]) -> int:
@@ -232,7 +234,7 @@ class Checkers:
             1 for each in counted if each in self.excused or self._logs[each].holds(offset, entry)
         )
 
-    def role_taken(self, node: int, incarnation: int, change: RoleChange) -> None:
+    def on_role_changed(self, node: int, incarnation: int, change: RoleChange) -> None:
         if change.role is not Role.LEADER:
             return
         known = self._leaders.setdefault(change.epoch, (node, incarnation))
@@ -241,17 +243,17 @@ class Checkers:
             ONE_LEADER,
             f"{known} and {(node, incarnation)} (replica, start) lead epoch {change.epoch}",
         )
-        # One that wins late, when a later epoch has a leader, does not have that one's entries.
+        # A leader that wins after a later epoch has a leader does not have the later epoch's entries.
         count = bisect_left(self._committed_in, change.epoch)
         self._check_complete(node, count, LEADER_COMPLETENESS)
 
     def serves(self, node: int, high_watermark: int, epoch: int) -> None:
-        """A leader starts to serve: it must know of everything that anybody was shown."""
+        """A leader starts to serve: its high watermark covers everything that was visible before."""
         if max(self._leaders) == epoch:
             self._expect(
                 high_watermark >= len(self.committed),
                 MONOTONIC_HIGH_WATERMARK,
-                f"{node} serves up to {high_watermark}, {len(self.committed)} was shown before",
+                f"{node} serves up to {high_watermark}, {len(self.committed)} was visible before",
             )
 
     def in_sync_changed(self, in_sync: frozenset[int]) -> None:
@@ -263,7 +265,7 @@ class Checkers:
     def _check_complete(
         self, node: int, count: int, invariant: str, *, flushed: bool = False
     ) -> None:
-        """Whether a replica has the first `count` committed entries, or the rest of them."""
+        """Check that a replica has the first `count` committed entries, except those deleted by retention."""
         if not count:
             return
         log = self._logs[node]
@@ -274,11 +276,11 @@ class Checkers:
         self._expect(
             last < end and log.entry(last) == self.committed[last],
             invariant,
-            f"{node} reaches to {end} and lacks {self.committed[last]} at {last}",
+            f"{node} ends at {end} and lacks {self.committed[last]} at {last}",
         )
 
     def acknowledged(self, offset: int, entry: Entry, mode: Mode) -> None:
-        """A producer got its answer for acks=-1."""
+        """A producer got its acknowledgement for acks=-1."""
         self._expect(
             offset < len(self.committed) and self.committed[offset] == entry,
             ACK_DURABLE,
@@ -291,7 +293,7 @@ class Checkers:
         self._expect(
             offset < len(self.committed) and self.committed[offset] == entry,
             COMMITTED_FOREVER,
-            f"a consumer reads {entry} at {offset}, which nobody has committed",
+            f"a consumer reads {entry} at {offset}, which is not committed",
         )
 
     @property
@@ -303,7 +305,7 @@ class Checkers:
         return len(self._leaders)
 
     def final(self, leader: int, high_watermark: int, replicas: Iterable[int]) -> None:
-        """Everything is healed: what was acknowledged is there, and all replicas are equal."""
+        """After all faults: everything acknowledged can be read, and all replicas are equal."""
         log = self._logs[leader]
         for (producer, sequence), offset in self._acknowledged.items():
             if offset < log.log_start_offset:
@@ -316,10 +318,10 @@ class Checkers:
             )
         logs = {each: self._logs[each] for each in replicas}
         start = max(each.log_start_offset for each in logs.values())
-        wanted = log.read_all(start, log.log_end_offset)
+        expected = log.read_all(start, log.log_end_offset)
         for node, other in logs.items():
             self._expect(
-                other.read_all(start, other.log_end_offset) == wanted,
+                other.read_all(start, other.log_end_offset) == expected,
                 CONVERGENCE,
                 f"{node} and {leader} differ from offset {start} on",
             )

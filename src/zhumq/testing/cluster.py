@@ -1,4 +1,4 @@
-"""A real cluster for tests: a ZooKeeper ensemble and brokers, each a process of its own."""
+"""A real cluster for tests: a ZooKeeper ensemble and brokers, each in its own process."""
 
 import contextlib
 import tempfile
@@ -18,7 +18,7 @@ WAIT_SECONDS_MAX: Final = 45.0
 LOOK_AGAIN_SECONDS: Final = 0.1
 ASK_SECONDS_MAX: Final = 5.0
 Fact = TypeVar("Fact")
-# Small numbers, so that a cluster of a test starts and moves quickly.
+# Small numbers, so that a test cluster starts and moves replicas quickly.
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "8",
     "default.replication.factor": "3",
@@ -28,11 +28,11 @@ SETTINGS: Final = {
 
 
 class ClusterProcesses:
-    """Brokers 1 to `nodes` and their ensemble. Every broker keeps its ports when it is started again.
+    """Brokers 1 to `nodes` and their ensemble. Every broker keeps its ports across restarts.
 
-    To put a proxy between brokers, or between one and ZooKeeper: `inter_broker[id]` is where a broker
-    listens for the others, `settings_of(id)` may set `inter.broker.advertised`, and `connect_of(id)`
-    is the ensemble as that broker is told.
+    To put a proxy between brokers, or between one and ZooKeeper: `inter_broker[id]` is a
+    broker's inter-broker listener, `settings_of(id)` may set `inter.broker.advertised`, and
+    `connect_of(id)` is the ZooKeeper connect string for that broker.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ClusterProcesses:
         return self._zookeeper
 
     def start(self) -> None:
-        """Start the ensemble and all brokers side by side, and wait until they serve."""
+        """Start the ensemble, then all brokers in parallel, and wait until they serve."""
         if self._zookeeper is None:
             self.start_zookeeper()
         for broker_id in range(1, self.nodes + 1):
@@ -81,7 +81,7 @@ class ClusterProcesses:
         self.wait_for_brokers(self.brokers)
 
     def add(self, broker_id: int) -> BrokerProcess:
-        """One more broker, not started yet."""
+        """Add a broker without starting it."""
         if broker_id not in self.inter_broker:
             (port,) = free_ports(1)
             self.inter_broker[broker_id] = f"{HOST}:{port}"
@@ -104,20 +104,20 @@ class ClusterProcesses:
             self.brokers[broker_id].kill()
 
     def restart(self, *broker_ids: int) -> None:
-        """Start killed brokers again, side by side, and wait until they serve."""
+        """Start killed brokers in parallel, and wait until they serve."""
         for broker_id in broker_ids:
             self.brokers[broker_id].launch()
         for broker_id in broker_ids:
             self.brokers[broker_id].wait_until_ready()
 
     def stop(self) -> None:
-        """End everything that runs; nothing is removed."""
+        """Kill the brokers and stop the ensemble; the folder stays."""
         for broker in self.brokers.values():
             broker.kill()
         if self._zookeeper is not None:
             self._zookeeper.stop()
 
-    # What the cluster says of itself
+    # Metadata
 
     def admin(self, bootstrap: str | None = None) -> AdminClient:
         return AdminClient({"bootstrap.servers": bootstrap or self.bootstrap, "log_level": 0})
@@ -125,7 +125,7 @@ class ClusterProcesses:
     def leader_of(
         self, topic: str, partition: int = 0, *, bootstrap: str | None = None
     ) -> int | None:
-        """The number of the leader as the brokers tell it now; None if there is none."""
+        """The id of the current leader from the brokers' metadata; None if there is none."""
         with contextlib.suppress(KafkaException):
             metadata = self.admin(bootstrap).list_topics(topic, timeout=ASK_SECONDS_MAX)
             found = metadata.topics[topic].partitions.get(partition)
@@ -136,7 +136,7 @@ class ClusterProcesses:
     def wait_for_leader(
         self, topic: str, partition: int = 0, *, other_than: int | None = None
     ) -> int:
-        """The leader, once there is one, and another one than that."""
+        """Wait for a leader other than `other_than` and return it."""
 
         def leader() -> int | None:
             found = self.leader_of(topic, partition)
@@ -145,7 +145,7 @@ class ClusterProcesses:
         return wait_for(leader, f"a leader of {topic}-{partition} other than {other_than}")
 
     def wait_for_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Return when every broker that runs knows that exactly these are alive."""
+        """Return when the metadata of every running broker lists exactly these brokers."""
         expected = set(broker_ids)
 
         def agreed() -> bool | None:
@@ -155,7 +155,7 @@ class ClusterProcesses:
         wait_for(agreed, f"brokers {sorted(expected)}")
 
     def _alive_to(self, bootstrap: str) -> set[int]:
-        """Who is alive as this one broker has heard."""
+        """The brokers in this broker's metadata."""
         with contextlib.suppress(KafkaException):
             return set(self.admin(bootstrap).list_topics(timeout=ASK_SECONDS_MAX).brokers)
         return set()
@@ -182,7 +182,7 @@ def cluster_processes(
 
 
 def wait_for(look: Callable[[], Fact | None], what: str, seconds: float = WAIT_SECONDS_MAX) -> Fact:
-    """What `look` finds, as soon as it finds something. Raises AssertionError at the deadline."""
+    """Call `look` until it returns a value. Raises AssertionError at the deadline."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()

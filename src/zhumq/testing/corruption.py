@@ -65,7 +65,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corruption:
-    """One place that was corrupted, with what was there before."""
+    """One corrupted file, with its bytes from before."""
 
     broker_id: int
     path: Path
@@ -79,7 +79,7 @@ class Corruption:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What a run came to."""
+    """The result of a run."""
 
     places: int = 0
     refused_starts: int = 0
@@ -89,7 +89,7 @@ class Report:
 
 
 def corrupt(path: Path, kind: str, draw: random.Random) -> str:
-    """Do one kind of harm to a file; says what was done."""
+    """Corrupt a file in one way; returns a description."""
     size = path.stat().st_size
     if kind == "remove":
         path.unlink()
@@ -111,7 +111,7 @@ def corrupt(path: Path, kind: str, draw: random.Random) -> str:
 
 
 def candidates(data_dir: Path) -> dict[str, list[Path]]:
-    """The files that can be corrupted, by partition folder; those of the broker itself under ''."""
+    """The files that can be corrupted, by partition folder; files of the broker itself under ''."""
     found: dict[str, list[Path]] = {}
     for path in sorted(data_dir.rglob("*")):
         if not path.is_file() or not path.stat().st_size or path.name.endswith(NEVER_TOUCHED):
@@ -123,22 +123,24 @@ def candidates(data_dir: Path) -> dict[str, list[Path]]:
 
 
 class CorruptionRun:
-    """A cluster with known contents whose files are corrupted, round after round."""
+    """A cluster with known contents, whose files are corrupted in rounds."""
 
-    def __init__(self, cluster: ClusterProcesses, seed: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: ClusterProcesses, seed: int, print_line: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
         self._draw = random.Random(seed)  # noqa: S311 (repeatable, not secret)
-        self._tell = tell
-        # Kept: a client that is forgotten answers nothing that it was asked.
+        self._print_line = print_line
+        # Kept: a client that is garbage-collected drops its pending requests.
         self._admin: AdminClient = cluster.admin()
         self._sent: dict[Place, dict[int, tuple[bytes, bytes]]] = {}
         self.report = Report()
 
     def prepare(self) -> None:
-        """Topics of all kinds, their messages, and a group's offsets."""
+        """Create topics of all kinds, send messages, and commit a group's offsets."""
         ids = list(range(1, BROKERS + 1))
         rotated = [ids[place:] + ids[:place] for place in range(BROKERS)]
-        wanted = [
+        new_topics = [
             NewTopic(
                 name,
                 num_partitions=BROKERS,
@@ -147,7 +149,7 @@ class CorruptionRun:
             )
             for name, config in TOPICS.items()
         ]
-        for created in self._admin.create_topics(wanted).values():
+        for created in self._admin.create_topics(new_topics).values():
             created.result(WAIT_SECONDS_MAX)
         for name in TOPICS:
             for partition in range(BROKERS):
@@ -156,7 +158,7 @@ class CorruptionRun:
         self._commit()
 
     def round(self, places: int) -> None:
-        """Corrupt some files of one broker, each of another log, and judge what comes of it."""
+        """Corrupt some files of one broker, each of a different log, and check the cluster."""
         broker_id = self._draw.choice(sorted(self._cluster.brokers))
         is_up = self._draw.random() < 0.2
         broker = self._cluster.brokers[broker_id]
@@ -165,14 +167,14 @@ class CorruptionRun:
         done = self._corrupt_some(broker_id, places, is_up=is_up)
         self.report.places += len(done)
         for each in done:
-            self._tell(
+            self._print_line(
                 f"{self.report.places:4d} broker {broker_id} {'up' if is_up else 'down'}:"
                 f" {each.path.relative_to(broker.data_dir)}: {each.note}"
             )
         if is_up:
-            # What was verified before is found by the scrub, and promised from then on only.
+            # The scrub finds damage in records that were verified before; reads are guaranteed from then on.
             passes = self._scrub_passes(broker_id) + 2
-            self._wait(lambda: self._scrub_passes(broker_id) >= passes, "a whole pass of the scrub")
+            self._wait(lambda: self._scrub_passes(broker_id) >= passes, "a complete scrub pass")
         else:
             self._start(broker_id, done)
         self._judge(f"after {len(done)} corruptions of broker {broker_id}")
@@ -214,7 +216,7 @@ class CorruptionRun:
         data_dir = self._cluster.brokers[broker_id].data_dir
         found = candidates(data_dir)
         if is_up:
-            # A running broker writes some files anew all the time: what is at rest is corrupted.
+            # A running broker rewrites some files all the time: only sealed segments are corrupted.
             found = {
                 folder: sealed
                 for folder, paths in found.items()
@@ -235,16 +237,18 @@ class CorruptionRun:
         return done
 
     def _start(self, broker_id: int, done: Iterable[Corruption]) -> None:
-        """Start the broker. If it refuses, it must say why; then an operator repairs that file."""
+        """Start the broker. If it refuses, it must log the reason; then the run restores that file."""
         broker = self._cluster.brokers[broker_id]
         try:
             broker.start()
         except RuntimeError as error:
             line = broker.log.strip().splitlines()[-1]
             self.report.refused_starts += 1
-            self._tell(f"     refused to start: {line}")
+            self._print_line(f"     refused to start: {line}")
             if not line.startswith("zhumq: ") or "Traceback" in str(error)[-4000:]:
-                self.report.findings.append(f"broker {broker_id} did not say why: {line}")
+                self.report.findings.append(
+                    f"broker {broker_id} did not log why it refused to start: {line}"
+                )
             for each in done:
                 if each.path.parent == broker.data_dir:
                     each.undo()
@@ -264,8 +268,8 @@ class CorruptionRun:
                 for each, broker in self._cluster.brokers.items()
             }
             end = max(end_offset(each) for each in folders.values())
-            self._wait(functools.partial(are_equal, folders, end), f"{when}: {folder} healed")
-        self._wait(self._is_intact, f"{when}: nothing damaged and nothing healing")
+            self._wait(functools.partial(are_equal, folders, end), f"{when}: {folder} recovered")
+        self._wait(self._is_intact, f"{when}: nothing damaged and nothing recovering")
 
     def _is_settled(self) -> bool:
         with contextlib.suppress(KafkaException, TimeoutError):
@@ -277,10 +281,10 @@ class CorruptionRun:
         return False
 
     def _is_intact(self) -> bool:
-        """Whether no broker has damage that it knows of, or is fetching something again."""
+        """Whether no broker reports damage or recovering partitions."""
         for broker_id in self._cluster.brokers:
             text = self._metrics(broker_id)
-            recovering = re.search(r"^zhumq_partitions_healing (\d+)", text, re.MULTILINE)
+            recovering = re.search(r"^zhumq_partitions_recovering (\d+)", text, re.MULTILINE)
             if recovering is None or recovering[1] != "0" or "\nzhumq_log_corrupt_ranges{" in text:
                 return False
         return True
@@ -318,7 +322,7 @@ class CorruptionRun:
         )
 
     def _check_reads(self, topic: str, partition: int, when: str) -> None:
-        """Everything that was sent is read at its offset, and nothing else."""
+        """A reader reads everything that was sent at its offset, and nothing else."""
         sent = self._sent[topic, partition]
         got = self._read(topic, partition)
         name = f"{when}: {topic}-{partition}"
@@ -355,8 +359,8 @@ class CorruptionRun:
         found: dict[Place, int] = {}
         while found != expected and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException, TimeoutError):
-                # A new one each time: one that knew the coordinator before it was away for a moment
-                # waits for it for ever (librdkafka 2.16, a broker "terminating in state TRY_CONNECT").
+                # A new client each time: one that knew the coordinator before an outage waits for it
+                # for ever (librdkafka 2.16, a broker "terminating in state TRY_CONNECT").
                 admin = self._cluster.admin()
                 asked = ConsumerGroupTopicPartitions(GROUP)
                 listed = admin.list_consumer_group_offsets([asked])[GROUP].result(10)
@@ -367,10 +371,10 @@ class CorruptionRun:
             self.report.findings.append(f"{when}: the group's offsets are {found}")
 
 
-def run(*, places: int, seed: int, tell: Callable[[str], None], folder: Path) -> Report:
-    """Corrupt so many places, a few in each round, and report what was found."""
+def run(*, places: int, seed: int, print_line: Callable[[str], None], folder: Path) -> Report:
+    """Corrupt so many places, a few in each round, and report the findings."""
     with cluster_processes(nodes=BROKERS, folder=folder, settings=SETTINGS) as cluster:
-        corruption = CorruptionRun(cluster, seed, tell)
+        corruption = CorruptionRun(cluster, seed, print_line)
         corruption.prepare()
         report = corruption.report
         while report.places < places and not report.findings:
@@ -378,19 +382,19 @@ def run(*, places: int, seed: int, tell: Callable[[str], None], folder: Path) ->
         logs = [broker.log for broker in cluster.brokers.values()]
         report.damage_lines = sum(len(re.findall(r"damage|is gone|cut off", log)) for log in logs)
         if report.findings:
-            tell(f"the logs are in {folder}")
+            print_line(f"the logs are in {folder}")
         return report
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """One run; 1 if anything was found."""
+    """Run once; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m zhumq.testing.corruption", description=__doc__)
-    parser.add_argument("--places", type=int, default=200, help="how many places are corrupted")
-    parser.add_argument("--seed", type=int, default=1, help="what the places are drawn from")
-    parser.add_argument("--folder", type=Path, help="where the cluster is, which then is kept")
+    parser.add_argument("--places", type=int, default=200, help="number of places to corrupt")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the places")
+    parser.add_argument("--folder", type=Path, help="folder for the cluster, which is kept")
     chosen = parser.parse_args(arguments)
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
@@ -400,10 +404,10 @@ def main(arguments: list[str] | None = None) -> int:
             prefix = "zhumq-corruption-"
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
         begun = time.monotonic()
-        report = run(places=chosen.places, seed=chosen.seed, tell=tell, folder=folder)
+        report = run(places=chosen.places, seed=chosen.seed, print_line=print_line, folder=folder)
     for finding in report.findings:
-        tell(f"FOUND {finding}")
-    tell(
+        print_line(f"FOUND {finding}")
+    print_line(
         f"{report.places} places in {time.monotonic() - begun:.0f} s, seed {chosen.seed}:"
         f" {report.kinds}, {report.refused_starts} starts refused,"
         f" {report.damage_lines} lines about damage in the logs, {len(report.findings)} findings"

@@ -1,4 +1,4 @@
-"""A disk in memory that fills up, fails, and loses what was not synced."""
+"""A disk in memory that can fill up, fail, and lose unsynced bytes."""
 
 import posixpath
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from zhumq.host.disk import Buffer, DirectoryEntry, DiskFile, DiskLock
 from zhumq.model.errors import DataDirUnusable, DiskFull, StorageFailed
 
-UNLIMITED_BYTES = 2**50  # what is free where a test sets no limit
+UNLIMITED_BYTES = 2**50  # free space if a test sets no limit
 
 
 class _Node:
-    """A file's bytes, and how they were when they were last synced."""
+    """A file's bytes, and its bytes at the last sync."""
 
     __slots__ = ("content", "synced")
 
@@ -55,11 +55,11 @@ class MemoryFile:
         raise OSError("a file in memory has no descriptor")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class MemoryLock:
-    """A lock that a crash gives back."""
+    """A lock that a crash releases."""
 
     def __init__(self, disk: "MemoryDisk", path: str) -> None:
         self._disk = disk
@@ -73,7 +73,7 @@ class MemoryDisk:
     """Files in memory. Names are durable at once, bytes only when they are synced.
 
     The faults: `bytes_free` (None: no limit), `sync_fails` and `read_fails` (given a path), and
-    `crash`, after which only synced bytes and, if wanted, some of those written since are left.
+    `crash`, which keeps only synced bytes and, if `keep` says so, some unsynced ones.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class MemoryDisk:
     # Faults
 
     def crash(self, keep: Callable[[str, int], int] = lambda _path, _unsynced: 0) -> None:
-        """Lose what was not synced; keep says how many of a file's unsynced bytes survive."""
+        """Lose unsynced bytes; `keep` returns how many of a file's unsynced bytes survive."""
         self.locked.clear()
         for path, node in self.files.items():
             written = bytes(node.content)
@@ -102,7 +102,7 @@ class MemoryDisk:
             self.files[path] = replacement
 
     def spend(self, count: int, path: str) -> None:
-        """Use up room, or raise DiskFull."""
+        """Use up free space, or raise DiskFull."""
         if self.bytes_free is None:
             return
         if count > self.bytes_free:
@@ -110,7 +110,7 @@ class MemoryDisk:
         self.bytes_free -= count
 
     def check_sync(self, path: str) -> None:
-        """Take note of a sync, or raise StorageFailed."""
+        """Record a sync, or raise StorageFailed."""
         self.syncs.append(path)
         if self.sync_fails(path):
             raise StorageFailed(f"cannot sync {path}: Input/output error")

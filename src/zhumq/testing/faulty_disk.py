@@ -1,4 +1,4 @@
-"""A real disk that fails when a test says so."""
+"""A real disk with injected failures."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from zhumq.model.errors import DiskFull, StorageFailed
 
 
 class FaultyDisk(SystemDisk):
-    """The real disk, with no room or no syncs for the files the test names."""
+    """The real disk, which is full or fails to sync for the files that a test selects."""
 
     def __init__(self) -> None:
         self.is_full: Callable[[str], bool] = lambda _path: False

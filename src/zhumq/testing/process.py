@@ -1,4 +1,4 @@
-"""A broker as a process of its own, for tests that kill it."""
+"""A broker in its own process, for tests that kill it."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ _READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=(?P<push>\S+) http=
 
 
 class BrokerProcess:
-    """`zhumq start` on a port of its own, which stays the same when it is started again."""
+    """`zhumq start` on a free port, which stays the same across restarts."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class BrokerProcess:
 
     @property
     def log(self) -> str:
-        """Everything it wrote to stderr so far."""
+        """What it has written to stderr so far."""
         return self._log_path.read_text() if self._log_path.exists() else ""
 
     @property
@@ -58,12 +58,12 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Run it and wait until it serves. Raises RuntimeError with its log if it does not."""
+        """Start it and wait until it serves. Raises RuntimeError with its log if it does not."""
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Run it, and do not wait."""
+        """Start it without waiting."""
         if not self.bootstrap:
             self.bootstrap, self.push = (f"{HOST}:{port}" for port in free_ports(2))
         command = [sys.executable, "-m", "zhumq", "start", "--listen", self.bootstrap]
@@ -89,18 +89,18 @@ class BrokerProcess:
         self.bootstrap, self.push, self.http = ready["kafka"], ready["push"], ready["http"]
 
     def kill(self) -> None:
-        """SIGKILL: no time to write anything down."""
+        """Send SIGKILL: it cannot write anything more."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and answers nobody."""
+        """Send SIGSTOP: it keeps its connections and answers no request."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:
-        """SIGTERM, and its exit code."""
+        """Send SIGTERM; returns the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, with_signal: signal.Signals) -> int:
@@ -109,7 +109,7 @@ class BrokerProcess:
             return 0
         with process:
             process.send_signal(with_signal)
-            process.send_signal(signal.SIGCONT)  # A paused one hears nothing but a kill.
+            process.send_signal(signal.SIGCONT)  # A paused process handles no signal but SIGKILL.
             try:
                 return process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:

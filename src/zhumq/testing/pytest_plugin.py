@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def zhumq_broker(tmp_path: Path) -> "Iterator[RunningBroker]":
     """A broker with an empty data folder, at `zhumq_broker.bootstrap`."""
-    # Imported here so that the plugin costs nothing in a test run that never asks for a broker.
+    # Imported here so that the plugin costs nothing in a test run without a broker.
     from zhumq.testing.broker import broker  # noqa: PLC0415
 
     with broker(data_dir=tmp_path / "zhumq-data") as running:

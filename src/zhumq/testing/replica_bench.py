@@ -1,4 +1,4 @@
-"""Replicas under full control of a test: messages wait until they are delivered, time stands still."""
+"""Replicas under full control of a test, which delivers each message and advances the clock."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ class ReplicaBench:
         self.messages: list[tuple[int, Outgoing]] = []
         self.proposals: list[Proposal] = []
         self.cuts: set[tuple[int, int]] = set()
-        # Whose disks do not flush by themselves.
+        # Replicas whose disks flush only when the test says so.
         self.slow_disks: set[int] = set()
         self.assignment = LeaderAssigned(
             version=0, epoch=0, leader_id=None, in_sync=frozenset(range(nodes))
@@ -65,8 +65,8 @@ class ReplicaBench:
         self.checkers = Checkers(self.logs, self._quorum)
         self._incarnations = dict.fromkeys(range(nodes), 0)
         self._parked: dict[tuple[int, int], FetchArrived] = {}
-        # What each follower was last answered about, so that nothing is told twice.
-        self._told: dict[tuple[int, int], tuple[int, int, int, bool, bool]] = {}
+        # The last plain answer to each follower, so that none is sent twice.
+        self._sent: dict[tuple[int, int], tuple[int, int, int, bool, bool]] = {}
         self._sequence = 0
         for each in range(nodes):
             self.start(each)
@@ -85,7 +85,7 @@ class ReplicaBench:
 
     def start(self, node: int) -> None:
         self._incarnations[node] += 1
-        self._told = {key: each for key, each in self._told.items() if node not in key}
+        self._sent = {key: each for key, each in self._sent.items() if node not in key}
         kind = RaftReplica if self.states[node].mode is Mode.RAFT else AssignedReplica
         self.replicas[node] = kind(
             node,
@@ -95,7 +95,7 @@ class ReplicaBench:
             self.states[node],
             high_watermark=self.high_watermarks[node],
             incarnation=self._incarnations[node],
-            # The replica with the smallest id is the quickest, unless a test says otherwise.
+            # The replica with the smallest id has the shortest timeout.
             draw=lambda low, high: min(low + node, high),
             now_ms=self.now_ms,
         )
@@ -103,7 +103,7 @@ class ReplicaBench:
         self._carry_out(node)
 
     def crash(self, node: int, *, undo_cut: bool = False) -> None:
-        """The process dies and loses what was not flushed, perhaps the last truncation with it."""
+        """The process crashes and loses what was not flushed, with `undo_cut` also the last truncation."""
         log = self.logs[node]
         offset = min(self.high_watermarks[node], log.flushed_offset)
         self.high_watermarks[node] = offset
@@ -112,7 +112,7 @@ class ReplicaBench:
         self._parked = {key: each for key, each in self._parked.items() if key[0] != node}
 
     def wipe(self, node: int) -> None:
-        """The process dies, and will find its disk empty."""
+        """The process crashes, and its disk is replaced by an empty one."""
         self.crash(node)
         self.checkers.wiped(node)
         self.logs[node].wipe()
@@ -121,7 +121,7 @@ class ReplicaBench:
         self.states[node] = QuorumState(mode=mode, recovering=True, votes_unknown=True)
 
     def switch(self, node: int, mode: Mode, epoch: int = 0) -> None:
-        """The replica hears that its topic has another mode now."""
+        """The replica learns that its topic has changed its mode."""
         state = self.replicas[node].quorum_state
         raft = mode is Mode.RAFT
         self.states[node] = state_for_raft(state, epoch) if raft else state_for_fetch(state)
@@ -131,24 +131,24 @@ class ReplicaBench:
     # Events
 
     def step(self, node: int, event: Input) -> None:
-        self._feed(node, event)
+        self._step_core(node, event)
         self._carry_out(node)
 
-    def _feed(self, node: int, event: Input) -> None:
+    def _step_core(self, node: int, event: Input) -> None:
         try:
             self.replicas[node].step(event, self.now_ms)
         except ConsensusBroken as error:
             raise InvariantViolated(NO_CONTRADICTION, str(error)) from error
 
     def let_deadline_pass(self, node: int) -> None:
-        """Let time go on until the replica's next deadline."""
+        """Advance the clock to the replica's next deadline."""
         due_ms = self.replicas[node].next_deadline_ms
         assert due_ms is not None
         self.now_ms = max(self.now_ms, due_ms)
         self.step(node, DeadlinePassed())
 
     def campaign(self, node: int) -> None:
-        """Let time go on until the replica asks for votes."""
+        """Advance the clock until the replica asks for votes."""
         for _ in range(ELECTION_ROUNDS):
             if self.replicas[node].role is Role.PROSPECTIVE:
                 return
@@ -156,7 +156,7 @@ class ReplicaBench:
         raise AssertionError(f"replica {node} does not campaign")
 
     def elect(self, node: int) -> None:
-        """Let a replica's patience end again and again, and everybody answer it."""
+        """Let a replica's deadlines pass, and deliver all messages, until it leads or the rounds are up."""
         for _ in range(ELECTION_ROUNDS):
             self.let_deadline_pass(node)
             self.settle()
@@ -171,7 +171,7 @@ class ReplicaBench:
         changing_mode: bool = False,
         replicas: tuple[int, ...] = (),
     ) -> None:
-        """The coordinator names a leader in a new epoch, and all who are up hear of it."""
+        """The controller names a leader in a new epoch, and all running replicas learn of it."""
         epochs = [each.epoch for each in self.states.values()]
         epoch = max(self.assignment.epoch, *epochs) + 1
         self.publish(epoch, leader, in_sync, changing_mode=changing_mode, replicas=replicas)
@@ -186,7 +186,7 @@ class ReplicaBench:
         changing_mode: bool = False,
         replicas: tuple[int, ...] = (),
     ) -> None:
-        """The coordinator's record changes; nobody has heard of it yet."""
+        """Change the controller's record; no replica learns of it yet."""
         self.assignment = LeaderAssigned(
             version=self.assignment.version + 1,
             epoch=epoch,
@@ -221,19 +221,19 @@ class ReplicaBench:
         self.step(node, LogDamaged(offset=offset))
 
     def isolate(self, *nodes: int) -> None:
-        """Nothing goes between these and the others."""
+        """Drop all messages between these replicas and the others."""
         for one in nodes:
             for other in self.voters.ids:
                 if other not in nodes:
                     self.cuts |= {(one, other), (other, one)}
 
     def settle(self) -> None:
-        """Deliver everything, and what follows from it, until nobody has anything to say."""
+        """Deliver all messages, and those that they cause, until there are none."""
         for _ in range(DELIVERIES_MAX):
             if not self.messages:
                 return
             self.deliver_next()
-        raise AssertionError("the replicas never come to rest")
+        raise AssertionError(f"the replicas still send messages after {DELIVERIES_MAX} deliveries")
 
     def deliver_next(self) -> None:
         sender, outgoing = self.messages.pop(0)
@@ -246,16 +246,16 @@ class ReplicaBench:
             self._parked[(to, sender)] = message
         self.step(to, message)
 
-    # Duties
+    # Decisions
 
     def _carry_out(self, node: int) -> None:
         while node in self.replicas:
             ready = self.replicas[node].take_ready()
             if ready is NOTHING:
                 return
-            self._do(node, ready)
+            self._handle_ready(node, ready)
 
-    def _do(self, node: int, ready: Ready) -> None:
+    def _handle_ready(self, node: int, ready: Ready) -> None:
         log = self.logs[node]
         if ready.persist_quorum_state is not None:
             self.states[node] = ready.persist_quorum_state
@@ -279,7 +279,7 @@ class ReplicaBench:
         if ready.high_watermark is not None:
             self._raise(node, ready.high_watermark)
         if ready.role is not None:
-            self.checkers.role_taken(node, self._incarnations[node], ready.role)
+            self.checkers.on_role_changed(node, self._incarnations[node], ready.role)
             if ready.role.serving:
                 self.checkers.serves(node, self.high_watermarks[node], ready.role.epoch)
         if ready.append or ready.truncate_to is not None or ready.start_over_at is not None:
@@ -294,10 +294,10 @@ class ReplicaBench:
 
     def _moved(self, node: int) -> None:
         log = self.logs[node]
-        self._feed(node, Appended(end_offset=log.log_end_offset))
+        self._step_core(node, Appended(end_offset=log.log_end_offset))
         if node not in self.slow_disks:
             log.flush(log.begin_flush())
-            self._feed(node, Flushed(end_offset=log.flushed_offset))
+            self._step_core(node, Flushed(end_offset=log.flushed_offset))
         self._wake(node)
 
     def _raise(self, node: int, high_watermark: int) -> None:
@@ -319,7 +319,7 @@ class ReplicaBench:
         self.messages.append((node, outgoing))
 
     def _answer(self, node: int, fetch: FetchArrived, answer: FetchAnswered) -> None:
-        """Send an answer that says something; others wait for it."""
+        """Send an answer that has an update; otherwise leave the fetch parked."""
         follower = fetch.replica_id
         plain = answer.error is ErrorCode.NONE and answer.diverging is None
         if plain and answer.start_over_at is None:
@@ -327,10 +327,10 @@ class ReplicaBench:
             records = self.logs[node].read(fetch.fetch_offset, end)
             asked = asks_to_accept(fetch, answer)
             known = (fetch.fetch_offset, fetch.flushed_offset, answer.high_watermark)
-            told = (*known, fetch.recovering and answer.serving, asked)
-            if not records and self._told.get((node, follower)) == told:
+            sent = (*known, fetch.recovering and answer.serving, asked)
+            if not records and self._sent.get((node, follower)) == sent:
                 return
-            self._told[(node, follower)] = told
+            self._sent[(node, follower)] = sent
             answer = replace(answer, records=records or None)
         self._parked.pop((node, follower), None)
         self.messages.append((node, Outgoing(to=follower, message=answer)))

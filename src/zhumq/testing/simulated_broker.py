@@ -1,4 +1,4 @@
-"""A broker of one partition in a simulation: its life, and what it hears of the cluster."""
+"""A broker of one partition in a simulation: its sessions, its metadata images, its replica."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from zhumq.consensus.mode_change import state_for_fetch, state_for_raft
 from zhumq.consensus.raft import RaftReplica
 from zhumq.metadata.image import ClusterImage, PartitionState
 from zhumq.model.ids import BrokerId
-from zhumq.replication.replica_builder import leader_assigned, wiped
+from zhumq.replication.replica_builder import leader_assigned, state_after_loss
 from zhumq.testing.simulated_replica import SimulatedReplica
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ def partition_of(image: ClusterImage) -> PartitionState:
 
 
 class SimulatedBroker(SimulatedReplica):
-    """Registers, follows the pictures of the cluster, and opens and drops its replica."""
+    """Registers, applies metadata images, and opens and drops its replica."""
 
     def __init__(self, broker_id: int, world: "World", *, clock_rate: float) -> None:
         super().__init__(broker_id, world, clock_rate=clock_rate)
-        # Whether there is anything of the partition on the disk, be it only what was promised.
+        # Whether the disk holds anything of the partition, even only a quorum state.
         self.holds = broker_id in world.node_ids[: world.options.replicas]
         # The epoch of its last registration.
         self.broker_epoch: int | None = None
         self.seen_version = -1
         self._image: ClusterImage | None = None
 
-    # Life and death
+    # Start, sessions, loss of the disk
 
     def start(self) -> None:
         assert self.replica is None
@@ -60,43 +60,45 @@ class SimulatedBroker(SimulatedReplica):
         self.broker_epoch = broker_epoch
         replica = self.replica
         if isinstance(replica, AssignedReplica):
-            heard = self._state_heard
-            is_named = (heard.leader, heard.leader_broker_epoch) == (self.broker_id, broker_epoch)
-            leads = replica.leads_or_stands and replica.epoch == heard.leader_epoch
-            if heard.mode is Mode.FETCH and is_named and not leads:
-                self._rebuild(heard)
+            known = self._known_state
+            is_named = (known.leader, known.leader_broker_epoch) == (self.broker_id, broker_epoch)
+            leads = replica.leads_or_campaigns and replica.epoch == known.leader_epoch
+            if known.mode is Mode.FETCH and is_named and not leads:
+                self._rebuild(known)
         self.publish()
 
     def on_session_lost(self, broker_epoch: int | None) -> None:
-        """The broker notices that its session is over. A leader goes on: it is fenced by its epoch."""
+        """The broker notices that its session is over. A leader continues: its epoch fences it."""
         if self.is_up and broker_epoch == self.broker_epoch:
             self.world.note("without a session", self.broker_id)
 
     @property
-    def _state_heard(self) -> PartitionState:
+    def _known_state(self) -> PartitionState:
         assert self._image is not None
         return partition_of(self._image)
 
     def _open(self, partition: PartitionState) -> None:
-        """There is a replica here now, or again."""
+        """Open the replica, for the first time or again."""
         state = self.state
         if not self.holds:
-            state = wiped(QuorumState(mode=partition.mode), partition, BrokerId(self.broker_id))
+            state = state_after_loss(
+                QuorumState(mode=partition.mode), partition, BrokerId(self.broker_id)
+            )
             self.holds = True
         raft = partition.mode is Mode.RAFT
         state = state_for_raft(state, partition.leader_epoch) if raft else state_for_fetch(state)
         self.world.note("open", self.broker_id, partition.partition_epoch, state)
         self._persist(state)
         self._begin(state, partition.replicas)
-        self._tell(partition)
+        self._assign_leader(partition)
 
     def _close(self) -> None:
-        """The partition is on other brokers: its log goes, and what was promised."""
+        """The partition moved to other brokers: drop its log and its quorum state."""
         self.world.note("close", self.broker_id)
         self._fail_waiting()
         self.state = QuorumState(mode=self.state.mode)
         self.checkpointed_high_watermark = 0
-        self.world.checkers.forgot(self.broker_id)
+        self.world.checkers.removed(self.broker_id)
         self.world.maybe_crash(self, often=True)
         if not self.is_up:
             return
@@ -105,7 +107,7 @@ class SimulatedBroker(SimulatedReplica):
         self._flushing = False
         self._parked.clear()
         self.log.wipe()
-        # Not before: a crash leaves the log, and with it what was damaged in it.
+        # Not before: a crash leaves the log and the damage in it.
         self.world.checkers.excused.discard(self.broker_id)
         self.holds = False
 
@@ -119,8 +121,8 @@ class SimulatedBroker(SimulatedReplica):
         self.holds = False
         self.checkpointed_high_watermark = 0
 
-    def hear_image(self, image: ClusterImage) -> None:
-        """A picture of the cluster, perhaps an old one."""
+    def on_image(self, image: ClusterImage) -> None:
+        """Receive a metadata image, perhaps an old one."""
         if not self.is_up:
             return
         partition = partition_of(image)
@@ -133,19 +135,19 @@ class SimulatedBroker(SimulatedReplica):
             if self.replica is None and (
                 self.broker_epoch is None or own is None or own.epoch < self.broker_epoch
             ):
-                # An older picture may tell of a mode that this broker has left for good.
+                # An older image may show a mode that this broker has left for good.
                 return
-            self._follow(partition)
+            self._apply(partition)
             for broker_id in lost:
                 if self.replica is not None and broker_id in self.replica.voters:
                     self.step(BrokerLost(broker_id=broker_id))
             self.publish()
         elif partition.mode is Mode.FETCH:
-            # Old news is passed on as well: it is the replica that must not believe it.
-            self._tell(partition)
+            # A stale image goes to the replica as well, which has to ignore it.
+            self._assign_leader(partition)
 
-    def _follow(self, partition: PartitionState) -> None:
-        """Bring the replica in step with the picture."""
+    def _apply(self, partition: PartitionState) -> None:
+        """Apply the partition state of the image to the replica."""
         replica = self.replica
         if self.broker_id not in partition.replicas:
             if replica is not None or self.holds:
@@ -158,19 +160,19 @@ class SimulatedBroker(SimulatedReplica):
         ):
             self._rebuild(partition)
         else:
-            self._tell(partition)
+            self._assign_leader(partition)
 
-    def _tell(self, partition: PartitionState) -> None:
+    def _assign_leader(self, partition: PartitionState) -> None:
         if partition.mode is Mode.FETCH and isinstance(self.replica, AssignedReplica):
             self.step(
                 leader_assigned(partition, BrokerId(self.broker_id), own_epoch=self.broker_epoch)
             )
 
     def _rebuild(self, partition: PartitionState) -> None:
-        """Another core, on what this one leaves. Nobody's leadership survives it."""
+        """Build another core on the state of this one. A leader loses its leadership."""
         assert self.replica is not None
         self.world.note("rebuild", self.broker_id, partition.mode)
-        # Who was raft's before, with other voters, goes through fetch mode as well.
+        # A change from raft to raft with other voters goes through fetch mode as well.
         state = state_for_fetch(self.replica.quorum_state)
         if partition.mode is Mode.RAFT:
             state = state_for_raft(state, partition.leader_epoch)
@@ -178,28 +180,28 @@ class SimulatedBroker(SimulatedReplica):
         self.incarnation += 1
         self._persist(state)
         self._begin(state, partition.replicas)
-        self._tell(partition)
+        self._assign_leader(partition)
 
     def publish(self) -> None:
-        """In raft mode the cluster learns from the leader who that is."""
+        """Publish a raft leader that the metadata does not show yet."""
         replica = self.replica
         if self._image is None or not isinstance(replica, RaftReplica) or not replica.serving:
             return
-        known = self._state_heard
+        known = self._known_state
         if (known.leader, known.leader_epoch, known.leader_broker_epoch) != (
             self.broker_id,
             replica.epoch,
             self.broker_epoch,
         ):
-            self.world.controller.hear_vote(self.broker_id, replica.epoch)
+            self.world.controller.elected(self.broker_id, replica.epoch)
 
     def resign_for(self, other: int) -> None:
-        """Step back for another replica, if that has everything."""
+        """Resign in favour of another replica, if that one has everything."""
         replica = self.replica
         if isinstance(replica, RaftReplica) and replica.resign_for(other, self.now_ms):
-            self.world.note("step back", self.broker_id, other)
+            self.world.note("resign", self.broker_id, other)
             self.carry_out()
 
-    def _role_taken(self, change: RoleChange) -> None:
-        super()._role_taken(change)
+    def _on_role_changed(self, change: RoleChange) -> None:
+        super()._on_role_changed(change)
         self.publish()

@@ -1,4 +1,4 @@
-"""Producers and consumers in a simulation: one message under way each, and no mercy."""
+"""Producers and consumers in a simulation, each with one request in flight."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ class SimulatedProducer:
 
     def __init__(self, producer: int, world: "World", *, acks: int) -> None:
         self._world = world
-        # Without acks=-1 a message may be lost, so there is no sequence to hold on to.
+        # Without acks=-1 a message may be lost, so the producer sends no sequence numbers.
         self._producer = producer if acks == -1 else -1
         self._acks = acks
         self._sequence = 0
@@ -31,7 +31,7 @@ class SimulatedProducer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way that may yet be acknowledged."""
+        """Whether no request is in flight that may still be acknowledged."""
         return self.stopped
 
     def send(self) -> None:
@@ -75,7 +75,7 @@ class SimulatedProducer:
 
 
 class SimulatedConsumer:
-    """Reads from whoever serves, never past the high watermark, and never skips."""
+    """Reads from any broker that serves, up to the high watermark, without gaps."""
 
     def __init__(self, world: "World") -> None:
         self._world = world

@@ -1,7 +1,7 @@
-"""The store and the controller in a simulation: sessions, versioned writes, late watches.
+"""The metadata store and the controller in a simulation: sessions, versioned writes, late watches.
 
-Whatever is decided here `zhumq.metadata` decides, as in a real cluster; what is simulated is when, and
-on which picture.
+`zhumq.metadata` makes every decision, as in a real cluster; the simulation chooses when, and on which
+metadata image.
 """
 
 import uuid
@@ -39,7 +39,7 @@ _TOPIC_ID: Final = uuid.UUID(int=1)
 
 
 def _new_cluster(replicas: Sequence[int], mode: Mode) -> ClusterImage:
-    """One partition that nobody leads yet, and no broker."""
+    """One partition without a leader, and no broker."""
     brokers = tuple(map(BrokerId, replicas))
     state = PartitionState(
         replicas=brokers,
@@ -61,19 +61,19 @@ def _new_cluster(replicas: Sequence[int], mode: Mode) -> ClusterImage:
 
 
 class SimulatedController:
-    """Registers brokers, names leaders, moves replicas; whom voters elect it only makes known."""
+    """Registers brokers, names leaders, moves replicas, and publishes leaders that voters elect."""
 
     def __init__(self, world: "World", mode: Mode) -> None:
         self._world = world
         self.image = _new_cluster(world.node_ids[: world.options.replicas], mode)
-        # What the topic's setting says; the partition may not be that far yet.
+        # The topic's setting; the partition may still be in another mode.
         self._topic_mode = mode
-        # When each broker that has a session was last heard of.
+        # The last contact with each broker that has a session.
         self._sessions: dict[int, int] = {}
         self._registrations = 0
-        # Brokers cut off from the store, whatever they can reach else.
+        # Brokers that cannot reach the store, though they may reach other brokers.
         self.cut: set[int] = set()
-        # Until then nobody is the controller: no session ends, nothing is decided.
+        # Until then there is no controller: no session ends, nothing is decided.
         self.away_until_ms = 0
         self._is_awake = False
 
@@ -88,7 +88,7 @@ class SimulatedController:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the partition is where, and in the mode in which, it ought to be."""
+        """Whether the partition has its target replicas and its target mode."""
         record = self.record
         moving = record.adding or record.removing
         return is_settled(record, self._topic_mode) and not moving
@@ -124,11 +124,11 @@ class SimulatedController:
         return broker.is_up and not paused and broker_id not in self.cut
 
     def tick(self) -> None:
-        """Heartbeats: sessions go on, end, or begin anew; missed watches are read again."""
+        """Heartbeats: renew, expire and open sessions; send images to brokers that missed a watch."""
         self._world.later(HEARTBEAT_MS, "heartbeat", self.tick)
         now_ms = self._world.now_ms
         if now_ms < self.away_until_ms:
-            # Whoever takes over gives every session its full time.
+            # The next controller gives every session its full timeout.
             self._sessions = dict.fromkeys(self._sessions, now_ms)
             return
         for broker_id in self._world.node_ids:
@@ -150,7 +150,7 @@ class SimulatedController:
     def _expire(self, broker_id: int) -> None:
         del self._sessions[broker_id]
         self._world.note("session lost", broker_id)
-        # Sooner or later it notices, or hears of it first.
+        # The broker notices some time later.
         broker = self._world.brokers[broker_id]
         self._world.later(
             self._world.draw(1, 4_000), "lost", broker.on_session_lost, broker.broker_epoch
@@ -164,7 +164,7 @@ class SimulatedController:
             self._world.later(self._world.draw(1, 40), "decide", self._act)
 
     def _act(self) -> None:
-        """Whatever follows from the picture and from who is alive."""
+        """Decide what follows from the metadata image and the live brokers."""
         self._is_awake = False
         if self._world.now_ms < self.away_until_ms:
             return
@@ -178,7 +178,7 @@ class SimulatedController:
             self._write(changes)
 
     def _log_ends(self) -> LogEnds:
-        """What those say who are asked: not all of them answer in time."""
+        """The log ends of the replicas that answer in time."""
         ends: dict[BrokerId, LogEnd] = {}
         for broker_id in self.record.replicas:
             replica = self._world.brokers[broker_id].replica
@@ -193,12 +193,12 @@ class SimulatedController:
         return {T0: ends} if ends else {}
 
     def switch_mode(self) -> None:
-        """The topic's setting is changed."""
+        """Change the topic's mode setting."""
         self._topic_mode = Mode.FETCH if self._topic_mode is Mode.RAFT else Mode.RAFT
         self._wake()
 
     def move(self, target: tuple[int, ...] | None) -> None:
-        """Somebody wants the replicas there; None: where they were before the last such wish."""
+        """Reassign the replicas to these brokers; None: cancel the reassignment."""
         if self._world.now_ms < self.away_until_ms:
             return
         try:
@@ -211,7 +211,7 @@ class SimulatedController:
         self._write([change])
 
     def balance(self) -> None:
-        """Leadership back to the first replica: a named one is named, an elected one steps back."""
+        """Elect the preferred leader: fetch mode names it, a raft leader resigns in its favour."""
         record = self.record
         if record.mode is Mode.FETCH:
             if changes := list(plan_preferred_leaders(self.image)):
@@ -220,10 +220,10 @@ class SimulatedController:
         for broker_id in record.replicas[1:]:
             self._world.brokers[broker_id].resign_for(record.replicas[0])
 
-    # What replicas ask for
+    # Requests of replicas
 
-    def hear(self, broker_id: int, proposal: Proposal) -> None:
-        """A broker proposes something; it arrives later, or never."""
+    def propose(self, broker_id: int, proposal: Proposal) -> None:
+        """A broker sends a proposal, which arrives later or never."""
         if not self._reaches(broker_id) or self._world.is_lost():
             return
         delay_ms = self._world.draw(1, 2_000 if self._world.is_write_late() else 60)
@@ -250,18 +250,18 @@ class SimulatedController:
         if change is not None:
             self._write_now([change])
 
-    def hear_vote(self, broker_id: int, epoch: int) -> None:
-        """A broker was elected, and makes it known."""
+    def elected(self, broker_id: int, epoch: int) -> None:
+        """A broker publishes that the voters elected it."""
         if self._reaches(broker_id) and not self._world.is_lost():
-            vote = ElectionResult(leader=BrokerId(broker_id), leader_epoch=LeaderEpoch(epoch))
-            self._world.later(self._world.draw(1, 60), "vote", self._publish, vote)
+            result = ElectionResult(leader=BrokerId(broker_id), leader_epoch=LeaderEpoch(epoch))
+            self._world.later(self._world.draw(1, 60), "elected", self._publish, result)
 
-    def _publish(self, vote: ElectionResult) -> None:
-        if changes := plan_election_results(self.image, {T0: vote}):
+    def _publish(self, result: ElectionResult) -> None:
+        if changes := plan_election_results(self.image, {T0: result}):
             self._write_now(changes)
 
-    def miss(self, broker_id: int, broker_epoch: int) -> None:
-        """Another broker cannot reach this one any more, and does not wait for its session's end."""
+    def report_unreachable(self, broker_id: int, broker_epoch: int) -> None:
+        """Another broker reports this one unreachable before its session ends."""
         replacements = plan_replacements(
             self.image, BrokerId(broker_id), broker_epoch, self._policy_of, self._log_ends()
         )
@@ -271,8 +271,8 @@ class SimulatedController:
     # The store
 
     def _write(self, changes: Sequence[Change]) -> None:
-        """Write what was decided on the present picture, sometimes much later: then it may be the
-        word of a controller which has long been replaced."""
+        """Write a decision on the current image, sometimes much later: then the write may come from a
+        controller that has been replaced."""
         version = self.image.version
         delay_ms = self._world.draw(1, 1_000) if self._world.is_write_late() else 1
         self._world.later(delay_ms, "write", self._write_over, version, changes)
@@ -286,7 +286,7 @@ class SimulatedController:
         self.image = apply_changes(self.image, changes)
         record = self.record
         if record is not before:
-            self._world.note("record", self.image.version, _in_words(record))
+            self._world.note("record", self.image.version, _summary(record))
             if record.mode is Mode.FETCH and not record.changing_mode:
                 self._world.checkers.in_sync_changed(frozenset(record.in_sync))
         for broker_id in self.registered:
@@ -299,15 +299,15 @@ class SimulatedController:
 
     def _watch_fires(self, broker_id: int, image: ClusterImage) -> None:
         if self._reaches(broker_id):
-            self._world.brokers[broker_id].hear_image(image)
+            self._world.brokers[broker_id].on_image(image)
 
 
-def _in_words(state: PartitionState) -> str:
+def _summary(state: PartitionState) -> str:
     moving = f" +{state.adding} -{state.removing}" if state.adding or state.removing else ""
-    wanted = f" to {state.planned_replicas}" if state.planned_replicas else ""
-    changing_mode = " handover" if state.changing_mode else ""
+    target = f" to {state.planned_replicas}" if state.planned_replicas else ""
+    changing_mode = " changing mode" if state.changing_mode else ""
     return (
         f"{state.partition_epoch} {state.mode} {state.leader}/{state.leader_broker_epoch}"
         f" epoch {state.leader_epoch} in sync {state.in_sync}{changing_mode}"
-        f" eligible {state.eligible} of {state.replicas}{moving}{wanted}"
+        f" eligible {state.eligible} of {state.replicas}{moving}{target}"
     )

@@ -14,20 +14,20 @@ class Entry(NamedTuple):
 
 
 class SimulatedLog:
-    """What a broker's disk and page cache hold of one partition. Passes as a LogView."""
+    """One partition's log on a broker's disk and in its page cache. Implements LogView."""
 
     def __init__(self) -> None:
         self.log_start_offset = 0
         self.flushed_offset = 0
-        # A bit flipped here: nothing from this offset on can be read.
+        # A bit flipped at this offset: nothing from here on can be read.
         self.damaged_from: int | None = None
         self._entries: list[Entry] = []
         self._epochs = LeaderEpochs()
-        # By producer its (sequence, offset) pairs, without gaps.
+        # The (sequence, offset) pairs of each producer, without gaps.
         self._written: dict[int, list[tuple[int, int]]] = {}
-        # What a truncation removed from the disk comes back in a crash before the next flush.
+        # What a truncation removed from the disk; a crash before the next flush brings it back.
         self._cut_tail: list[Entry] | None = None
-        # The lowest cut since the last flush began: it does not cover what was appended there.
+        # The lowest truncation since the last flush began: the flush does not cover later appends there.
         self._cut_since_flush: int | None = None
 
     @property
@@ -44,14 +44,14 @@ class SimulatedLog:
         return self._entries[offset - self.log_start_offset]
 
     def read(self, offset: int, up_to_offset: int) -> tuple[Entry, ...]:
-        """Entries of a range, as far as they can be read."""
+        """The entries of a range up to the damage, if there is any."""
         if self.damaged_from is not None:
             up_to_offset = min(up_to_offset, self.damaged_from)
         start = self.log_start_offset
         return tuple(self._entries[max(offset - start, 0) : max(up_to_offset - start, 0)])
 
     def holds(self, offset: int, entry: Entry) -> bool:
-        """Whether this very entry is on the disk; what was deleted by age counts as held."""
+        """Whether exactly this entry is on the disk; entries deleted by retention count as held."""
         if offset < self.log_start_offset:
             return True
         return offset < self.flushed_offset and self.entry(offset) == entry
@@ -79,7 +79,7 @@ class SimulatedLog:
         return self.log_end_offset
 
     def flush(self, end_offset: int) -> None:
-        """A flush is through: what was there when it began is on the disk, cuts as well."""
+        """Complete a flush: appends and truncations from before it began are on the disk."""
         if self._cut_since_flush is None:
             self._cut_tail = None
         else:
@@ -88,7 +88,7 @@ class SimulatedLog:
 
     def truncate_to(self, offset: int) -> None:
         if offset < self.flushed_offset and self._cut_tail is None:
-            # Only what was flushed can come back, and the first of several cuts tells it.
+            # Only flushed entries can come back: those from before the first of several truncations.
             self._cut_tail = list(self.read_all(0, self.flushed_offset))
         lowest = self._cut_since_flush
         self._cut_since_flush = offset if lowest is None else min(lowest, offset)
@@ -96,7 +96,7 @@ class SimulatedLog:
         self.flushed_offset = min(self.flushed_offset, offset)
         if self.damaged_from is not None and self.damaged_from >= offset:
             self.damaged_from = None
-            # A log that was cut because it is damaged does not become whole by a crash.
+            # A crash does not repair a log that was truncated because of damage.
             self._cut_tail = None
 
     def start_over_at(self, offset: int) -> None:
@@ -109,7 +109,7 @@ class SimulatedLog:
         self._cut_tail = None
 
     def wipe(self) -> None:
-        """The disk is replaced."""
+        """Replace the disk by an empty one."""
         self.start_over_at(0)
 
     def delete_before(self, offset: int) -> None:
@@ -123,8 +123,8 @@ class SimulatedLog:
         self._epochs.truncate_start(offset)
 
     def crash(self, keep: int, *, undo_cut: bool = False) -> None:
-        """Lose what was not flushed, from `keep` on (a torn record is cut by recovery); or have a
-        truncation that was not flushed undone."""
+        """Lose unflushed entries from `keep` on (recovery truncates a torn record); or undo a truncation
+        that was not flushed."""
         if undo_cut and self._cut_tail is not None:
             tail = self._cut_tail
             self._drop_from(self.log_start_offset)
@@ -133,7 +133,7 @@ class SimulatedLog:
         else:
             self._drop_from(max(keep, self.flushed_offset))
         self._cut_tail = None
-        # What recovery has read is on the disk.
+        # Everything that recovery reads is on the disk.
         self.flushed_offset = self.log_end_offset
 
     def read_all(self, offset: int, up_to_offset: int) -> tuple[Entry, ...]:

@@ -1,4 +1,4 @@
-"""A replica of a simulated partition: carries out what its core decides, on a simulated disk."""
+"""A replica of a simulated partition: carries out its core's decisions on a simulated disk."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class Produce:
     producer: int
     sequence: int
     acks: int
-    # Called with the offset, or None if this broker does not lead, and a hint who does.
+    # Called with the offset (None if this broker does not lead) and a hint at the leader.
     answer: Callable[[int | None, int | None], None]
 
 
@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class SimulatedReplica:
-    """A disk, and the part of a process that works on it. A crash takes the process, not the disk."""
+    """A disk, and the process that works on it. A crash ends the process and keeps the disk."""
 
     def __init__(self, broker_id: int, world: "World", *, clock_rate: float) -> None:
         self.broker_id = broker_id
@@ -71,9 +71,9 @@ class SimulatedReplica:
         self._high_watermark = 0
         self._asked: dict[int, FetchArrived] = {}
         self._parked: dict[int, FetchArrived] = {}
-        self._told: dict[int, tuple[int, bool]] = {}
-        # By follower the fetch that was answered with the start of the epoch to be accepted.
-        self._told_start: dict[int, tuple[int, int, int]] = {}
+        self._sent: dict[int, tuple[int, bool]] = {}
+        # By follower: the epoch start that was sent, with the fetch that it answered.
+        self._sent_start: dict[int, tuple[int, int, int]] = {}
         self._waiting: list[_Waiting] = []
         self._flushing = False
         self._timer_ms: int | None = None
@@ -83,7 +83,7 @@ class SimulatedReplica:
         """This broker's own clock, which runs a little fast or slow."""
         return int(self.world.now_ms * self._clock_rate)
 
-    # Beginning and end
+    # Start and crash
 
     def _begin(self, state: QuorumState, replicas: Iterable[int]) -> None:
         self._build(state, replicas)
@@ -98,15 +98,15 @@ class SimulatedReplica:
         self.world.checkers.started(self.broker_id, self._high_watermark)
         self._asked.clear()
         self._parked.clear()
-        self._told.clear()
-        self._told_start.clear()
+        self._sent.clear()
+        self._sent_start.clear()
         self._fail_waiting()
         self._timer_ms = None
         self._flushing = False
         self._begin_flush()
 
     def crash(self) -> None:
-        """The process dies, and of what was not flushed only a beginning is left."""
+        """The process crashes, and loses a tail of what was not flushed."""
         if not self.is_up:
             return
         self.is_up = False
@@ -125,7 +125,7 @@ class SimulatedReplica:
         self._waiting.clear()
 
     def damage(self, offset: int) -> None:
-        """A bit flips in what was flushed, and is found."""
+        """A bit flips in the flushed log, and the replica detects it."""
         self.world.note("damage", self.broker_id, offset)
         self.world.checkers.excused.add(self.broker_id)
         self.log.damaged_from = offset
@@ -136,10 +136,10 @@ class SimulatedReplica:
     # Events
 
     def step(self, event: Input) -> None:
-        self._feed(event)
+        self._step_core(event)
         self.carry_out()
 
-    def _feed(self, event: Input) -> None:
+    def _step_core(self, event: Input) -> None:
         if self.replica is None:
             return
         try:
@@ -148,18 +148,18 @@ class SimulatedReplica:
             raise InvariantViolated(NO_CONTRADICTION, str(error)) from error
 
     def carry_out(self) -> None:
-        """Do what the replica wants, in the order of duty, until it wants nothing more."""
+        """Carry out the core's decisions in order until it has none."""
         while self.replica is not None:
             ready = self.replica.take_ready()
             if ready is NOTHING:
                 break
-            moved = self._do(ready)
+            moved = self._handle_ready(ready)
             if moved:
-                self._feed(Appended(end_offset=self.log.log_end_offset))
+                self._step_core(Appended(end_offset=self.log.log_end_offset))
         self._set_timer()
 
-    def _do(self, ready: Ready) -> bool:
-        """Carry out one Ready; a crash may come between any two duties."""
+    def _handle_ready(self, ready: Ready) -> bool:
+        """Carry out one Ready; a crash may happen between any two steps."""
         incarnation = self.incarnation
         moved = False
         if ready.persist_quorum_state is not None:
@@ -167,7 +167,7 @@ class SimulatedReplica:
             self.world.maybe_crash(self)
         if self.incarnation != incarnation:
             return False
-        moved = self._cut(ready)
+        moved = self._truncate(ready)
         for request in ready.append:
             moved = True
             assert isinstance(request.records, tuple)
@@ -181,11 +181,11 @@ class SimulatedReplica:
         for outgoing in ready.send:
             self._send(outgoing)
         if ready.propose is not None:
-            self.world.controller.hear(self.broker_id, ready.propose)
+            self.world.controller.propose(self.broker_id, ready.propose)
         if ready.high_watermark is not None:
-            self._raised(ready.high_watermark)
+            self._on_high_watermark_raised(ready.high_watermark)
         if ready.role is not None:
-            self._role_taken(ready.role)
+            self._on_role_changed(ready.role)
         if moved or ready.high_watermark is not None or ready.role is not None:
             self._wake_fetches()
         return moved
@@ -196,7 +196,7 @@ class SimulatedReplica:
         if not state.recovering and self.log.damaged_from is None:
             self.world.checkers.excused.discard(self.broker_id)
 
-    def _cut(self, ready: Ready) -> bool:
+    def _truncate(self, ready: Ready) -> bool:
         log = self.log
         if ready.truncate_to is not None:
             self.world.note("truncate", self.broker_id, ready.truncate_to, log.log_end_offset)
@@ -212,7 +212,7 @@ class SimulatedReplica:
         self.world.checkers.appended(self.broker_id, self.log.log_end_offset, entry)
         self.log.append(entry)
 
-    def _raised(self, high_watermark: int) -> None:
+    def _on_high_watermark_raised(self, high_watermark: int) -> None:
         replica = self.replica
         assert replica is not None
         self.world.checkers.raised(
@@ -229,9 +229,9 @@ class SimulatedReplica:
             for each in done:
                 self._acknowledge(each.produce, each.next_offset - 1)
 
-    def _role_taken(self, change: RoleChange) -> None:
+    def _on_role_changed(self, change: RoleChange) -> None:
         self.world.note("role", self.broker_id, change.role, change.epoch, change.serving)
-        self.world.checkers.role_taken(self.broker_id, self.incarnation, change)
+        self.world.checkers.on_role_changed(self.broker_id, self.incarnation, change)
         if change.role is not Role.LEADER:
             self._fail_waiting()
             self._wake_fetches()
@@ -259,7 +259,7 @@ class SimulatedReplica:
         self._begin_flush()
 
     def _checkpoint(self) -> None:
-        # No more than is flushed: a crash may bring back what was cut above that.
+        # At most the flushed offset: a crash may bring back what was truncated above it.
         if self.replica is not None:
             offset = min(self.replica.high_watermark, self.log.flushed_offset)
             self.checkpointed_high_watermark = offset
@@ -284,22 +284,22 @@ class SimulatedReplica:
         self.step(message)
 
     def _answer_fetch(self, fetch: FetchArrived, answer: FetchAnswered) -> None:
-        """Send what there is, or keep the fetch until there is something."""
+        """Send an answer that has an update, or park the fetch until there is one."""
         limit = fetch.fetch_offset + self.world.fetch_entries_max
         end = min(self.log.log_end_offset, limit)
         records = self.log.read(fetch.fetch_offset, end)
         key = (fetch.replica_id, fetch.sequence)
-        known, serving = self._told.get(fetch.replica_id, (-1, False))
+        known, serving = self._sent.get(fetch.replica_id, (-1, False))
         has_update = answer.high_watermark > known or (
             fetch.recovering and answer.serving and not serving
         )
         start = (answer.epoch, fetch.fetch_offset, fetch.flushed_offset)
-        if asks_to_accept(fetch, answer) and self._told_start.get(fetch.replica_id) != start:
-            # Once: copies of messages would ask for copies of answers until it has flushed.
-            self._told_start[fetch.replica_id] = start
+        if asks_to_accept(fetch, answer) and self._sent_start.get(fetch.replica_id) != start:
+            # Once: duplicates of a fetch would get duplicates of the answer until the follower flushes.
+            self._sent_start[fetch.replica_id] = start
             has_update = True
         if records or has_update:
-            self._told[fetch.replica_id] = (answer.high_watermark, answer.serving)
+            self._sent[fetch.replica_id] = (answer.high_watermark, answer.serving)
             self.world.send(
                 self.broker_id, fetch.replica_id, replace(answer, records=records or None)
             )
@@ -356,7 +356,7 @@ class SimulatedReplica:
     def _accepts(self, produce: Produce) -> bool:
         replica = self.replica
         assert replica is not None
-        # Elected is not ready: whether a sequence repeats is known once the old log is committed.
+        # An elected leader is not ready: duplicates are known only once the old log is committed.
         return replica.admits_clients and (produce.acks != -1 or replica.accepts_all_acks)
 
     def _wait(self, produce: Produce, offset: int) -> None:
@@ -377,7 +377,7 @@ class SimulatedReplica:
             each.produce.answer(None, None)
 
     def read(self, offset: int) -> tuple[Entry, ...] | None:
-        """What a consumer may see from this offset on; None if this broker does not serve."""
+        """The entries from this offset up to the high watermark; None if this broker does not serve."""
         if self.replica is None or not self.replica.admits_clients:
             return None
         return self.log.read(offset, self._high_watermark)

@@ -1,4 +1,4 @@
-"""What a simulation is made of: which cluster, which faults, for how long."""
+"""Options of a simulation: the cluster, the faults, the duration."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ FAULT_KINDS: Final = (
     "cut",
     "cut one way",
     "cut from store",
-    "coordinator away",
+    "controller away",
     "damage",
     "wipe",
     "retention",
@@ -22,23 +22,23 @@ FAULT_KINDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """One simulation. Everything else follows from the seed."""
+    """The options of one simulation. The seed determines everything else."""
 
     seed: int
     mode: Mode = Mode.RAFT
     nodes: int = 3
     faulty_ms: int = FAULTY_MS
     switches: bool = False
-    # None: each seed draws which faults there are, so that some runs show one kind undisturbed.
+    # None: each seed draws its kinds of faults, so that some runs have only one kind.
     faults: tuple[str, ...] | None = None
     min_in_sync: int = 2
-    # Replicas move from broker to broker: more of those than `replicas` (None: one on each).
+    # Whether replicas move between brokers: `nodes` is larger than `replicas` (None: one on each broker).
     moves: bool = False
     replicas: int | None = None
 
 
 def options_for(seed: int, *, faulty_ms: int = FAULTY_MS) -> Options:
-    """Seeds walk through the kinds of clusters in turn."""
+    """The options of a seed: consecutive seeds use the kinds of clusters in turn."""
     kinds = (
         (Mode.RAFT, 3, False, None),
         (Mode.FETCH, 3, False, None),

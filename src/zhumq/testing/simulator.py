@@ -25,12 +25,12 @@ from zhumq.testing.simulation_options import FAULT_KINDS, FAULTY_MS, Options, op
 LAST_EVENTS: Final = 60
 RECOVERY_MS_MAX: Final = 120_000
 SEEDS_PER_NOTE: Final = 100
-CRASH_WHERE_IT_MATTERS: Final = 0.2
+CRASH_AT_RISKY_STEP: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a simulation came to."""
+    """The result of a simulation."""
 
     events: int
     trace_hash: str
@@ -40,7 +40,7 @@ class Outcome:
 
 
 class World:
-    """One event queue, the brokers, the network between them, and what goes wrong."""
+    """One event queue, the brokers, the network between them, and the faults."""
 
     def __init__(self, options: Options, *, trace: bool = False) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class World:
         self._scheduled = 0
         self.events = 0
         self.node_ids = tuple(range(options.nodes))
-        self._draw_hazards()
+        self._draw_faults()
         self.brokers = {
             each: SimulatedBroker(each, self, clock_rate=self.random.uniform(0.93, 1.07))
             for each in self.node_ids
@@ -69,8 +69,8 @@ class World:
         self.producers.append(SimulatedProducer(2, self, acks=1))
         self.consumers = [SimulatedConsumer(self)]
 
-    def _draw_hazards(self) -> None:
-        """Which faults this seed has, and how often they come."""
+    def _draw_faults(self) -> None:
+        """Draw the kinds of faults of this seed, and their rates."""
         chance = self.random
         kinds = self.options.faults
         if kinds is None:
@@ -81,17 +81,17 @@ class World:
         self._duplicates = chance.choice((0.0, 0.05, 0.2)) if kinds else 0.0
         self._delay_ms = chance.choice((5, 20, 80))
         self._long_delays = chance.choice((0.0, 0.01, 0.05)) if kinds else 0.0
-        self._crash_in_duty = chance.choice((0.0, 0.0, 0.002)) if "crash" in kinds else 0.0
+        self._crash_mid_step = chance.choice((0.0, 0.0, 0.002)) if "crash" in kinds else 0.0
         self._late_writes = chance.choice((0.0, 0.0, 0.2)) if kinds else 0.0
         self._slow_flush_ms = chance.choice((2, 10, 60, 250))
-        # Small answers leave followers between the epochs of a leader's log.
+        # Small answers stop followers between two epochs of a leader's log.
         self.fetch_entries_max = chance.choice((1, 3, 20))
         self._think_ms = chance.choice((20, 60, 200))
 
     def _quorum(self, mode: Mode) -> Quorum:
         record = self.controller.record
-        # A named leader that has not heard of a change to raft still commits on what was a
-        # majority of the replicas then.
+        # A named leader that has not learned of a change to raft still commits on the earlier in-sync
+        # set, which was a majority of the replicas.
         if mode is Mode.RAFT or record.mode is Mode.RAFT or record.changing_mode:
             voters = Voters(record.replicas)
             return Quorum(
@@ -102,7 +102,7 @@ class World:
         in_sync = frozenset(record.in_sync)
         return Quorum(counted=in_sync, needed=len(in_sync), needed_in_all=self.options.min_in_sync)
 
-    # Chance
+    # Randomness
 
     def draw(self, low: int, high: int) -> int:
         return self.random.randint(low, high)
@@ -123,8 +123,8 @@ class World:
         return self._is_faulty and self.random.random() < self._late_writes
 
     def maybe_crash(self, broker: SimulatedReplica, *, often: bool = False) -> None:
-        """Sometimes a process dies in the middle of its duties."""
-        chance = CRASH_WHERE_IT_MATTERS if self._crash_in_duty and often else self._crash_in_duty
+        """Sometimes crash a process between two steps of a Ready."""
+        chance = CRASH_AT_RISKY_STEP if self._crash_mid_step and often else self._crash_mid_step
         if self._is_faulty and chance and self.random.random() < chance:
             self._crash(broker.broker_id)
 
@@ -145,7 +145,7 @@ class World:
             print(line)  # noqa: T201
 
     def run_until(self, end_ms: int, is_done: Callable[[], bool] | None = None) -> bool:
-        """Run events in their order. True if is_done came true before the end."""
+        """Run events in order. Returns True if `is_done` becomes true before the end."""
         queue = self._queue
         checked_ms = self.now_ms
         while queue and queue[0][0] <= end_ms:
@@ -195,7 +195,7 @@ class World:
         state: QuorumState,
         voters: Voters,
     ) -> RaftReplica | AssignedReplica:
-        """A replica on what is on the broker's disk."""
+        """A replica that starts with the broker's disk."""
         settings = ReplicaSettings(min_in_sync_replicas=self.options.min_in_sync)
         return kind(
             broker.broker_id,
@@ -215,7 +215,7 @@ class World:
         if not self._is_faulty:
             return
         if self._fault_kinds:
-            self._strike(self.random.choice(self._fault_kinds))
+            self._inject_fault(self.random.choice(self._fault_kinds))
         if self.options.switches and self.draw(0, 5) == 0:
             self.note("switch the mode")
             self.controller.switch_mode()
@@ -226,7 +226,7 @@ class World:
         self.later(self.draw(1, 2 * self._fault_gap_ms), "fault", self._next_fault)
 
     def _move(self) -> None:
-        """To any brokers that are there, or back to where the replicas were."""
+        """Reassign to any live brokers, or cancel a reassignment."""
         alive = sorted(self.controller.registered)
         count = self.options.replicas or len(self.node_ids)
         if self.draw(0, 6) == 0:
@@ -234,7 +234,7 @@ class World:
         elif len(alive) >= count:
             self.controller.move(tuple(self.random.sample(alive, count)))
 
-    def _strike(self, kind: str) -> None:
+    def _inject_fault(self, kind: str) -> None:
         node = self.draw_node()
         broker = self.brokers[node]
         duration_ms = self.random.choice((30, 300, 1_500, 4_000))
@@ -249,7 +249,7 @@ class World:
                 broker.paused_until_ms = self.now_ms + duration_ms
             case "cut":
                 other = self.draw_node()
-                self._miss(broker)
+                self._report_unreachable(broker)
                 self._cut({(node, other), (other, node)}, duration_ms)
             case "cut one way":
                 other = self.draw_node()
@@ -258,8 +258,8 @@ class World:
                 self.note("cut from store", node, duration_ms)
                 self.controller.cut.add(node)
                 self.later(duration_ms, "mend", self.controller.cut.discard, node)
-            case "coordinator away":
-                self.note("coordinator away", duration_ms)
+            case "controller away":
+                self.note("controller away", duration_ms)
                 self.controller.away_until_ms = self.now_ms + duration_ms
             case "damage":
                 self._damage(broker)
@@ -273,16 +273,20 @@ class World:
     def _crash(self, node: int) -> None:
         broker = self.brokers[node]
         if broker.is_up:
-            self._miss(broker)
+            self._report_unreachable(broker)
             broker.crash()
             self.later(self.random.choice((20, 200, 1_000, 4_000)), "start", self._start, node)
 
-    def _miss(self, broker: SimulatedBroker) -> None:
-        """Others may notice before its session ends that a broker cannot be reached."""
+    def _report_unreachable(self, broker: SimulatedBroker) -> None:
+        """Sometimes another broker reports it unreachable before its session ends."""
         if broker.broker_epoch is not None and self.draw(0, 1):
             delay_ms = self.draw(1, 300)
             self.later(
-                delay_ms, "miss", self.controller.miss, broker.broker_id, broker.broker_epoch
+                delay_ms,
+                "unreachable",
+                self.controller.report_unreachable,
+                broker.broker_id,
+                broker.broker_epoch,
             )
 
     def _start(self, node: int) -> None:
@@ -298,28 +302,28 @@ class World:
         self._cuts -= cuts
 
     def _damage(self, broker: SimulatedBroker) -> None:
-        """Bits flip on a minority only: what a majority has lost is lost."""
+        """Flip bits on a minority only: data that a majority lost cannot be recovered."""
         log = broker.log
-        if self._can_be_spared(broker) and log.flushed_offset > log.log_start_offset:
+        if self._may_lose_disk(broker) and log.flushed_offset > log.log_start_offset:
             broker.damage(self.draw(log.log_start_offset, log.flushed_offset - 1))
 
     def _wipe(self, broker: SimulatedBroker) -> None:
-        if self._can_be_spared(broker) and broker.replica is not None:
+        if self._may_lose_disk(broker) and broker.replica is not None:
             broker.wipe()
             self.later(self.random.choice((20, 200, 1_000)), "start", self._start, broker.broker_id)
 
-    def _can_be_spared(self, broker: SimulatedBroker) -> bool:
-        """Whether somebody else has what this broker is about to lose."""
+    def _may_lose_disk(self, broker: SimulatedBroker) -> bool:
+        """Whether other brokers have everything on this broker's disk."""
         record = self.controller.record
         alone = record.mode is Mode.FETCH and set(record.in_sync) <= {broker.broker_id}
-        # Where leaders are named, one disk after the other may be replaced.
+        # In fetch mode, one disk after the other may be replaced.
         votes = record.mode is Mode.RAFT or record.changing_mode
         others = [each.state for each in self.brokers.values()]
         unsure = any(each.recovering or (votes and each.votes_unknown) for each in others)
         return not (self.checkers.excused or unsure or alone)
 
     def _delete_old(self, broker: SimulatedBroker) -> None:
-        """Retention deletes below the high watermark, never what a producer may still repeat."""
+        """Retention deletes below the high watermark, but no entry that a producer may send again."""
         if broker.replica is None:
             return
         limit = min(
@@ -332,7 +336,7 @@ class World:
     # The run
 
     def run(self) -> Outcome:
-        """The faulty phase, the healing, and the final checks."""
+        """Run the faulty phase, heal all faults, and run the final checks."""
         for each in self.node_ids:
             self.brokers[each].start()
         self.controller.tick()
@@ -364,7 +368,7 @@ class World:
             self._start(each)
 
     def _settle(self) -> None:
-        """Let it come to rest: first under load, then with nothing new."""
+        """Wait until the cluster serves under load, then until it is quiescent without load."""
         before = self.checkers.acknowledgements
         served = self.run_until(
             self.now_ms + RECOVERY_MS_MAX,
@@ -376,7 +380,7 @@ class World:
             )
         self.producers_stop = True
         if not self.run_until(self.now_ms + RECOVERY_MS_MAX, self._is_at_rest):
-            raise InvariantViolated(LEADER_EXISTS, f"no rest: {self._state_summary()}")
+            raise InvariantViolated(LEADER_EXISTS, f"not quiescent: {self._state_summary()}")
         leader = self._leader()
         assert leader is not None
         assert leader.replica is not None
@@ -414,7 +418,7 @@ class World:
             "; ".join(
                 f"{each.broker_id}: {each.replica.role if each.replica else 'down'}"
                 f" epoch {each.state.epoch} log {each.log.log_start_offset}..{each.log.flushed_offset}"
-                f"..{each.log.log_end_offset} healing {each.state.recovering}"
+                f"..{each.log.log_end_offset} recovering {each.state.recovering}"
                 for each in self.brokers.values()
             )
             + f"; record {self.controller.record}"
@@ -422,7 +426,7 @@ class World:
 
 
 def run_seed(options: Options, *, trace: bool = False) -> Outcome:
-    """One simulation; raises InvariantViolated with the last events as notes."""
+    """Run one simulation. Raises InvariantViolated with the last events as notes."""
     world = World(options, trace=trace)
     try:
         return world.run()
@@ -435,11 +439,16 @@ def run_seed(options: Options, *, trace: bool = False) -> Outcome:
 def main(arguments: list[str] | None = None) -> int:
     """Run many seeds, or one with its trace."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--trace", action="store_true", help="print every event")
-    parser.add_argument("--seconds", type=float, default=FAULTY_MS / 1_000, help="virtual, faulty")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=FAULTY_MS / 1_000,
+        help="virtual duration of the faulty phase",
+    )
     chosen = parser.parse_args(arguments)
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     if chosen.seed is not None:

@@ -1,4 +1,4 @@
-"""The topics of a cluster as a test wants them: created, grown and deleted by plain calls."""
+"""Topics without a cluster, which a test creates, grows and deletes by calls."""
 
 import uuid
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from zhumq.groups.consumer_topics import TopicShape
 
 @dataclass(slots=True, kw_only=True)
 class ChangingTopics:
-    """A view of the cluster's topics without a cluster. The same calls always make the same ids."""
+    """A view of topics without a cluster. The same calls always give the same ids."""
 
     counts: dict[str, int] = field(default_factory=dict)
     ids: dict[str, uuid.UUID] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class ChangingTopics:
         """Create a topic, or give it more partitions."""
         self.version += 1
         if name not in self.ids:
-            # A topic that is created again is another one.
+            # A topic that is created again gets a new id.
             self.created += 1
             self.ids[name] = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}-{self.created}")
         self.counts[name] = partition_count

@@ -1,17 +1,17 @@
-"""Stories of replicas as text: each command of a script is followed by what it led to.
+"""Transcripts of replicas: the commands of each block are followed by their results.
 
-A block is one or more commands, a line `----`, and the replicas that look different after them.
-ZHUMQ_REWRITE=1 writes what happens into the scripts; read the difference before keeping it.
+A block is one or more commands, a line `----`, and the replicas whose state the commands changed.
+ZHUMQ_REWRITE=1 writes the actual results into the scripts; review the diff before keeping it.
 
     replicas COUNT [fetch]       elect NODE       campaign NODE      pass NODE (its next deadline)
-    write NODE COUNT             settle           lose (all messages under way)
+    write NODE COUNT             settle           lose (all messages in flight)
     crash NODE                   start NODE       damage NODE OFFSET
     isolate NODE...              mend             slow NODE...       flush NODE
-    assign LEADER IN_SYNC... [handover]           accept             switch MODE NODE...
-    gone NODE (the coordinator's news)
+    assign LEADER IN_SYNC... [changing-mode]      accept             switch MODE NODE...
+    gone NODE (BrokerLost from the controller)
 
-A replica is shown with its role, epoch, leader, the epochs of its log from the first offset on (what
-is not flushed in brackets), and its high watermark.
+A replica is shown with its role, epoch, leader, the epochs of its records from the first offset on
+(unflushed ones in brackets), and its high watermark.
 """
 
 import os
@@ -26,7 +26,7 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 SEPARATOR = "----"
 
 
-class Story:
+class Transcript:
     """The replicas of one script."""
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class Story:
         self._shown: dict[int, str] = {}
 
     def run(self, command: str) -> None:
-        assigned, *words = command.split()
-        numbers = [int(each) for each in words if each.isdigit()]
+        name, *arguments = command.split()
+        numbers = [int(each) for each in arguments if each.isdigit()]
         bench = self.bench
         of_one_node = {
             "elect": bench.elect,
@@ -45,13 +45,15 @@ class Story:
             "start": bench.start,
             "flush": bench.flush,
         }
-        if assigned in of_one_node:
-            of_one_node[assigned](*numbers)
+        if name in of_one_node:
+            of_one_node[name](*numbers)
             return
-        match assigned, numbers:
+        match name, numbers:
             case "replicas", [count]:
-                self.bench = ReplicaBench(count, mode=Mode.FETCH if "fetch" in words else Mode.RAFT)
-                self._shown = {node: self._look(node) for node in self.bench.voters.ids}
+                self.bench = ReplicaBench(
+                    count, mode=Mode.FETCH if "fetch" in arguments else Mode.RAFT
+                )
+                self._shown = {node: self._describe(node) for node in self.bench.voters.ids}
             case "write", [node, count]:
                 bench.write(node, count)
             case "settle", []:
@@ -70,12 +72,12 @@ class Story:
                 for other in sorted(bench.replicas):
                     bench.step(other, BrokerLost(broker_id=node))
             case "assign", [leader, *in_sync]:
-                bench.assign(leader, set(in_sync), changing_mode="handover" in words)
+                bench.assign(leader, set(in_sync), changing_mode="changing-mode" in arguments)
             case "accept", []:
                 self._accept()
             case "switch", nodes:
                 for node in nodes:
-                    bench.switch(node, Mode(words[0]), bench.assignment.epoch + 1)
+                    bench.switch(node, Mode(arguments[0]), bench.assignment.epoch + 1)
             case _:
                 raise ValueError(f"no such command: {command}")
 
@@ -89,21 +91,23 @@ class Story:
         self.bench.tell_all()
 
     def changes(self) -> list[str]:
-        """The replicas that look different, and what was proposed."""
+        """The replicas whose state changed, and the pending proposals."""
         lines = []
         for node in self.bench.voters.ids:
-            look = self._look(node)
-            if self._shown.get(node) != look:
-                self._shown[node] = look
-                lines.append(f"{node}: {look}")
+            description = self._describe(node)
+            if self._shown.get(node) != description:
+                self._shown[node] = description
+                lines.append(f"{node}: {description}")
         for proposal in self.bench.proposals:
             if isinstance(proposal, InSyncProposal):
                 lines.append(f"proposed in sync {sorted(proposal.in_sync)}")
             else:
-                lines.append(f"{proposal.replica_id} wants a leader above {proposal.epoch}")
+                lines.append(
+                    f"{proposal.replica_id} declines to lead, asks for an epoch above {proposal.epoch}"
+                )
         return lines
 
-    def _look(self, node: int) -> str:
+    def _describe(self, node: int) -> str:
         log = self.bench.logs[node]
         epochs = [str(each.epoch) for each in log.read_all(0, log.log_end_offset)]
         flushed = log.flushed_offset - log.log_start_offset
@@ -120,18 +124,18 @@ class Story:
         if replica.leader_id not in (None, node):
             role += f" under {replica.leader_id}"
         serving = " serving" if replica.serving else ""
-        recovering = " healing" if replica.quorum_state.recovering else ""
+        recovering = " recovering" if replica.quorum_state.recovering else ""
         return f"{role}{serving}{recovering}, {text}"
 
 
 def replayed(script: str) -> str:
-    """The script with what really happens after each of its blocks."""
-    story = Story()
+    """The script with the actual results after each of its blocks."""
+    transcript = Transcript()
     output: list[str] = []
     is_answer = False
     for line in script.splitlines():
         if line == SEPARATOR:
-            output += [SEPARATOR, *story.changes()]
+            output += [SEPARATOR, *transcript.changes()]
             is_answer = True
         elif not line.strip():
             output.append("")
@@ -140,19 +144,19 @@ def replayed(script: str) -> str:
             output.append(line)
         elif not is_answer:
             output.append(line)
-            story.run(line)
+            transcript.run(line)
     return "\n".join(output) + "\n"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_the_story_goes_as_written(path: Path) -> None:
+def test_the_transcript_is_as_recorded(path: Path) -> None:
     script = path.read_text()
-    happened = replayed(script)
+    actual = replayed(script)
     if os.environ.get("ZHUMQ_REWRITE"):
-        path.write_text(happened)
+        path.write_text(actual)
         return
-    assert happened == script
+    assert actual == script
 
 
-def test_there_are_stories() -> None:
+def test_there_are_transcripts() -> None:
     assert len(SCRIPTS) >= 4

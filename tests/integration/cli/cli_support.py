@@ -1,4 +1,4 @@
-"""Runs the `zhumq` program as people do: a process of its own."""
+"""Runs the `zhumq` program in its own process, as a user does."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from typing import Any
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 SECONDS_MAX = 60.0
-# A shell that runs the tests in the background makes them, and so their children, deaf to Ctrl-C.
-HEARING_CTRL_C = """
+# A shell that runs the tests in the background makes them, and so their children, ignore SIGINT.
+WITH_SIGINT = """
 import signal
 from zhumq.cli.main import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,7 +22,7 @@ main()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     out: bytes
@@ -48,9 +48,9 @@ def command(*arguments: str) -> list[str]:
 def begin(
     bootstrap: str, *arguments: str, stdin: int | None = subprocess.DEVNULL
 ) -> "subprocess.Popen[bytes]":
-    """A command that runs beside the test."""
+    """Start a command in the background."""
     return subprocess.Popen(
-        [sys.executable, "-c", HEARING_CTRL_C, *arguments],
+        [sys.executable, "-c", WITH_SIGINT, *arguments],
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -65,7 +65,7 @@ class Cli:
         self.bootstrap = bootstrap
 
     def run(self, *arguments: str, lines: Sequence[str | bytes] = ()) -> Done:
-        """Carry out a command with these lines on stdin; says how it ended."""
+        """Run a command with these lines on stdin."""
         fed = b"".join((x.encode() if isinstance(x, str) else x) + b"\n" for x in lines)
         done = subprocess.run(
             command(*arguments),
@@ -78,13 +78,13 @@ class Cli:
         return Done(code=done.returncode, out=done.stdout, err=done.stderr.decode())
 
     def must(self, *arguments: str, lines: Sequence[str | bytes] = ()) -> Done:
-        """The same for a command that has to succeed, without a word on stderr."""
+        """Run a command that has to succeed with nothing on stderr."""
         done = self.run(*arguments, lines=lines)
         assert (done.code, done.err) == (0, ""), arguments
         return done
 
     def fails(self, *arguments: str, lines: Sequence[str | bytes] = ()) -> str:
-        """The one line that a failing command says."""
+        """Run a command that has to fail, and return its one line on stderr."""
         done = self.run(*arguments, lines=lines)
         assert done.code == 1, done
         assert done.err.startswith("zhumq: ")

@@ -1,4 +1,4 @@
-"""One broker for all command-line tests of a module; each test has topics of its own."""
+"""One broker for all command-line tests of a module; each test has its own topics."""
 
 from collections.abc import Iterator
 

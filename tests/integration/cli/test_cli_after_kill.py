@@ -1,4 +1,4 @@
-"""Messages sent by the command line, after the death of the broker's process."""
+"""Messages sent by the command line survive a kill of the broker's process."""
 
 from pathlib import Path
 
@@ -19,7 +19,9 @@ def test_what_was_acknowledged_outlives_the_process(tmp_path: Path, acks: str) -
         assert Cli(process.bootstrap).must("consume", "t", "--until-end").lines == lines
 
 
-def test_a_reader_goes_on_when_the_broker_is_back_and_ends_when_it_is_gone(tmp_path: Path) -> None:
+def test_a_reader_continues_after_a_broker_restart_and_ends_when_the_broker_stays_down(
+    tmp_path: Path,
+) -> None:
     environment = {"PYTHONPATH": str(SOURCE)}
     with broker_process(tmp_path / "data", environment=environment) as process:
         Cli(process.bootstrap).must("produce", "t", lines=["before"])

@@ -1,4 +1,4 @@
-"""What a shell is offered when a person presses Tab."""
+"""Shell completion of commands, options, topics and groups."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def run(arguments: list[str], path: str, **variables: str) -> list[str]:
 
 
 def bash(words: str, path: str, bootstrap: str = "127.0.0.1:1") -> list[str]:
-    """What bash itself makes of the script that the program prints."""
+    """The completions of bash with the script that the program prints."""
     script = (
         'eval "$(zhumq --show-completion)"\n'
         f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n"
@@ -53,12 +53,12 @@ def test_names_of_topics_and_groups_are_completed(cli: Cli, topic: str, path: st
     for words in ("topic describe", "topic delete", "produce", "consume", "dlq show"):
         assert bash(f"zhumq {words} {topic[:-1]}", path, cli.bootstrap) == [topic], words
     assert bash(f"zhumq group describe g-{topic[:-1]}", path, cli.bootstrap) == [f"g-{topic}"]
-    # By the option of the command line, too.
+    # Also with the address from the command line.
     words = f"zhumq topic describe --bootstrap {cli.bootstrap} {topic[:-1]}"
     assert bash(words, path) == [topic]
 
 
-def test_no_broker_is_no_names_and_not_a_word(path: str) -> None:
+def test_without_a_broker_completion_is_empty_and_silent(path: str) -> None:
     assert bash("zhumq topic describe a", path) == [""]
 
 
@@ -87,7 +87,7 @@ def test_zsh_understands_the_script(path: str) -> None:
 def test_completion_is_installed_where_bash_looks_for_it(path: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    # A second command, lest bash become the program and be the shell no more.
+    # A second command, so that bash does not replace itself with the program.
     run(["bash", "-c", "zhumq --install-completion; true"], path, HOME=str(home))
     assert ".bash_completions/zhumq.sh" in (home / ".bashrc").read_text()
     assert "_zhumq_completion" in (home / ".bash_completions" / "zhumq.sh").read_text()

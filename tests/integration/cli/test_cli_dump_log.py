@@ -28,7 +28,7 @@ def _rows(*arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in Cli("").must("dump-log", "--json", *arguments).lines]
 
 
-def test_the_batches_of_a_log_are_told_in_kafkas_words(folder: Path) -> None:
+def test_the_batches_of_a_log_are_printed_in_kafkas_format(folder: Path) -> None:
     lines = Cli("").must("dump-log", str(folder / f"{FIRST}.log")).lines
     assert lines[:2] == [f"Dumping {folder / FIRST}.log", "Log starting offset: 0"]
     assert lines[2].startswith("baseOffset: 0 lastOffset: ")
@@ -63,7 +63,7 @@ def test_index_entries_point_at_batches(folder: Path) -> None:
     assert _rows(str(folder / f"{FIRST}.timeindex"))
 
 
-def test_a_snapshot_tells_of_the_producers(folder: Path) -> None:
+def test_a_snapshot_lists_the_producers(folder: Path) -> None:
     snapshots = sorted(folder.glob("*.snapshot"))
     assert snapshots
     assert all("producer_id" in row for row in _rows(str(snapshots[-1])))

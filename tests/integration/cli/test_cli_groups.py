@@ -67,7 +67,7 @@ def test_members_are_shown_with_what_they_hold(cli: Cli, topic: str, group: str)
     assert described["state"] == "Stable"
     assert [member["partitions"] for member in described["members"]] == [1]
     assert described["offsets"][0]["member"] == described["members"][0]["member"]
-    assert all("has members" in said for said in refused)
+    assert all("has members" in error for error in refused)
 
 
 @pytest.mark.parametrize(("place", "offset"), [("earliest", 0), ("latest", 4), ("3", 3), ("99", 4)])

@@ -45,7 +45,7 @@ def test_keys_come_before_the_separator(cli: Cli, topic: str) -> None:
 
 
 def test_json_lines_carry_everything(cli: Cli, topic: str) -> None:
-    # The timestamp is years old: with the usual retention the message could be gone at once.
+    # The timestamp is years old: the default retention could delete the message at once.
     cli.must("topic", "create", topic, "--partitions", "2", "--set", "retention.ms=-1")
     message = {
         "key": "k",
@@ -61,8 +61,8 @@ def test_json_lines_carry_everything(cli: Cli, topic: str) -> None:
 
 
 def test_a_bad_line_stops_the_command_and_what_came_before_is_sent(cli: Cli, topic: str) -> None:
-    said = cli.fails("produce", topic, "--json", lines=['{"value":"good"}', "bad"])
-    assert "line 2 is not JSON" in said
+    error = cli.fails("produce", topic, "--json", lines=['{"value":"good"}', "bad"])
+    assert "line 2 is not JSON" in error
     assert cli.must("consume", topic, "--until-end").lines == ["good"]
 
 
@@ -72,7 +72,7 @@ def test_a_partition_that_is_not_there_is_refused(cli: Cli, topic: str) -> None:
     assert "has no partition 5" in cli.fails("consume", topic, "--partition", "5")
 
 
-def test_a_line_beyond_the_librarys_own_limit_is_the_topics_to_judge(cli: Cli, topic: str) -> None:
+def test_the_topic_and_not_the_library_limits_the_size_of_a_line(cli: Cli, topic: str) -> None:
     line = "x" * 3_000_000
     assert "max.message.bytes" in cli.fails("produce", topic, lines=[line])
     cli.must("topic", "alter", topic, "--set", "max.message.bytes=4000000")
@@ -85,7 +85,7 @@ def test_a_message_that_is_too_large_is_refused(cli: Cli, topic: str) -> None:
     assert "max.message.bytes" in cli.fails("produce", topic, lines=["x" * 5_000])
 
 
-def test_reading_begins_where_it_is_told_to(cli: Cli, topic: str) -> None:
+def test_reading_begins_at_the_given_position(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic, "--set", "retention.ms=-1")
     stamped = [
         json.dumps({"value": str(number), "timestamp": 1_700_000_000_000 + number * 1_000})
@@ -115,12 +115,12 @@ def test_one_partition_can_be_read_alone(cli: Cli, topic: str) -> None:
 
 def test_too_few_messages_in_time_is_a_failure(cli: Cli, topic: str) -> None:
     cli.must("produce", topic, lines=["a"])
-    said = cli.fails("consume", topic, "--max", "3", "--idle-exit", "0.5")
-    assert "only 1 of 3 messages came" in said
+    error = cli.fails("consume", topic, "--max", "3", "--idle-exit", "0.5")
+    assert "only 1 of 3 messages arrived" in error
     assert cli.must("consume", topic, "--idle-exit", "0.5").lines == ["a"]
 
 
-def test_a_group_goes_on_where_it_stopped(cli: Cli, topic: str) -> None:
+def test_a_group_continues_at_its_position(cli: Cli, topic: str) -> None:
     cli.must("produce", topic, lines=["a", "b", "c"])
     assert cli.must("consume", topic, "--group", topic, "--max", "2").lines == ["a", "b"]
     assert cli.must("consume", topic, "--group", topic, "--until-end").lines == ["c"]

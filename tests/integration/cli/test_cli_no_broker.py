@@ -1,4 +1,4 @@
-"""`--bootstrap` at something that is not Kafka: one line, soon, from every command."""
+"""`--bootstrap` with an address that is not a Kafka broker: every command soon fails with one line."""
 
 import contextlib
 import http.server
@@ -51,7 +51,7 @@ def web_server() -> Iterator[str]:
 
 @contextlib.contextmanager
 def silence() -> Iterator[str]:
-    """The system accepts connections, and nobody ever looks at them."""
+    """An address where the system accepts connections and no program reads from them."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -68,7 +68,7 @@ PLACES = {
 }
 
 
-def test_an_answer_that_is_not_kafkas_is_told_from_silence() -> None:
+def test_an_answer_that_is_not_kafkas_is_reported_as_such() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -86,7 +86,7 @@ def test_the_longest_wait_is_below_five_seconds() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_no_broker_is_named_in_one_line(place: str) -> None:
+def test_an_address_without_a_broker_fails_with_one_line(place: str) -> None:
     where, why = PLACES[place]
     with (
         where() as address,
@@ -96,8 +96,8 @@ def test_what_is_no_broker_is_named_in_one_line(place: str) -> None:
 
 
 def test_one_broker_of_several_addresses_is_enough() -> None:
-    with broker() as running, silence() as silent, closed() as nobody:
-        check_reachable(f"{nobody},{silent},{running.bootstrap}")
+    with broker() as running, silence() as silent, closed() as unused:
+        check_reachable(f"{unused},{silent},{running.bootstrap}")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`zhumq pipeline` as people run it: a process, its signals, its exit codes."""
+"""`zhumq pipeline` in its own process: signals and exit codes."""
 
 import json
 import signal
@@ -17,9 +17,7 @@ from cli_support import Cli, command, environment
 
 from zhumq.cli.main import run
 
-QUICK_JAVA = (
-    "-XX:TieredStopAtLevel=1"  # a program that runs once is over before it is compiled well
-)
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # a short run ends before the second compiler pays off
 WAIT_SECONDS_MAX = 200.0
 
 
@@ -59,10 +57,10 @@ def test_a_wrong_file_is_one_line_with_its_place_and_exit_code_2(
     file = tmp_path / "wrong.yml"
     file.write_text("name: wrong\nsources:\n  a: {topic: a}\nsniks: {}\n")
     assert run(["pipeline", "run", str(file)]) == 2
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     expected = f"zhumq: {file}:4: sniks: there is no such field (did you mean 'sinks'?);"
-    assert said.startswith(expected)
-    assert said.count("\n") == 1
+    assert error.startswith(expected)
+    assert error.count("\n") == 1
     assert run(["pipeline", "run", "archive"]) == 2
     assert "parameters.topic: has no value: give it with --set topic=..." in capsys.readouterr().err
     assert run(["pipeline", "run", str(tmp_path / "none.yml")]) == 1

@@ -33,7 +33,7 @@ def test_a_topic_is_read_in_every_mode(
     assert (document["value"], document["offset"], document["topic"]) == ("d", 3, topic)
 
 
-def test_psb_begins_where_it_is_told(cli: Cli, topic: str) -> None:
+def test_psb_begins_at_the_given_offset(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic, "--partitions", "2")
     cli.must(
         "produce", topic, "--json", lines=[f'{{"value":"{n}","partition":1}}' for n in range(5)]
@@ -42,7 +42,7 @@ def test_psb_begins_where_it_is_told(cli: Cli, topic: str) -> None:
     assert cli.must("consume", topic, *options).lines == ["3", "4"]
 
 
-def test_wishes_that_cannot_be_met_are_one_clear_line(cli: Cli, topic: str) -> None:
+def test_requests_that_cannot_be_served_fail_with_one_clear_line(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
     cli.must("consume", topic, "--mode", "ptp", "--group", "first", "--push", "--timeout", "0.2")
     for more in ((), ("--push",)):
@@ -56,7 +56,7 @@ def test_wishes_that_cannot_be_met_are_one_clear_line(cli: Cli, topic: str) -> N
     assert "--idle-exit" in cli.fails(
         "consume", topic, "--mode", "ptp", "--group", "first", "--push", "--until-end"
     )
-    assert "no session 'nobody/at-all'" in cli.fails("session", "resume", "nobody/at-all")
+    assert "no session 'absent/absent'" in cli.fails("session", "resume", "absent/absent")
     assert "dead-letter topic" in cli.fails("dlq", "show", topic)
 
 
@@ -125,7 +125,7 @@ def test_ptp_reads_one_partition_from_an_offset_without_naming_a_group(
         "1026",
         "1027",
     ]
-    # The same words again go on where the group is.
+    # The same command again continues at the group's position.
     assert cli.must("consume", topic, *options, "--max", "2").lines == ["1028", "1029"]
     assert "no partition 7" in cli.fails("consume", topic, "--mode", "ptp", "--partition", "7")
 
@@ -168,7 +168,9 @@ def test_groups_of_subscriptions_are_listed_and_described(cli: Cli, topic: str, 
             return cli.must("group", "describe", group, "--json").document  # type: ignore[no-any-return]
 
         deadline = time.monotonic() + 30
-        while described()["offsets"][0]["in_flight"] != 3:  # one more came in place of the two
+        while (
+            described()["offsets"][0]["in_flight"] != 3
+        ):  # one more was delivered after the two acks
             assert time.monotonic() < deadline
         found = described()
         assert (found["group"], found["mode"], found["state"]) == (group, mode, "Stable")

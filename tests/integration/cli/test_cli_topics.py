@@ -23,7 +23,7 @@ def test_tables_name_their_columns(cli: Cli, topic: str) -> None:
     assert described[-1].split()[0] == "1"
 
 
-def test_creating_a_topic_twice_fails_unless_that_is_fine(cli: Cli, topic: str) -> None:
+def test_creating_a_topic_twice_fails_without_if_not_exists(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
     assert "it exists already" in cli.fails("topic", "create", topic)
     cli.must("topic", "create", topic, "--if-not-exists")

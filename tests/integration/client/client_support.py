@@ -1,4 +1,4 @@
-"""What client tests share."""
+"""Helpers of the client tests."""
 
 import threading
 import time
@@ -18,17 +18,17 @@ def send(bootstrap: str, topic: str, count: int, *, partitions: int = 1, first: 
 
 
 def until(fact: Callable[[], Any]) -> Any:
-    """Wait until the fact holds, and return it."""
+    """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + SECONDS_MAX
     while not (found := fact()):
-        assert time.monotonic() < deadline, f"it never came true: {fact}"
+        assert time.monotonic() < deadline, f"timed out: {fact}"
         time.sleep(0.02)
     return found
 
 
 @contextmanager
 def working(worker: Worker) -> Any:
-    """A worker at work beside the test, stopped at the end of the block; yields what it raised."""
+    """Run a worker in a thread until the end of the block; yields the errors it raised."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""The examples in the client's docstrings and in docs/client.md run, against a real broker."""
+"""The examples in the client's docstrings, docs/client.md and docs/push.md run against a real broker."""
 
 import doctest
 import re
@@ -31,7 +31,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 )
 def test_the_examples_of_a_module_run(zhumq_broker: RunningBroker, module: ModuleType) -> None:
     with Admin(zhumq_broker.bootstrap) as admin:
-        for topic in ("greetings", "letters", "orders", "jobs"):
+        for topic in ("greetings", "events", "orders", "jobs"):
             admin.create_topic(topic, partitions=1)
     done = doctest.testmod(module, extraglobs={"bootstrap": zhumq_broker.bootstrap})
     assert done.failed == 0

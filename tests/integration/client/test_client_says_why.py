@@ -1,4 +1,4 @@
-"""A client that waits says for what; one that gives up says why; a handler that fails is heard of."""
+"""Clients log what they wait for, raise the cause when they give up, and log handlers that fail."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ def running() -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address that nobody listens on, and nobody else gets meanwhile."""
+    """An address without a listener, reserved for the test."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
@@ -45,13 +45,13 @@ def test_a_producer_that_gives_up_names_the_cause(
     assert lines(caplog)[0].startswith(f"waiting for a broker at {nowhere}: ")
 
 
-def test_a_consumer_that_waits_for_a_broker_says_so_but_not_all_the_time(
+def test_a_consumer_that_waits_for_a_broker_logs_it_now_and_then(
     nowhere: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = Consumer("orders", group="readers", bootstrap=nowhere)
     deadline = time.monotonic() + SECONDS_MAX
     while not lines(caplog):
-        assert time.monotonic() < deadline, "it waits without a word"
+        assert time.monotonic() < deadline, "it waits without a log line"
         consumer.poll(0.1)
     consumer.poll(1)  # librdkafka tries to connect many times in a second
     consumer.close()
@@ -59,7 +59,7 @@ def test_a_consumer_that_waits_for_a_broker_says_so_but_not_all_the_time(
     assert f"waiting for a broker at {nowhere}: " in lines(caplog)[0]
 
 
-def test_a_push_consumer_that_cannot_ask_for_its_listener_says_so(
+def test_a_push_consumer_that_cannot_ask_for_its_listener_logs_it(
     nowhere: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def connect() -> None:
@@ -75,7 +75,7 @@ def test_a_push_consumer_that_cannot_ask_for_its_listener_says_so(
     assert f"waiting for a broker at {nowhere}: " in lines(caplog)[0]
 
 
-def test_a_push_consumer_that_lost_its_broker_says_so(
+def test_a_push_consumer_that_lost_its_broker_logs_it(
     running: RunningBroker, nowhere: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def connect() -> None:
@@ -93,7 +93,7 @@ def test_a_push_consumer_that_lost_its_broker_says_so(
 def test_an_admin_that_gives_up_names_the_cause(
     nowhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zhumq.client.retrying_admin.PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("zhumq.client.retrying_admin.RETRY_SECONDS", 1.0)
     with pytest.raises(RequestFailed, match=r"cannot create 'a': .*refused"):
         Admin(nowhere).create_topic("a")
 
@@ -104,11 +104,11 @@ def test_a_handler_that_fails_is_in_the_log_with_its_traceback(
     Admin(running.bootstrap).create_topic("failing")
     with Producer(running.bootstrap) as producer:
         producer.send("failing", b"bad")
-    heard = asyncio.Event()
+    handled = asyncio.Event()
 
     def handler(message: Message) -> None:
         if message.delivery_count == 2:
-            heard.set()
+            handled.set()
             return
         raise RuntimeError("cannot digest it")
 
@@ -118,7 +118,7 @@ def test_a_handler_that_fails_is_in_the_log_with_its_traceback(
             PushConsumer("failing", group="g", mode="ptp", push=running.push) as consumer,
         ):
             task = asyncio.create_task(consumer.run(handler))
-            await heard.wait()
+            await handled.wait()
             task.cancel()
 
     asyncio.run(consume())
@@ -148,7 +148,7 @@ def test_a_workers_handler_that_fails_is_in_the_log_with_its_traceback(
 
 
 @pytest.mark.parametrize("mode", ["ptp", "ptp-shared", "psb"])
-def test_a_subscription_says_after_how_many_deliveries_a_message_is_a_dead_letter(
+def test_a_subscription_sets_after_how_many_deliveries_a_message_is_a_dead_letter(
     running: RunningBroker, mode: str
 ) -> None:
     topic = f"limited-{mode}"
@@ -200,7 +200,7 @@ def _dead_letters(running: RunningBroker, topic: str) -> list:
         return list(admin.dead_letters(topic))
 
 
-def test_a_nack_says_when_the_message_comes_again(running: RunningBroker) -> None:
+def test_a_nack_sets_the_delay_of_the_redelivery(running: RunningBroker) -> None:
     topic = "delayed"
     Admin(running.bootstrap).create_topic(topic)
     with Producer(running.bootstrap) as producer:
@@ -228,7 +228,7 @@ def test_a_nack_says_when_the_message_comes_again(running: RunningBroker) -> Non
 
 
 @pytest.mark.parametrize("delay_ms", [-1, 12 * 3_600_000 + 1])
-def test_a_delay_that_nobody_waits_for_is_refused_and_the_message_is_still_held(
+def test_a_delay_out_of_range_is_refused_and_the_message_is_still_held(
     running: RunningBroker, delay_ms: int
 ) -> None:
     topic = f"impossible-{abs(delay_ms)}"
@@ -251,7 +251,7 @@ def test_a_delay_that_nobody_waits_for_is_refused_and_the_message_is_still_held(
     assert "delay_ms" in asyncio.run(consume())
 
 
-def test_a_limit_of_deliveries_that_makes_no_sense_is_refused(running: RunningBroker) -> None:
+def test_a_negative_limit_of_deliveries_is_refused(running: RunningBroker) -> None:
     Admin(running.bootstrap).create_topic("no-limit")
 
     async def consume() -> None:
@@ -267,7 +267,7 @@ def test_a_limit_of_deliveries_that_makes_no_sense_is_refused(running: RunningBr
         asyncio.run(consume())
 
 
-def test_a_cause_is_told_once_with_the_message_that_names_it() -> None:
+def test_a_cause_that_the_message_names_already_is_not_repeated() -> None:
     waiting = Waiting("nowhere:1")
     assert waiting.explain("it failed") == "it failed"
     waiting.note("connection refused")

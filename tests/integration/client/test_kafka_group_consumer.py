@@ -1,4 +1,4 @@
-"""`zhumq.Consumer` without a mode: an ordinary Kafka group, whose failures the client counts."""
+"""`zhumq.Consumer` without a mode: a Kafka group, whose delivery counts the client keeps."""
 
 from collections.abc import Iterator
 
@@ -79,13 +79,15 @@ def test_a_nacked_message_waits_before_it_comes_again(running: RunningBroker) ->
 @pytest.mark.parametrize(
     "start", [{"start": 7}, {"start_time_ms": 1}], ids=["offset", "time of long ago"]
 )
-def test_a_group_without_a_position_begins_where_it_is_told(
+def test_a_group_without_a_position_begins_at_the_given_start(
     running: RunningBroker, start: dict[str, int], request: pytest.FixtureRequest
 ) -> None:
     topic = filled(running, f"starts-{abs(hash(request.node.name))}")
     first = start.get("start", 0)
     assert read(running, topic, 2, group=topic, **start) == [first, first + 1]
-    assert read(running, topic, 1, group=topic, **start) == [first + 2], "a position comes first"
+    assert read(running, topic, 1, group=topic, **start) == [first + 2], (
+        "a position overrides the start"
+    )
 
 
 def test_chosen_partitions_are_read_and_their_position_kept(running: RunningBroker) -> None:

@@ -1,4 +1,4 @@
-"""The worker: every message is handled, commits follow the contiguous prefix, failures are never committed silently."""
+"""The worker handles every message, commits the contiguous prefix, and never commits a failure silently."""
 
 import threading
 import time
@@ -67,7 +67,7 @@ def test_only_the_contiguous_prefix_is_committed(zhumq_broker: RunningBroker) ->
 
     worker = Worker("keys", handle, group="prefix", bootstrap=bootstrap, processors=20)
     with working(worker) as raised:
-        # All but the one that hangs, and perhaps those behind it in its queue.
+        # All but the task that blocks, and perhaps those behind it in its queue.
         until(lambda: len(done) >= 10)
         until(lambda: committed(bootstrap, "prefix", "keys") >= 0)
         assert committed(bootstrap, "prefix", "keys") <= 3
@@ -96,7 +96,7 @@ def test_a_handler_that_fails_for_good_stops_the_worker_and_commits_nothing_of_i
         worker.run()
     assert attempts[4] == 3
     assert committed(bootstrap, "stops", "fragile") == 4
-    # The next one begins with the message that failed.
+    # The next worker begins with the message that failed.
     seen: list[int] = []
     again = Worker(
         "fragile", lambda task: seen.append(task.offset), group="stops", bootstrap=bootstrap
@@ -107,33 +107,33 @@ def test_a_handler_that_fails_for_good_stops_the_worker_and_commits_nothing_of_i
 
 def test_a_failing_message_can_go_to_the_dead_letters(zhumq_broker: RunningBroker) -> None:
     bootstrap = zhumq_broker.bootstrap
-    send(bootstrap, "buried", 5)
+    send(bootstrap, "rejected", 5)
     done: list[int] = []
 
     def handle(task: Task) -> None:
         if task.offset == 2:
-            raise ValueError("rotten")
+            raise ValueError("broken")
         done.append(task.offset)
 
     worker = Worker(
-        "buried",
+        "rejected",
         handle,
-        group="gravediggers",
+        group="rejecters",
         bootstrap=bootstrap,
         retries=1,
         backoff_ms=1,
         on_failure="dead-letter",
     )
     worker.run(until=lambda: len(done) == 4)
-    assert committed(bootstrap, "gravediggers", "buried") == 5
+    assert committed(bootstrap, "rejecters", "rejected") == 5
     with Admin(bootstrap) as admin:
-        (dead_letter,) = admin.dead_letters("buried")
+        (dead_letter,) = admin.dead_letters("rejected")
         assert dead_letter.value == b"2"
-        assert dead_letter.story.reason == "ValueError: rotten"
+        assert dead_letter.story.reason == "ValueError: broken"
         assert (dead_letter.story.offset, dead_letter.story.deliveries) == (2, 2)
 
 
-def test_a_worker_that_retries_for_ever_gets_over_it(zhumq_broker: RunningBroker) -> None:
+def test_a_worker_that_retries_for_ever_succeeds_in_the_end(zhumq_broker: RunningBroker) -> None:
     bootstrap = zhumq_broker.bootstrap
     send(bootstrap, "stubborn", 3)
     failures = Counter[int]()
@@ -158,7 +158,7 @@ def test_a_worker_that_retries_for_ever_gets_over_it(zhumq_broker: RunningBroker
     assert done == [0, 1, 2]
 
 
-def test_a_worker_reads_the_partitions_it_was_given_from_the_place_it_was_told(
+def test_a_worker_reads_chosen_partitions_from_the_chosen_end(
     zhumq_broker: RunningBroker,
 ) -> None:
     bootstrap = zhumq_broker.bootstrap
@@ -186,7 +186,7 @@ def test_a_worker_reads_the_partitions_it_was_given_from_the_place_it_was_told(
     )
     with working(last) as raised:
         number = 100
-        # It may not have found the end yet: what is sent until then is not "after" it.
+        # The worker may not have found the end yet: messages sent until then are not after it.
         while not late:
             send(bootstrap, "parts", 1, first=number)
             number += 1
@@ -196,7 +196,7 @@ def test_a_worker_reads_the_partitions_it_was_given_from_the_place_it_was_told(
     assert int(late[0]) >= 100
 
 
-def test_impossible_wishes_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     def handle(task: Task) -> None: ...
 
     for wrong in (

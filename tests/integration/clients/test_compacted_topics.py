@@ -1,4 +1,4 @@
-"""Compacted topics with whole segments emptied, read by other people's clients from a real broker."""
+"""Compacted topics with whole segments emptied, read by third-party clients from a real broker."""
 
 import asyncio
 import contextlib
@@ -83,7 +83,7 @@ def test_librdkafka_reads_what_is_left(compacting: RunningBroker, codec: str) ->
     assert found == EXPECTED
 
 
-# Its snappy and lz4 need packages that nothing else here does; conformance/ has them.
+# Its snappy and lz4 need packages that no other test here needs; conformance/ has them.
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
 def test_kafka_python_reads_what_is_left(compacting: RunningBroker, codec: str) -> None:
     reader = KafkaConsumer(

@@ -1,4 +1,4 @@
-"""librdkafka with group.protocol=consumer: the broker assigns (KIP-848), and takes classic groups along."""
+"""librdkafka with group.protocol=consumer: the broker assigns (KIP-848), and migrates classic groups."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from zhumq.testing.process import broker_process
 
 SECONDS_MAX = 40.0
 PARTITIONS = 6
-# Members hear of changes with their heartbeats: often, so that a test does not wait for them.
+# Members learn of changes with their heartbeats: frequent ones keep the tests short.
 SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "6000",
@@ -34,7 +34,7 @@ def running() -> Iterator[RunningBroker]:
 
 
 def administer(bootstrap: str, operation: str, *arguments: object) -> object:
-    """Do one thing to one topic or group, and wait until it is done."""
+    """Run one admin operation on one topic or group, and wait for its result."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     (future,) = getattr(client, operation)(list(arguments)).values()
     return future.result(SECONDS_MAX)
@@ -52,7 +52,7 @@ def fill(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
 
 
 class Reader:
-    """A consumer, what it has read, and which partitions it has."""
+    """A consumer, the messages it has read, and its partitions."""
 
     def __init__(self, bootstrap: str, *topics: str, group: str = "g", **config: object) -> None:
         self.values: list[int] = []
@@ -183,19 +183,19 @@ def test_a_static_member_comes_back_to_its_partitions(running: RunningBroker) ->
     first.close()
     again = Reader(running.bootstrap, "t", **{"group.instance.id": "one"})
     poll_until([again, second], lambda: again.has == had)
-    assert second.has == others, "nobody else noticed"
+    assert second.has == others, "the other member keeps its partitions"
     again.close()
     second.close()
 
 
-def test_a_commit_of_somebody_else_is_refused(running: RunningBroker) -> None:
+def test_a_commit_of_a_consumer_outside_the_group_is_refused(running: RunningBroker) -> None:
     create(running.bootstrap, "t")
     reader = Reader(running.bootstrap, "t")
     poll_until([reader], lambda: share([reader], "t"))
-    stranger = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "g"})
+    outsider = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "g"})
     with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
-        stranger.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
-    stranger.close()
+        outsider.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+    outsider.close()
     reader.close()
 
 
@@ -215,12 +215,12 @@ def test_a_group_goes_on_after_the_broker_was_killed(tmp_path: Path) -> None:
         fill(process.bootstrap, "t", 300, first=300)
         poll_until(readers, lambda: sum(len(each.values) for each in readers) >= 600)
         assert {value for each in readers for value in each.values} == set(range(600))
-        assert [each.has for each in readers] == had, "the log knew who had what"
+        assert [each.has for each in readers] == had, "assignments are recovered from the log"
         for reader in readers:
             reader.close()
 
 
-def test_a_classic_group_is_taken_along_and_back(running: RunningBroker) -> None:
+def test_a_classic_group_migrates_to_the_consumer_protocol_and_back(running: RunningBroker) -> None:
     create(running.bootstrap, "t")
     fill(running.bootstrap, "t", 300)
     old = [classic_reader(running.bootstrap, "t") for _ in range(2)]

@@ -1,4 +1,4 @@
-"""kafka-python, the pure Python client, which speaks the newest versions of every API."""
+"""kafka-python, the pure Python client, which uses the newest versions of every API."""
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic

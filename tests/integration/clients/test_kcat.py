@@ -1,4 +1,4 @@
-"""kcat, the tool people reach for first, built on an old librdkafka."""
+"""kcat, a widely used command-line tool, built on an old librdkafka."""
 
 import json
 import shutil

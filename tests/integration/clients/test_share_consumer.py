@@ -1,4 +1,4 @@
-"""librdkafka's share consumer: point-to-point, shared, through the Kafka door."""
+"""librdkafka's share consumer: shared point-to-point delivery through the Kafka listener."""
 
 import contextlib
 import time
@@ -45,7 +45,7 @@ def fill(running: RunningBroker, topic: str, count: int) -> None:
 
 
 def earliest_group(running: RunningBroker) -> str:
-    """A group of its own that begins with what is there."""
+    """A new group that starts at the earliest offset."""
     group = f"g-{uuid.uuid4()}"
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     entry = ConfigEntry(

@@ -1,4 +1,4 @@
-"""Transactions are not supported: each client stops at once, and its error says what is meant."""
+"""Transactions are not supported: each client stops at once, with an error that says so."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from zhumq.protocol.messages.transactions import InitProducerIdRequest
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.raw_client import RawClient
 
-SENTENCE = "this broker does not support transactions"
-SECONDS_MAX = 30.0  # a client that tries again and again would take all of it
+MESSAGE = "this broker does not support transactions"
+SECONDS_MAX = 30.0  # a client that retries for ever would take all of it
 TRANSACTION = 1
 
 
@@ -29,15 +29,15 @@ def running() -> Iterator[RunningBroker]:
         yield each
 
 
-def test_librdkafka_stops_with_the_brokers_sentence(running: RunningBroker) -> None:
+def test_librdkafka_stops_with_the_brokers_message(running: RunningBroker) -> None:
     settings = {"bootstrap.servers": running.bootstrap, "transactional.id": "x", "log_level": 0}
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         confluent_kafka.Producer(settings).init_transactions(SECONDS_MAX)
     assert caught.value.args[0].fatal()
-    assert SENTENCE in caught.value.args[0].str()
+    assert MESSAGE in caught.value.args[0].str()
 
 
-def test_kafka_python_stops_without_a_word_of_authorization(running: RunningBroker) -> None:
+def test_kafka_python_stops_without_an_authorization_error(running: RunningBroker) -> None:
     producer = kafka.KafkaProducer(
         bootstrap_servers=running.bootstrap,
         transactional_id="x",
@@ -47,7 +47,7 @@ def test_kafka_python_stops_without_a_word_of_authorization(running: RunningBrok
         producer.init_transactions()
 
 
-def test_aiokafka_stops_without_a_word_of_authorization(running: RunningBroker) -> None:
+def test_aiokafka_stops_without_an_authorization_error(running: RunningBroker) -> None:
     async def begin() -> None:
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=running.bootstrap, transactional_id="x"
@@ -72,11 +72,11 @@ def test_every_version_is_refused_with_an_error_that_its_clients_do_not_retry(
         answer = client.ask(ApiKey.FIND_COORDINATOR, request, version)
         found = answer.coordinators[0] if version >= 4 else answer
         if version == 0:
-            # It has no kind of coordinator: this is a group's.
+            # Version 0 has no key type: it finds a group coordinator.
             assert found.error_code == ErrorCode.NONE
             return
-        assert found.error_message == SENTENCE
-        # librdkafka asks in version 2, and gives up at no other code.
+        assert found.error_message == MESSAGE
+        # librdkafka uses version 2, and retries at every other code.
         librdkafkas = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         expected = librdkafkas if version in (2, 3) else ErrorCode.UNSUPPORTED_VERSION
         assert found.error_code == expected

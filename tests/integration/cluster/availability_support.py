@@ -1,4 +1,4 @@
-"""Topics of three replicas of which some go, and what one message or one reader meets then."""
+"""Helpers for topics that lose replicas: create, send one message, read."""
 
 import json
 import time
@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from zhumq.testing.cluster import ClusterProcesses, wait_for
 
 WAIT_SECONDS: Final = 60.0
-# How long a client tries what cannot succeed.
+# How long a client retries what cannot succeed.
 GIVE_UP_MS: Final = 4_000
-COMMITTED: Final = 20  # messages that are acknowledged with acks=-1 before anything happens
+COMMITTED: Final = 20  # messages that are acknowledged with acks=-1 before any broker is killed
 
 
 def create_committed(cluster: ClusterProcesses, topic: str, mode: str) -> None:
@@ -35,7 +35,7 @@ def wait_until_in_sync(cluster: ClusterProcesses, topic: str) -> None:
 def send(
     cluster: ClusterProcesses, topic: str, acks: int, value: str, ack_wait_ms: int = 30_000
 ) -> tuple[int | None, int | None]:
-    """The error of one message, or none, and its offset."""
+    """Send one message; returns its error code, or None, and its offset."""
     answers: list[tuple[int | None, int | None]] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -57,7 +57,7 @@ def send(
 
 
 def read(cluster: ClusterProcesses, topic: str, count: int, seconds: float) -> list[str]:
-    """What a new consumer finds from the beginning on, up to so many messages or seconds."""
+    """Read from the beginning with a new consumer, up to so many messages or seconds."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

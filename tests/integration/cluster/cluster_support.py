@@ -1,4 +1,4 @@
-"""Traffic of a third-party client, and what it finds in the end; commands as people give them."""
+"""Traffic of a third-party client with a check of what it wrote; `zhumq` commands as processes."""
 
 import contextlib
 import subprocess
@@ -36,7 +36,7 @@ PAUSE_SECONDS: Final = 0.002  # between two messages: traffic, not a benchmark
 
 
 def zhumq(*words: str) -> "subprocess.Popen[str]":
-    """A command that has begun."""
+    """Start a command."""
     return subprocess.Popen(
         [sys.executable, "-m", "zhumq", *words],
         stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ def zhumq(*words: str) -> "subprocess.Popen[str]":
 
 
 def output_of(*words: str) -> str:
-    """What a command prints that has to succeed."""
+    """The output of a command that has to succeed."""
     with zhumq(*words) as process:
         try:
             out, err = process.communicate(timeout=COMMAND_SECONDS_MAX)
@@ -64,7 +64,7 @@ def create_topic(
     replicas: int = 3,
     **settings: str,
 ) -> None:
-    """Create it and wait until every partition has a leader. Settings with _ for each dot."""
+    """Create a topic and wait until every partition has a leader. In names of settings `_` stands for a dot."""
     config = {key.replace("_", "."): value for key, value in settings.items()}
     topic = NewTopic(name, partitions, replicas, config=config)
     admin = cluster.admin()
@@ -83,7 +83,7 @@ def set_mode(cluster: ClusterProcesses, topic: str, mode: str) -> None:
 
 
 class Traffic:
-    """A producer that writes numbers for as long as it is told to; idempotent with acks=-1."""
+    """A producer that writes numbers until it is stopped; idempotent with acks=-1."""
 
     def __init__(self, cluster: ClusterProcesses, topic: str, *, acks: int = -1) -> None:
         self._topic = topic
@@ -94,7 +94,7 @@ class Traffic:
                 "acks": acks,
                 "linger.ms": 1,
                 "delivery.timeout.ms": int(SETTLE_SECONDS_MAX * 1000),
-                # A paused broker holds its connections: the client must not wait for it for long.
+                # A paused broker keeps its connections: the client must not wait for it for long.
                 "request.timeout.ms": REQUEST_MS_MAX,
                 "socket.timeout.ms": REQUEST_MS_MAX,
                 "log_level": 0,
@@ -112,7 +112,7 @@ class Traffic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more, and wait until everything is answered."""
+        """Stop writing, and wait until everything is answered."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(SETTLE_SECONDS_MAX) == 0
@@ -143,7 +143,7 @@ class Traffic:
 
 @contextlib.contextmanager
 def traffic(cluster: ClusterProcesses, topic: str) -> Iterator[Traffic]:
-    """Traffic for the length of the block; everything it was told is checked at the end."""
+    """Traffic for the length of the block; at the end the topic holds exactly what was acknowledged."""
     running = Traffic(cluster, topic)
     running.start()
     try:
@@ -159,7 +159,7 @@ def traffic(cluster: ClusterProcesses, topic: str) -> Iterator[Traffic]:
 
 
 def read_numbers(cluster: ClusterProcesses, topic: str) -> list[int]:
-    """All there is, from the beginning to the end as a new consumer sees it."""
+    """All numbers, from the beginning to the high watermark, as a new consumer reads them."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -201,10 +201,10 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | 
     try:
         return consumer.get_watermark_offsets(place, ASK_SECONDS_MAX)
     except KafkaException:
-        return None  # It has no leader at this moment.
+        return None  # The partition has no leader at this moment.
 
 
 def _positions(consumer: Consumer, topic: str, left: dict[int, int]) -> list[tuple[int, int]]:
-    """Where the consumer is, which may be beyond a control record."""
+    """The consumer's positions, which may be after a control record."""
     places = consumer.position([TopicPartition(topic, index) for index in left])
     return [(place.partition, place.offset) for place in places]

@@ -1,6 +1,6 @@
-"""What goes on with 3, 2 and 1 of three replicas: every cell of the table in docs/availability.md.
+"""What is available with 3, 2 and 1 of three replicas: every cell of the table in docs/availability.md.
 
-Topics have three replicas and min.insync.replicas=2. The brokers that go are the leader and one more.
+Topics have three replicas and min.insync.replicas=2. The tests kill the leader and one more broker.
 """
 
 import uuid
@@ -28,7 +28,7 @@ SITUATIONS = [(mode, left) for mode in ("raft", "fetch") for left in (3, 2, 1)]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A topic with COMMITTED messages that were acknowledged with acks=-1, and who is left of it."""
+    """A topic with COMMITTED messages acknowledged with acks=-1, and its number of live replicas."""
 
     cluster: ClusterProcesses
     topic: str
@@ -37,7 +37,7 @@ class Situation:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a replica leads: raft elects one with a majority, fetch names one that is left."""
+        """Whether the partition has a leader: raft needs a majority, fetch one in-sync replica."""
         return self.mode == "fetch" or self.left > 1
 
 

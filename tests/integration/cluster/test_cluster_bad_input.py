@@ -1,4 +1,4 @@
-"""An ensemble that is down, a wrong path, a number that is taken: one clear line each."""
+"""An ensemble that is down, a wrong path, a broker id in use: one clear line each."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def zookeeper() -> Iterator[DevZookeeper]:
 
 
 def start_and_stop(data_dir: Path, zookeeper: str, broker_id: int = 1, **settings: str) -> None:
-    """A broker that starts in this process, if it starts at all."""
+    """Start a broker in this process and stop it. Raises what start raises."""
 
     async def scenario() -> None:
         app = await BrokerApp.start(
@@ -62,8 +62,8 @@ def refusal(
 def test_an_ensemble_that_is_down_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
-    command = [sys.executable, "-m", "zhumq", "start", "--zookeeper", nobody]
+        closed_port = f"127.0.0.1:{closed.getsockname()[1]}"
+    command = [sys.executable, "-m", "zhumq", "start", "--zookeeper", closed_port]
     command += ["--listen", ANY_PORT, "--http", ANY_PORT, "--data-dir", str(tmp_path / "data")]
     command += ["--set", "zookeeper.connection.timeout.ms=500", "--log-level", "error"]
     ended = subprocess.run(
@@ -71,7 +71,7 @@ def test_an_ensemble_that_is_down_is_one_line_and_an_exit_code(tmp_path: Path) -
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     (line,) = ended.stderr.splitlines()
-    assert f"no ZooKeeper answers at {nobody}" in line
+    assert f"no ZooKeeper answers at {closed_port}" in line
 
 
 def test_a_path_that_is_not_there_is_refused_or_made(
@@ -88,7 +88,7 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path: Path, zookeeper: DevZo
     start_and_stop(tmp_path / "first", one, zookeeper_chroot_create="true")
     start_and_stop(tmp_path / "second", two, zookeeper_chroot_create="true")
     assert "belongs to cluster" in refusal(StoreUnusable, tmp_path / "first", two)
-    # An empty place is no reason to begin a new cluster with an old one's data.
+    # At an empty path a broker with an old cluster's data does not create a new cluster.
     empty = f"{zookeeper.connect}/empty"
     reason = refusal(StoreUnusable, tmp_path / "first", empty, zookeeper_chroot_create="true")
     assert "there is none at" in reason
@@ -101,7 +101,7 @@ def test_a_folder_of_another_broker_is_refused(tmp_path: Path, zookeeper: DevZoo
     assert "belongs to broker 1, this is broker 2" in reason
 
 
-def test_a_number_that_is_taken_is_refused_and_the_holder_named(
+def test_a_broker_id_in_use_is_refused_and_the_holder_named(
     tmp_path: Path, zookeeper: DevZookeeper
 ) -> None:
     place = f"{zookeeper.connect}/taken"
@@ -140,22 +140,22 @@ def test_a_port_for_the_other_brokers_that_is_in_use_is_named(
 
 
 @pytest.mark.parametrize(
-    ("flag", "settings", "said"),
+    ("flag", "settings", "message"),
     [
         ("", {}, "is not HOST:PORT"),
         ("h:1", {"inter.broker.listener": "nonsense"}, "inter.broker.listener 'nonsense'"),
         ("h:1", {"inter.broker.advertised": "h"}, "inter.broker.advertised 'h'"),
-        ("h:1", {"inter.broker.listener": "0.0.0.0:1"}, "say --insecure"),
+        ("h:1", {"inter.broker.listener": "0.0.0.0:1"}, "add --insecure"),
         ("h:1", {"replication.mode": "hope"}, "replication.mode"),
         ("h:1", {"zookeeper.session.timeout.ms": "0"}, "zookeeper.session.timeout.ms"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(
-    flag: str, settings: dict[str, str], said: str
+    flag: str, settings: dict[str, str], message: str
 ) -> None:
     with pytest.raises(SettingInvalid) as caught:
         BrokerConfig.load(zookeeper=flag, settings=settings)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A fourth broker takes its share under load; replicas move by wish; leadership goes back."""
+"""Reassignments under load, rebalancing to a fourth broker, and preferred-leader elections."""
 
 import json
 
@@ -36,7 +36,7 @@ def replicas_of(cluster: ClusterProcesses, topic: str) -> dict[int, set[int]]:
 
 
 def move(cluster: ClusterProcesses, topic: str, partition: int, *replicas: int) -> ErrorCode:
-    """Ask any broker to have the partition there; -1 for a move that is to be given up."""
+    """Request these replicas for a partition; -1 cancels its move."""
     asked = ReassignablePartition(
         partition_index=partition, replicas=None if replicas == (-1,) else list(replicas)
     )
@@ -74,7 +74,7 @@ def size_at(cluster: ClusterProcesses, broker_id: int, topic: str) -> int:
 
 @pytest.fixture
 def four(cluster: ClusterProcesses) -> ClusterProcesses:
-    """The cluster with one broker more, which has nothing yet."""
+    """The cluster with a fourth broker, which is empty at first."""
     if 4 not in cluster.brokers:
         cluster.add(4).start()
     cluster.wait_for_brokers({1, 2, 3, 4})
@@ -97,7 +97,7 @@ def test_a_partition_moves_to_other_brokers_under_load(four: ClusterProcesses, m
         )
         four.wait_for_leader(topic)
         running.wait_for_more()
-        # Who took it over leads it as well as anybody.
+        # The new replicas can lead as well.
         leader = four.wait_for_leader(topic)
         four.kill(leader)
         four.wait_for_leader(topic, other_than=leader)
@@ -115,9 +115,7 @@ def test_a_move_that_makes_no_sense_is_refused(four: ClusterProcesses) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_leadership_goes_back_to_the_first_replica_by_wish(
-    four: ClusterProcesses, mode: str
-) -> None:
+def test_the_preferred_leader_is_elected_on_request(four: ClusterProcesses, mode: str) -> None:
     topic = f"preferred-{mode}"
     create_topic(four, topic, replication_mode=mode)
     first = four.admin().list_topics(topic, timeout=30).topics[topic].partitions[0].replicas[0]
@@ -132,7 +130,7 @@ def test_leadership_goes_back_to_the_first_replica_by_wish(
         with RawClient(four.brokers[first].bootstrap) as client:
             answer = client.ask(ApiKey.ELECT_LEADERS, request)
         code = answer.replica_election_results[0].partition_result[0].error_code
-        # Until it is in sync again it may not lead.
+        # A replica may not lead until it is in sync again.
         if code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
             return None
         assert code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
@@ -143,7 +141,7 @@ def test_leadership_goes_back_to_the_first_replica_by_wish(
         wait_for(lambda: four.leader_of(topic) == first or None, "leadership back")
 
 
-def test_an_interrupted_rebalancing_stays_throttled_until_that_is_lifted(
+def test_an_interrupted_rebalancing_stays_throttled_until_the_throttle_is_removed(
     four: ClusterProcesses,
 ) -> None:
     create_topic(four, "slow")
@@ -167,7 +165,7 @@ def test_an_interrupted_rebalancing_stays_throttled_until_that_is_lifted(
         for broker_id in four.brokers:
             wait_for(lambda each=broker_id: rate_of(four, each) == "1" or None, "the rate there")
         assert move(four, "slow", 0, *sorted(before)[1:], left_out) is ErrorCode.NONE
-        # The first read goes out whatever the rate is, and there is more than one.
+        # The first read is sent at any rate, and there is more than one.
         wait_for(lambda: size_at(four, left_out, "slow") or None, "the first read")
         write(100, 10)
         assert moving(four) == 1

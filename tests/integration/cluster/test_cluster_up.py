@@ -1,4 +1,4 @@
-"""`zhumq cluster up`: ZooKeeper and brokers in one command, which go on when one of them is killed."""
+"""`zhumq cluster up`: ZooKeeper and brokers in one command, which keep running when one is killed."""
 
 import json
 import os
@@ -55,8 +55,8 @@ def test_a_cluster_runs_until_it_is_stopped_and_survives_a_kill(tmp_path: Path) 
             assert sorted(partition["replicas"]) == sorted(partition["in_sync"]) == [1, 2, 3]
             killed = _pid_of(children, "--broker-id 3")
             os.kill(killed, signal.SIGKILL)
-            said = process.stderr.readline()
-            assert said.startswith("broker 3 ended with code -9; to start it again: zhumq start")
+            line = process.stderr.readline()
+            assert line.startswith("broker 3 ended with code -9; to start it again: zhumq start")
 
             def alive() -> bool | None:
                 status = json.loads(
@@ -65,9 +65,9 @@ def test_a_cluster_runs_until_it_is_stopped_and_survives_a_kill(tmp_path: Path) 
                 return [each["broker"] for each in status["brokers"]] == [1, 2] or None
 
             wait_for(alive, "two brokers left")
-            said = output_of("cluster", "status", "--bootstrap", bootstrap)
-            assert "IN SYNC" in said
-            assert "underreplicated  1\n" in said
+            status_text = output_of("cluster", "status", "--bootstrap", bootstrap)
+            assert "IN SYNC" in status_text
+            assert "underreplicated  1\n" in status_text
         finally:
             process.send_signal(signal.SIGTERM)
         process.communicate(timeout=SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""Commands and the library's Admin, given in the moment a broker dies: they wait until the cluster has healed."""
+"""Commands and the library's Admin at the moment a broker is killed: they wait until the cluster has recovered."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def kill_controller(cluster: ClusterProcesses) -> int:
     return int(controller)
 
 
-def test_commands_given_when_the_controller_dies_are_carried_out(
+def test_commands_sent_when_the_controller_dies_are_carried_out(
     cluster: ClusterProcesses,
 ) -> None:
     for mode in ("raft", "fetch"):
@@ -55,23 +55,23 @@ def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses
         admin.delete_topic("before")
         with pytest.raises(RequestFailed, match="after"):
             admin.create_topic("after", partitions=2, replicas=2)
-    doors = set(find_push_addresses(cluster.bootstrap).values())
-    assert doors == {broker.push for each, broker in cluster.brokers.items() if each != dead}
+    addresses = set(find_push_addresses(cluster.bootstrap).values())
+    assert addresses == {broker.push for each, broker in cluster.brokers.items() if each != dead}
 
 
-def test_a_change_that_somebody_else_is_in_charge_of_is_sent_again_and_no_other(
+def test_a_change_is_sent_again_after_not_controller_and_after_no_other_error(
     cluster: ClusterProcesses,
 ) -> None:
     admin = RetryingAdmin({"bootstrap.servers": cluster.bootstrap})
     answers: list[int] = []
 
-    def wish(_client: object, _seconds: float) -> str:
+    def change(_client: object, _seconds: float) -> str:
         answers.append(len(answers))
         if len(answers) < 3:
             raise KafkaException(KafkaError(KafkaError.NOT_CONTROLLER))
         return "done"
 
-    assert admin.change(wish) == "done"
+    assert admin.change(change) == "done"
     assert len(answers) == 3
 
     def unanswered(_client: object, _seconds: float) -> str:
@@ -81,7 +81,7 @@ def test_a_change_that_somebody_else_is_in_charge_of_is_sent_again_and_no_other(
     answers.clear()
     with pytest.raises(KafkaException):
         admin.change(unanswered)
-    assert len(answers) == 1, "it may have been done"
+    assert len(answers) == 1, "the broker may have carried it out"
 
 
 def test_a_topic_is_described_with_the_mode_that_its_partitions_are_in(
@@ -101,7 +101,7 @@ def test_a_topic_is_described_with_the_mode_that_its_partitions_are_in(
 
 
 def test_settings_of_groups_are_listed_by_every_broker(cluster: ClusterProcesses) -> None:
-    """They are kept where each group's state is, and any broker is asked for all of them."""
+    """Each group's coordinator keeps them, and any broker lists all of them."""
     groups = {f"settings-{number}" for number in range(6)}
     brokers = list(cluster.brokers.values())
     with RawClient(brokers[0].bootstrap) as client:

@@ -1,4 +1,4 @@
-"""Offsets count the messages of clients alone: from 0 on, without a gap, whoever leads, in both modes."""
+"""Offsets count only client messages, from 0 and without gaps, after any change of leader, in both modes."""
 
 import json
 import time
@@ -16,7 +16,7 @@ PARTITIONS = 2
 
 
 def send(cluster: ClusterProcesses, topic: str, count: int) -> list[list[int]]:
-    """Send so many messages to each partition; the offsets they got."""
+    """Send so many messages to each partition; returns their offsets."""
     offsets: list[list[int]] = [[] for _ in range(PARTITIONS)]
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -69,7 +69,7 @@ def read_to_the_end(cluster: ClusterProcesses, topic: str, group: str, count: in
 
 
 def described(cluster: ClusterProcesses, topic: str) -> list[tuple[int, int, int]]:
-    """Of each partition the earliest offset, the latest one and the count, as `zhumq` prints it."""
+    """The earliest offset, latest offset and message count of each partition, as `zhumq` prints them."""
     out = output_of("topic", "describe", topic, "--json", "--bootstrap", cluster.bootstrap)
     return [
         (each["earliest"], each["latest"], each["messages"])

@@ -1,4 +1,4 @@
-"""A named leader that is left alone: what it shows, what it takes, and what becomes of that."""
+"""A fetch leader without followers: what consumers see, and what happens to acks=1 messages."""
 
 import uuid
 
@@ -24,9 +24,9 @@ def test_a_fetch_leader_left_alone_shows_what_it_took_once_another_is_back(
     for number in range(COMMITTED, COMMITTED + 3):
         assert send(cluster, topic, 1, str(number)) == (None, number)
     committed = [str(number) for number in range(COMMITTED)]
-    # Not one message more: another replica may lead next, and does not have it.
+    # Not one message more: the next leader may be a replica without it.
     assert read(cluster, topic, COMMITTED + 1, GIVE_UP_MS / 1000) == committed
-    # It is killed too, comes back alone, and still shows what it knew to be committed.
+    # Killed and restarted alone, it serves only what it knew to be committed.
     cluster.kill(others[1])
     cluster.restart(others[1])
     cluster.wait_for_brokers({others[1]})
@@ -37,5 +37,5 @@ def test_a_fetch_leader_left_alone_shows_what_it_took_once_another_is_back(
     cluster.wait_for_brokers(cluster.brokers)
     everything = read(cluster, topic, COMMITTED + 3, WAIT_SECONDS)
     assert everything[:COMMITTED] == committed
-    # Acks=1 was given by one disk, which was killed since: what it had not flushed may be gone.
+    # One broker acknowledged with acks=1 and was killed since: unflushed messages may be lost.
     assert everything == [str(number) for number in range(len(everything))]

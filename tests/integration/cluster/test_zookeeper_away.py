@@ -1,4 +1,4 @@
-"""ZooKeeper is paused or killed for longer than all sessions: messages go on, and all come back."""
+"""ZooKeeper is paused or killed for longer than all sessions: traffic continues, and brokers register again."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 AWAY_SECONDS = 20.0
 MODES = ("raft", "fetch")
-# A few messages each time; what counts is that there are more, again and again.
+# A few messages at a time: the test checks that there are always more.
 FEW = 20
 
 
@@ -87,7 +87,7 @@ class Reader:
         self._consumer.close()
 
     def wait_for_more(self) -> None:
-        """More of every topic, and more commits."""
+        """Wait for more records of every topic, and more commits."""
         before = {**self.read, "commits": self.commits}
 
         def more() -> bool | None:
@@ -114,7 +114,7 @@ def test_messages_and_groups_go_on_while_zookeeper_is_away(
     topics = {mode: f"{away.__name__}-{mode}" for mode in MODES}
     for mode, topic in topics.items():
         create_topic(cluster, topic, partitions=3, replication_mode=mode)
-    # May be lost with a leader, so only that they go on is looked at.
+    # A leader change may lose these, so the test checks only that they continue.
     others = [Traffic(cluster, topic, acks=acks) for topic in topics.values() for acks in (0, 1)]
     names = {mode: f"{topic}-all" for mode, topic in topics.items()}
     for mode, name in names.items():
@@ -128,22 +128,22 @@ def test_messages_and_groups_go_on_while_zookeeper_is_away(
         for other in others:
             other.start()
             stack.callback(other.stop)
-        everybody = [raft, fetch, *others]
-        # The topic that keeps groups is made for the first one, which needs ZooKeeper.
+        producers = [raft, fetch, *others]
+        # The first group creates `__consumer_offsets`, which needs ZooKeeper.
         reader.wait_for_more()
         with away(cluster.zookeeper):
             began = time.monotonic()
             wait_for_health(cluster, lambda page: "the session with ZooKeeper is lost" in page)
             while time.monotonic() < began + AWAY_SECONDS:
-                for each in everybody:
+                for each in producers:
                     each.wait_for_more(FEW)
                 reader.wait_for_more()
-            gaps = [round(each.longest_gap_seconds, 1) for each in everybody]
-            print(f"longest silences while ZooKeeper was {away.__name__}: {gaps} s")
+            gaps = [round(each.longest_gap_seconds, 1) for each in producers]
+            print(f"longest gaps while ZooKeeper was {away.__name__}: {gaps} s")
         wait_for_health(cluster, lambda page: page == "ok\n")
         cluster.wait_for_brokers(cluster.brokers)
-        for each in everybody:
+        for each in producers:
             each.wait_for_more()
         reader.wait_for_more()
-        gaps = [round(each.longest_gap_seconds, 1) for each in everybody]
-        print(f"with its return: {gaps} s")
+        gaps = [round(each.longest_gap_seconds, 1) for each in producers]
+        print(f"including its return: {gaps} s")

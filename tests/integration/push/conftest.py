@@ -1,4 +1,4 @@
-"""One broker for all push tests of a module, quick to lose patience; each test has its own topics."""
+"""One broker with short backoffs for all push tests of a module; each test has its own topics."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What push tests share: topics, messages, a bare stream, and waiting for facts."""
+"""Helpers of the push tests: topics, messages, a bare stream, and waiting for conditions."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 def run(work: Coroutine[Any, Any, T], seconds_max: float = SECONDS_MAX) -> T:
-    """Run a test's coroutine; one that hangs fails."""
+    """Run a test's coroutine with a timeout."""
 
     async def bounded() -> T:
         async with asyncio.timeout(seconds_max):
@@ -27,7 +27,7 @@ def run(work: Coroutine[Any, Any, T], seconds_max: float = SECONDS_MAX) -> T:
 
 
 async def until(fact: Callable[[], Any], seconds_max: float = SECONDS_MAX) -> Any:
-    """Wait until the fact holds, and return it. The fact may be a coroutine function."""
+    """Wait until the condition is true, and return its result. It may be a coroutine function."""
     deadline = asyncio.get_running_loop().time() + seconds_max
     while True:
         found = fact()
@@ -35,7 +35,7 @@ async def until(fact: Callable[[], Any], seconds_max: float = SECONDS_MAX) -> An
             found = await found
         if found:
             return found
-        assert asyncio.get_running_loop().time() < deadline, f"it never came true: {fact}"
+        assert asyncio.get_running_loop().time() < deadline, f"timed out: {fact}"
         await asyncio.sleep(0.02)
 
 
@@ -53,7 +53,7 @@ def new_topic(
 
 
 def send(bootstrap: str, topic: str, values: Sequence[bytes], *, partitions: int = 1) -> None:
-    """Messages round-robin over the partitions."""
+    """Send messages round-robin over the partitions."""
     with Producer(bootstrap) as producer:
         for number, value in enumerate(values):
             producer.send(topic, value, partition=number % partitions)
@@ -64,11 +64,11 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 
 
 class BareStream:
-    """A stream without the client library: frames as they are."""
+    """A stream of frames without the client library."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
-        self._passed_over: list[pb.ServerFrame] = []
+        self._skipped: list[pb.ServerFrame] = []
 
     async def send(self, **frame: Any) -> None:
         await self._call.write(pb.ClientFrame(**frame))
@@ -83,9 +83,9 @@ class BareStream:
 
     async def receive_kind(self, kind: str) -> Any:
         """The next frame of a kind; others are answered (pings) or kept for later."""
-        for frame in self._passed_over:
+        for frame in self._skipped:
             if frame.WhichOneof("frame") == kind:
-                self._passed_over.remove(frame)
+                self._skipped.remove(frame)
                 return getattr(frame, kind)
         while True:
             frame = await self.receive()
@@ -95,7 +95,7 @@ class BareStream:
             if frame.WhichOneof("frame") == kind:
                 return getattr(frame, kind)
             assert not frame.HasField("refused"), frame.refused
-            self._passed_over.append(frame)
+            self._skipped.append(frame)
 
     async def half_close(self) -> None:
         await self._call.done_writing()
@@ -144,7 +144,7 @@ def exclusive(topic: str, group: str, **more: Any) -> pb.Subscribe:
 
 
 def answer(messages: pb.Messages, kind: Any = pb.ACK, **more: Any) -> pb.Answer:
-    """An answer to everything in a frame."""
+    """An answer for all messages of a frame."""
     return pb.Answer(
         topic=messages.topic,
         partition=messages.partition,

@@ -1,4 +1,4 @@
-"""A push consumer in a process of its own, to be stopped, continued and killed: prints what it gets.
+"""A push consumer in its own process, which tests stop, continue and kill. It prints what it receives.
 
     python stalling_consumer.py PUSH TOPIC GROUP MODE CREDITS ACK_TIMEOUT_MS [CONSUMER]
 
@@ -15,28 +15,28 @@ from zhumq.client.errors import SessionParked
 from zhumq.client.message import MessageBatch
 
 
-def say(*words: object) -> None:
+def print_line(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
 
-def tell(word: str, batch: MessageBatch) -> None:
-    # The machine's own clock, the same in all processes.
+def print_batch(word: str, batch: MessageBatch) -> None:
+    # The monotonic clock is the same in all processes of the machine.
     now = time.monotonic_ns()
     for first, last, _ in batch.ranges:
-        say(word, now, batch.partition, first, last)
+        print_line(word, now, batch.partition, first, last)
 
 
 async def work(consumer: PushConsumer) -> None:
     async for batch in consumer.batches():
-        tell("got", batch)
+        print_batch("got", batch)
         batch.ack()
         if not await consumer.flush():
-            tell("ack", batch)
+            print_batch("ack", batch)
 
 
 async def main() -> None:
-    say("begun", time.monotonic_ns())
+    print_line("begun", time.monotonic_ns())
     push, topic, group, mode, credits_, ack_timeout_ms = sys.argv[1:7]
     async with PushConsumer(
         topic,
@@ -52,7 +52,7 @@ async def main() -> None:
             try:
                 await work(consumer)
             except SessionParked:
-                say("parked", time.monotonic_ns())
+                print_line("parked", time.monotonic_ns())
                 await asyncio.to_thread(sys.stdin.readline)
                 consumer.resume()
 

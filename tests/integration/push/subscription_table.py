@@ -1,4 +1,4 @@
-"""One way to read a subscription, pulled or pushed, so that one table of cases holds for both."""
+"""Reads a subscription by pull or by push, so that one table of cases covers both."""
 
 import asyncio
 import threading
@@ -37,7 +37,7 @@ def read(
     answers: Answers = ack,
     **subscription: Any,
 ) -> list[Seen]:
-    """The first messages of a subscription, each answered as `answers` says, in the order they came."""
+    """The first messages of a subscription in order of arrival, each answered as `answers` returns."""
     seen: list[Seen] = []
 
     def take(messages: list[Message]) -> None:
@@ -48,27 +48,27 @@ def read(
 
     deadline = time.monotonic() + SECONDS_MAX
 
-    def goes_on() -> bool:
-        assert time.monotonic() < deadline, f"only {seen} came"
+    def is_unfinished() -> bool:
+        assert time.monotonic() < deadline, f"only {seen} arrived"
         return len(seen) < count
 
     async def pushed() -> None:
         async with PushConsumer(topics, bootstrap=bootstrap, auto_ack=False, **subscription) as it:
-            while goes_on():
+            while is_unfinished():
                 take(await it.poll(POLL_SECONDS))
 
     if how == "push":
         run(pushed(), SECONDS_MAX)
     else:
         with Consumer(topics, bootstrap=bootstrap, auto_ack=False, **subscription) as consumer:
-            while goes_on():
+            while is_unfinished():
                 take(consumer.poll(POLL_SECONDS))
     return seen
 
 
 @contextmanager
 def reading(how: str, bootstrap: str, topics: Any, **subscription: Any) -> Iterator[None]:
-    """A consumer that is connected for as long as the block lasts, and holds what it is given."""
+    """A consumer that is connected during the block, and holds what is delivered to it."""
     ready, over = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
@@ -106,7 +106,7 @@ def reading(how: str, bootstrap: str, topics: Any, **subscription: Any) -> Itera
 
 @contextmanager
 def sending(bootstrap: str, topic: str) -> Iterator[None]:
-    """A producer that goes on sending for as long as the block lasts."""
+    """A producer that sends during the block."""
     over = threading.Event()
 
     def work() -> None:

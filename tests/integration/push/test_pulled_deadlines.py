@@ -1,4 +1,4 @@
-"""What waits in a pulling consumer keeps its deadline; what its program has does not."""
+"""A pulling consumer extends the deadlines of waiting messages, not of those its program has polled."""
 
 import pytest
 from push_support import new_topic, run, send, until
@@ -18,7 +18,7 @@ def polled(consumer: Consumer) -> Message:
     return message
 
 
-def test_a_message_that_was_not_asked_for_yet_does_not_time_out(running: RunningBroker) -> None:
+def test_a_message_that_was_not_polled_yet_does_not_time_out(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap, partitions=2)
     send(running.bootstrap, topic, [b"held", b"waits"], partitions=2)
     with (
@@ -33,13 +33,13 @@ def test_a_message_that_was_not_asked_for_yet_does_not_time_out(running: Running
         ) as consumer,
     ):
         held = polled(consumer)
-        # The one that the program was handed and did not answer is delivered again ...
+        # The message that the program polled and did not answer is delivered again ...
         run(until(lambda: any(each.redelivered for each in admin.sessions("slow"))))
         waited = polled(consumer)
         while waited.partition == held.partition:
             waited.release()
             waited = polled(consumer)
-        # ... and the other one, which is as old, is still this consumer's.
+        # ... and the other one, which is as old, is still held by this consumer.
         assert waited.delivery_count == 1
         waited.ack()
 
@@ -50,7 +50,7 @@ def test_a_message_that_was_not_asked_for_yet_does_not_time_out(running: Running
         run(until(lambda: lag() == [0]))
 
 
-def test_a_program_that_does_not_poll_any_more_hands_back_what_waits(
+def test_a_program_that_stops_polling_releases_waiting_messages(
     running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulled, "POLL_PAUSE_SECONDS_MAX", 1.0)
@@ -64,6 +64,6 @@ def test_a_program_that_does_not_poll_any_more_hands_back_what_waits(
         held = polled(idle)
         given = polled(other)
         assert given.partition != held.partition
-        assert given.delivery_count == 1, "what nobody has looked at has not failed"
+        assert given.delivery_count == 1, "a message that was not polled has not failed"
         given.ack()
         held.ack()

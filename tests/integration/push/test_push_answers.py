@@ -1,4 +1,4 @@
-"""Ack, nack, reject, extend: what becomes of a message, and that order holds where it is promised."""
+"""Ack, nack, reject, extend: their effect on a message, and the order of deliveries in ordered modes."""
 
 import asyncio
 
@@ -98,7 +98,7 @@ def test_a_rejected_message_is_a_dead_letter_at_once_and_can_be_replayed(
 
     run(scenario())
     with Admin(running.bootstrap) as admin:
-        # The verdict is durable at once; the letter is written behind it.
+        # The answer is durable at once; the dead letter is written after it.
         run(until(lambda: admin.dead_letter_topics().get(f"{topic}.dlq")))
         assert [dead_letter.value for dead_letter in admin.dead_letters(topic)] == [b"1"]
         assert admin.replay(topic) == 1
@@ -130,7 +130,7 @@ def test_an_extended_message_is_not_delivered_again_in_time(running: RunningBrok
             first = await stream.receive_kind("messages")
             loop = asyncio.get_running_loop()
             begun = loop.time()
-            while loop.time() < begun + 1.2 * timeout_seconds:  # longer than it had at first
+            while loop.time() < begun + 1.2 * timeout_seconds:  # longer than the ack timeout
                 await asyncio.sleep(0.2)
                 await stream.send(answer=answer(first, pb.EXTEND, id=1))
                 assert (await stream.receive_kind("answered")).code == pb.OK
@@ -150,7 +150,7 @@ def test_messages_of_a_lost_consumer_go_to_another_member(running: RunningBroker
     async def scenario() -> None:
         async with bare_stream(running.push, shared(topic, "heirs", credits=10)) as lost:
             held = 0
-            while held < 10:  # in as many pieces as they came in
+            while held < 10:  # they may arrive in several frames
                 messages = await lost.receive_kind("messages")
                 held += sum(each.last_offset - each.first_offset + 1 for each in messages.ranges)
         async with bare_stream(running.push, shared(topic, "heirs", credits=10)) as heir:
@@ -191,7 +191,7 @@ def test_a_members_later_stream_begins_where_its_earlier_one_did_not_answer(
             assigned = await first.receive_kind("assigned")
             messages = await first.receive_kind("messages")
             assert (messages.ranges[0].first_offset, messages.ranges[0].last_offset) == (0, 4)
-            # The broker has not noticed that the consumer lost this connection. It attaches anew.
+            # The consumer lost this connection, which the broker has not detected, and attaches again.
             attached = exclusive(topic, "one-stream", credits=5)
             attached.topics[0].partitions.append(0)
             attached.attachment.member_id = assigned.member_id
@@ -203,7 +203,7 @@ def test_a_members_later_stream_begins_where_its_earlier_one_did_not_answer(
     run(scenario())
 
 
-def test_letters_that_were_replayed_one_by_one_are_left_out_and_not_counted(
+def test_dead_letters_that_were_replayed_one_by_one_are_left_out_and_not_counted(
     running: RunningBroker,
 ) -> None:
     topic = new_topic(running.bootstrap)

@@ -1,4 +1,4 @@
-"""Many consumers: an even, stable share for each, however they come and go."""
+"""Many consumers: each gets an even, stable share while others join and leave."""
 
 import asyncio
 from collections import Counter
@@ -44,7 +44,7 @@ def test_a_hundred_consumers_over_twenty_topics_are_five_for_each_topic(
             )
             owned = [place for consumer in consumers for place in consumer.assignment]
             assert len(set(owned)) == len(owned) == TOPICS * PARTITIONS
-            # One leaves: its five go to others, and nobody else loses anything.
+            # One leaves: its five partitions go to others, and no other consumer loses a partition.
             before = {consumer: consumer.assignment for consumer in consumers[1:]}
             await consumers[0].close()
             await until(
@@ -61,7 +61,7 @@ def test_a_hundred_consumers_over_twenty_topics_are_five_for_each_topic(
         assert [session for session in admin.sessions("hundred") if session.connected] == []
 
 
-def test_a_member_that_has_left_stays_away_whatever_happens_to_the_cluster(
+def test_a_member_that_has_left_does_not_rejoin_on_a_new_metadata_image(
     running: RunningBroker,
 ) -> None:
     topic = new_topic(running.bootstrap)
@@ -71,7 +71,7 @@ def test_a_member_that_has_left_stays_away_whatever_happens_to_the_cluster(
             consumer = PushConsumer(topic, group="leavers", mode="ptp", push=running.push)
             await consumer.__aenter__()
             await until(lambda consumer=consumer: consumer.assignment)
-            # New pictures of the cluster arrive while it leaves.
+            # New metadata images arrive while it leaves.
             topics = [asyncio.to_thread(new_topic, running.bootstrap) for _ in range(4)]
             await asyncio.gather(consumer.close(), *topics)
         async with PushConsumer(topic, group="leavers", mode="ptp", push=running.push) as last:

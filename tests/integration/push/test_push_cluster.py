@@ -72,7 +72,7 @@ def test_a_consumer_is_given_the_partitions_of_all_brokers(
     run(scenario(), 90)
 
 
-def test_a_stalled_process_stays_parked_when_its_broker_dies_and_goes_on_when_resumed(
+def test_a_stalled_process_stays_parked_when_its_broker_dies_and_continues_when_resumed(
     cluster: ClusterProcesses,
 ) -> None:
     topic = new_topic(cluster.bootstrap)
@@ -99,7 +99,7 @@ def test_a_stalled_process_stays_parked_when_its_broker_dies_and_goes_on_when_re
             consumer.send_signal(signal.SIGSTOP)
             await asyncio.to_thread(send, cluster.bootstrap, topic, numbered(5, first=5))
             session = await until(lambda: asyncio.to_thread(parked), 60)
-            # The broker that serves it dies, and another one leads from now on.
+            # The broker that serves it dies, and another one becomes leader.
             killed = session.broker_id
             await asyncio.to_thread(cluster.kill, killed)
         finally:
@@ -119,13 +119,13 @@ def test_a_stalled_process_stays_parked_when_its_broker_dies_and_goes_on_when_re
             consumer.kill()
             consumer.communicate()
             await asyncio.to_thread(cluster.restart, killed)
-        assert not done & again & messages, "it goes on exactly where it was"
+        assert not done & again & messages, "it continues exactly at its position"
 
     run(scenario(), 240)
 
 
 def _collect(consumer: "subprocess.Popen[str]", offsets: set[int], count: int) -> None:
-    """The offsets that it acknowledges, until there are so many."""
+    """Collect the offsets that the consumer acknowledges, until there are `count`."""
     assert consumer.stdout is not None
     while len(offsets) < count:
         words = consumer.stdout.readline().split()
@@ -135,7 +135,7 @@ def _collect(consumer: "subprocess.Popen[str]", offsets: set[int], count: int) -
 
 
 def _offsets(bootstrap: str, topic: str, count: int) -> set[int]:
-    """Where the messages are: a new leader of a replicated log writes a record of its own."""
+    """The offsets of the messages: a new leader of a raft log writes a record of its own."""
     found: set[int] = set()
     with Consumer(topic, mode="psb", bootstrap=bootstrap, auto_ack=False) as consumer:
         while len(found) < count:
@@ -148,7 +148,7 @@ def _offsets(bootstrap: str, topic: str, count: int) -> set[int]:
 def test_chosen_partitions_of_all_brokers_are_read_and_their_group_is_known_to_all(
     cluster: ClusterProcesses,
 ) -> None:
-    # In this mode no offset is taken by a record of the leader's own.
+    # In fetch mode a new leader writes no record of its own.
     settings = {"replication.mode": "fetch"}
     topic = new_topic(cluster.bootstrap, partitions=6, settings=settings)
     send(cluster.bootstrap, topic, numbered(60), partitions=6)

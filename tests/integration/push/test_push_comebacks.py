@@ -1,4 +1,4 @@
-"""A member that was silent speaks again, at the worst moment: it is a member again, and takes what it is given."""
+"""A silent member that sends a frame while the broker removes it joins again and gets its deliveries."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ def short_waits() -> Iterator[RunningBroker]:
 
 
 class HeldUp:
-    """A step of the broker's that begins when it wants to and goes on when the test wants it to."""
+    """Makes a method of the broker wait, once called, until the test sets `go_on`."""
 
     def __init__(self, owner: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = threading.Event()
@@ -53,7 +53,7 @@ class HeldUp:
 @pytest.mark.parametrize(
     ("owner", "step"), [(SharePartitionDelivery, "release_member"), (Membership, "leave")]
 )
-def test_a_member_that_speaks_while_it_is_being_put_out_comes_in_again(
+def test_a_member_that_sends_a_frame_while_it_is_removed_joins_again(
     short_waits: RunningBroker, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
 ) -> None:
     topic = new_topic(short_waits.bootstrap)
@@ -63,7 +63,7 @@ def test_a_member_that_speaks_while_it_is_being_put_out_comes_in_again(
     async def scenario() -> None:
         async with bare_stream(short_waits.push, exclusive(topic, "crew", credits=10)) as stream:
             first = await stream.receive_kind("messages")
-            # It does not answer, pings included, until the broker has lost patience.
+            # It answers nothing, not even pings, until the ping timeout.
             await until(held_up.begun.is_set)
             await stream.send(pong=pb.Pong(number=1))
             held_up.go_on.set()
@@ -77,7 +77,7 @@ def test_a_member_that_speaks_while_it_is_being_put_out_comes_in_again(
     run(scenario())
 
 
-def test_a_broker_that_was_itself_stopped_puts_nobody_out(tmp_path: Path) -> None:
+def test_a_broker_that_was_itself_stopped_removes_no_member(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data", settings=SHORT_WAITS) as process:
         topic = new_topic(process.bootstrap)
         send(process.bootstrap, topic, numbered(10))
@@ -94,7 +94,7 @@ def test_a_broker_that_was_itself_stopped_puts_nobody_out(tmp_path: Path) -> Non
                 process.resume()
                 for message in messages:
                     message.ack()
-                assert await consumer.flush() == 0, "it holds what it held before"
+                assert await consumer.flush() == 0, "its in-flight deliveries are unchanged"
 
         run(scenario())
         assert "no answer" not in process.log

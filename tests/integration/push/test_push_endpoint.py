@@ -1,4 +1,4 @@
-"""The push door itself: on, off, without grpcio, secured; and the published protocol."""
+"""The push endpoint: on, off, without grpcio, with TLS; and the published protocol."""
 
 import asyncio
 import os
@@ -47,16 +47,18 @@ def ready_line(*arguments: str, folder: Path, program: tuple[str, ...] = ("-m", 
     return line
 
 
-def test_the_door_can_be_closed(tmp_path: Path) -> None:
+def test_push_can_be_turned_off(tmp_path: Path) -> None:
     assert " push=off " in ready_line("--push", "off", folder=tmp_path)
 
 
-def test_a_broker_without_grpcio_serves_without_push_and_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_broker_without_grpcio_serves_without_push_and_logs_how_to_install_it(
+    tmp_path: Path,
+) -> None:
     assert " push=off " in ready_line(folder=tmp_path, program=("-c", WITHOUT_GRPC))
     assert "pip install 'zhumq[push]'" in (tmp_path / "log").read_text()
 
 
-def test_a_client_without_grpcio_is_told_what_to_install() -> None:
+def test_a_client_without_grpcio_raises_an_error_that_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['grpc'] = None\n"
         "import zhumq\n"
@@ -89,7 +91,7 @@ def test_importing_the_package_loads_neither_client_library_nor_broker() -> None
     assert done.stdout == "[]\n"
 
 
-def test_a_client_of_a_broker_that_does_not_push_is_told_so(tmp_path: Path) -> None:
+def test_a_client_of_a_broker_without_push_gets_a_clear_error(tmp_path: Path) -> None:
     from zhumq.broker.app import BrokerApp
     from zhumq.broker.config import BrokerConfig
 
@@ -108,7 +110,7 @@ def test_a_client_of_a_broker_that_does_not_push_is_told_so(tmp_path: Path) -> N
     run(scenario())
 
 
-def test_the_python_code_is_what_the_published_protocol_says(tmp_path: Path) -> None:
+def test_the_python_code_matches_the_published_protocol(tmp_path: Path) -> None:
     made = subprocess.run(
         [
             sys.executable, "-m", "grpc_tools.protoc", f"-I{REPOSITORY / 'src'}",
@@ -123,7 +125,7 @@ def test_the_python_code_is_what_the_published_protocol_says(tmp_path: Path) -> 
 
 
 class _EmptyCluster:
-    """As much of a door as a refusal needs."""
+    """The parts of PushServices that a refusal needs."""
 
     def __init__(self) -> None:
         self.settings = PushSettings()
@@ -141,7 +143,7 @@ class _EmptyCluster:
     async def close(self) -> None: ...
 
 
-def test_the_door_speaks_tls(tmp_path: Path) -> None:
+def test_the_push_endpoint_serves_tls(tmp_path: Path) -> None:
     key, certificate = _certificate(tmp_path)
     services: Any = _EmptyCluster()
 
@@ -168,7 +170,7 @@ def test_the_door_speaks_tls(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_wrong_address_is_no_address() -> None:
+def test_an_invalid_address_is_refused() -> None:
     for wrong in ("", "nowhere", "host:", "host:0", "host:99999"):
         with pytest.raises(ValueError, match=re.escape(repr(wrong))):
             run(PushConsumer("t", push=wrong).__aenter__())

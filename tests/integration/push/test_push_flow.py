@@ -1,4 +1,4 @@
-"""Flow control: a consumer is never given more than it bears, and a slow one costs little."""
+"""Flow control: a consumer never holds more than its credit, and a slow one costs little memory."""
 
 import asyncio
 import re
@@ -121,7 +121,7 @@ def test_consumers_that_do_not_read_cost_the_broker_little(tmp_path: Path) -> No
             ):
                 before = _memory_mb(process.pid)
                 for stream in (one, two):
-                    await stream.receive_kind("messages")  # and then not one more
+                    await stream.receive_kind("messages")  # and no more after that
 
                 def delivered() -> list[int]:
                     admin = Admin(process.bootstrap, push=process.push)
@@ -135,7 +135,7 @@ def test_consumers_that_do_not_read_cost_the_broker_little(tmp_path: Path) -> No
                 await until(stands_still)
                 assert max(await asyncio.to_thread(delivered)) < 6_000, "it is held back"
                 assert _memory_mb(process.pid) - before < 40
-                # Everybody else is served meanwhile.
+                # Other clients are served meanwhile.
                 with urllib.request.urlopen(f"http://{process.http}/healthz", timeout=10) as page:
                     assert page.status == 200
 

@@ -1,6 +1,6 @@
-"""Consumers and the broker are killed and paused: no message is missing, and none that was acknowledged comes back.
+"""Consumers and brokers are killed and paused: no message is lost, no acknowledged one is redelivered.
 
-The numbers are small here; `make pushchaos` runs the same with a million messages and fifty blows.
+The numbers are small here; `make pushchaos` runs the same with a million messages and fifty faults.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from zhumq.testing.cluster import ClusterProcesses
 from zhumq.testing.process import BrokerProcess, broker_process
 
 MESSAGES = int(os.environ.get("ZHUMQ_PUSH_MESSAGES", "4000"))
-FAULTS = int(os.environ.get("ZHUMQ_PUSH_BLOWS", "5"))
+FAULTS = int(os.environ.get("ZHUMQ_PUSH_FAULTS", "5"))
 SEED = int(os.environ.get("ZHUMQ_PUSH_SEED", "1"))
 NODES = int(os.environ.get("ZHUMQ_PUSH_NODES", "1"))  # 3: a cluster on ZooKeeper
 SECONDS_MAX = 120.0 + MESSAGES / 1_000 + FAULTS * 15
-WORK_SECONDS_MAX = 60.0  # within which work goes on after a blow
+WORK_SECONDS_MAX = 60.0  # for work to continue after a fault
 SILENCE_SECONDS = 3.0
 CONSUMERS = 4
 PARTITIONS = 4
@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 class Event(NamedTuple):
-    """A range that a consumer got, or has acknowledged durably, and when."""
+    """A range that a consumer received or acknowledged durably, with the time."""
 
     time_ns: int
     word: str
@@ -55,7 +55,7 @@ class Event(NamedTuple):
 
 
 class Crew:
-    """Consumer processes, replaced when they are killed, and everything they said."""
+    """Consumer processes, replaced when they are killed, and the events they printed."""
 
     def __init__(self, push: str, topic: str, mode: str) -> None:
         self._arguments = [push, topic, "crew", mode, str(CREDITS), "10000"]
@@ -90,7 +90,7 @@ class Crew:
         process.send_signal(signal.SIGCONT)
 
     def silent_seconds(self) -> float:
-        """For how long nobody has got or acknowledged anything."""
+        """Seconds since a consumer last received or acknowledged a message."""
         return asyncio.get_running_loop().time() - self._contact_at
 
     async def dismiss(self) -> None:
@@ -130,7 +130,7 @@ def servers(folder: Path) -> Iterator[list[BrokerProcess]]:
         cluster.stop()
 
 
-async def strike(crew: Crew, brokers: list[BrokerProcess], draw: random.Random) -> None:
+async def inject_fault(crew: Crew, brokers: list[BrokerProcess], draw: random.Random) -> None:
     broker = draw.choice(brokers)
     match draw.choice(("consumer", "pause", "broker", "pause broker")):
         case "consumer":
@@ -147,7 +147,7 @@ async def strike(crew: Crew, brokers: list[BrokerProcess], draw: random.Random) 
 
 
 async def nothing_is_pending(push: str, topic: str, mode: str) -> bool:
-    """Whether a new member of the group, the only one, is given nothing."""
+    """Whether nothing is delivered to a new member that is alone in the group."""
     async with PushConsumer(
         topic,
         group="crew",
@@ -162,7 +162,7 @@ Offsets = list[list[int]]  # of the messages, by partition
 
 
 def offsets_of(bootstrap: str, topic: str) -> Offsets:
-    """Where the messages are: in a replicated log a new leader writes a record of its own, too."""
+    """The offsets of the messages: in a raft log a new leader also writes a record of its own."""
     found: Offsets = [[] for _ in range(PARTITIONS)]
     with Consumer(topic, mode="psb", bootstrap=bootstrap, auto_ack=False) as consumer:
         while sum(map(len, found)) < MESSAGES:
@@ -173,8 +173,8 @@ def offsets_of(bootstrap: str, topic: str) -> Offsets:
 
 
 def conserve(tmp_path: Path, mode: str) -> tuple[list[Event], Offsets]:
-    """Strike while a crew works through a topic; everything the crew said, in the order of time, and
-    where the messages are."""
+    """Inject faults while a crew reads a topic. Returns the crew's events in order of time, and the
+    offsets of the messages."""
     draw = random.Random(SEED)
     values = [b"%d" % number for number in range(MESSAGES)]
     half = MESSAGES // 2
@@ -192,18 +192,18 @@ def conserve(tmp_path: Path, mode: str) -> tuple[list[Event], Offsets]:
                 asyncio.to_thread(send, bootstrap, topic, values[half:], partitions=PARTITIONS)
             )
             for fault in range(FAULTS):
-                # A blow falls on people at work, at about every n-th part of it.
+                # Faults are spread evenly over the work.
                 share = MESSAGES * (fault + 1) // (FAULTS + 1)
                 await until(lambda share=share: crew.acknowledged >= share, SECONDS_MAX)
-                await strike(crew, brokers, draw)
+                await inject_fault(crew, brokers, draw)
             await sending
             messages = await asyncio.to_thread(offsets_of, bootstrap, topic)
-            wanted = [set(each) for each in messages]
+            expected = [set(each) for each in messages]
             await until(
-                lambda: all(map(set.issubset, wanted, crew.got)),
+                lambda: all(map(set.issubset, expected, crew.got)),
                 WORK_SECONDS_MAX + MESSAGES / 1_000,
             )
-            # The last ones may have been got and not acknowledged yet.
+            # The last messages may have been received and not acknowledged yet.
             await until(lambda: crew.silent_seconds() > SILENCE_SECONDS, WORK_SECONDS_MAX)
             await crew.dismiss()
             assert await nothing_is_pending(push, topic, mode)
@@ -227,10 +227,10 @@ def check_nothing_is_missing(events: list[Event], messages: Offsets) -> None:
 
 
 def check_nothing_comes_back(events: list[Event]) -> None:
-    """What was acknowledged durably is not given to anybody who came after that.
+    """A durably acknowledged message is not delivered to a consumer that started after that.
 
-    (One who was there before may have had a second copy in its buffers all the time: the broker had
-    taken the first one back, and took its late acknowledgement all the same.)
+    A consumer that started before may hold a second copy in its buffers: the broker had released the
+    first one, and accepted its late acknowledgement all the same.
     """
     began: dict[int, int] = {}
     for event in events:
@@ -246,7 +246,7 @@ def check_nothing_comes_back(events: list[Event]) -> None:
 
 
 def _story(events: list[Event], seen: Event, offset: int) -> str:
-    """Everything about an offset, and where its partition stood before."""
+    """All events of an offset, and the last ones of its partition before."""
     of_partition = [each for each in events if each.partition == seen.partition]
     about = [each for each in of_partition if each.first <= offset <= each.last]
     before = [each for each in of_partition if each.time_ns <= seen.time_ns][-20:]
@@ -254,8 +254,8 @@ def _story(events: list[Event], seen: Event, offset: int) -> str:
 
 
 def check_order(events: list[Event], messages: Offsets) -> None:
-    """In every partition nothing is given before everything below it was."""
-    given = [0] * PARTITIONS  # how many messages, from the first on
+    """In every partition a message is delivered only after all messages below it."""
+    given = [0] * PARTITIONS  # messages delivered, from the first on
     for event in events:
         if event.word == "got":
             offsets = messages[event.partition]

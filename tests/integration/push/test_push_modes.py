@@ -1,4 +1,4 @@
-"""The four combinations: point-to-point and publish-subscribe, pushed and pulled, by the client library."""
+"""Point-to-point and publish-subscribe, pushed and pulled, with the client library."""
 
 import asyncio
 from collections import defaultdict
@@ -15,7 +15,7 @@ Places = dict[int, list[int]]
 
 
 async def drain(consumer: PushConsumer, count: int) -> Places:
-    """The offsets of so many messages by partition, in the order they came."""
+    """The offsets of `count` messages by partition, in order of arrival."""
     seen: Places = defaultdict(list)
     left = count
     async for message in consumer:
@@ -79,7 +79,7 @@ def test_psb_reads_chosen_partitions_from_a_chosen_place(running: RunningBroker)
             {topic: [2]}, group="chooser", mode="psb", push=running.push, start=90
         ) as consumer:
             assert await drain(consumer, 10) == {2: list(range(90, 100))}
-        # Without a place it goes on where the group is, which is the end.
+        # Without a start it continues at the group's position, which is the end.
         async with PushConsumer(
             {topic: [2]}, group="chooser", mode="psb", push=running.push
         ) as consumer:
@@ -153,7 +153,7 @@ def test_ptp_push_gives_every_message_to_one_consumer(running: RunningBroker, mo
     run(scenario())
 
 
-def test_both_kinds_live_on_one_topic(running: RunningBroker) -> None:
+def test_point_to_point_and_publish_subscribe_share_one_topic(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap)
     send(running.bootstrap, topic, numbered(COUNT))
 
@@ -188,7 +188,7 @@ def test_psb_pull_keeps_each_groups_own_position(running: RunningBroker) -> None
         assert next(iter(consumer)).offset == 140
 
 
-def test_ptp_pull_claims_the_topic_and_goes_on_where_it_was(running: RunningBroker) -> None:
+def test_ptp_pull_claims_the_topic_and_continues_at_its_position(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap)
     send(running.bootstrap, topic, numbered(10))
     for first in (0, 5):
@@ -204,7 +204,7 @@ def test_ptp_pull_claims_the_topic_and_goes_on_where_it_was(running: RunningBrok
     assert refused.value.code == "GROUP_CONFLICT"
 
 
-def test_an_ordered_pull_repeats_what_was_nacked_and_buries_what_was_rejected(
+def test_an_ordered_pull_repeats_nacked_messages_and_dead_letters_rejected_ones(
     running: RunningBroker,
 ) -> None:
     topic = new_topic(running.bootstrap)
@@ -244,7 +244,7 @@ def test_a_pull_of_what_is_not_there_is_refused(running: RunningBroker) -> None:
 
 
 def test_options_that_do_not_go_together_are_refused(running: RunningBroker) -> None:
-    with pytest.raises(ValueError, match="want a mode"):
+    with pytest.raises(ValueError, match="need a mode"):
         Consumer("t", group="g", restart=True, bootstrap=running.bootstrap)
     with pytest.raises(ValueError, match="librdkafka"):
         Consumer("t", mode="psb", settings={"client.id": "x"}, bootstrap=running.bootstrap)

@@ -1,4 +1,4 @@
-"""A broker that comes back under another address is found again; one whose port was chosen comes back to it."""
+"""Consumers find a broker that restarts with another address; a broker keeps a port that it chose itself."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ async def _read(consumer: PushConsumer, seen: list[bytes | None]) -> None:
         message.ack()
 
 
-def test_a_broker_comes_back_on_the_ports_that_were_chosen_for_it(tmp_path: Path) -> None:
+def test_a_broker_restarts_on_the_ports_that_it_chose(tmp_path: Path) -> None:
     addresses = []
     for _ in range(2):
         with broker(data_dir=tmp_path / "data") as running:
@@ -50,7 +50,7 @@ def test_a_broker_comes_back_on_the_ports_that_were_chosen_for_it(tmp_path: Path
     assert addresses[0] == addresses[1]
 
 
-def test_a_chosen_port_that_is_taken_meanwhile_is_chosen_anew(tmp_path: Path) -> None:
+def test_a_chosen_port_that_is_in_use_is_chosen_again(tmp_path: Path) -> None:
     with broker(data_dir=tmp_path / "data") as running:
         before = running.push
 
@@ -62,7 +62,7 @@ def test_a_chosen_port_that_is_taken_meanwhile_is_chosen_anew(tmp_path: Path) ->
     assert run(hold()) != before
 
 
-def test_kept_ports_that_make_no_sense_are_chosen_anew(tmp_path: Path) -> None:
+def test_invalid_kept_ports_are_chosen_again(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "chosen-ports").write_bytes(b"push=a lot\nkafka=-7\n\xff\n")
     assert _push_address(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""What the push door refuses: a clear word for each, and nothing lost."""
+"""Refusals of the push endpoint: each has a clear message, and no message is lost."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +46,7 @@ async def refusal(push: str, subscribe: pb.Subscribe) -> pb.Refused:
                 credits=1,
             ),
             pb.INVALID,
-            "of all its topics",
+            "for all of its topics",
         ),
         (
             lambda topic: pb.Subscribe(
@@ -65,7 +65,7 @@ async def refusal(push: str, subscribe: pb.Subscribe) -> pb.Refused:
         ),
     ],
 )
-def test_a_subscription_that_cannot_be_served_is_refused_in_words(
+def test_a_subscription_that_cannot_be_served_is_refused_with_a_message(
     running: RunningBroker, make: Callable[[str], pb.Subscribe], code: int, words: str
 ) -> None:
     topic = new_topic(running.bootstrap, partitions=2)
@@ -91,7 +91,7 @@ def test_a_second_point_to_point_group_is_refused_with_the_first_ones_name(
     run(scenario())
 
 
-def test_the_same_group_in_the_other_way_is_refused(running: RunningBroker) -> None:
+def test_the_same_group_in_another_mode_is_refused(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap)
 
     async def scenario() -> None:
@@ -171,7 +171,7 @@ def test_a_stream_that_begins_with_something_else_is_refused(
     run(scenario())
 
 
-def test_garbage_in_the_middle_ends_that_stream_and_its_messages_come_again(
+def test_garbage_in_the_middle_ends_the_stream_and_its_messages_are_redelivered(
     running: RunningBroker,
 ) -> None:
     topic = new_topic(running.bootstrap)

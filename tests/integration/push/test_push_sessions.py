@@ -1,4 +1,4 @@
-"""A consumer that stops answering: tried again, parked, and resumed exactly where it was."""
+"""A consumer that stops answering is retried, parked, and resumed exactly at its position."""
 
 import asyncio
 import signal
@@ -67,7 +67,7 @@ def line(consumer: "subprocess.Popen[str]") -> str:
 
 
 def acknowledged(consumer: "subprocess.Popen[str]", count: int) -> set[int]:
-    """The first so many offsets that it acknowledged."""
+    """The first `count` offsets that the consumer acknowledged."""
     offsets: set[int] = set()
     while len(offsets) < count:
         words = line(consumer).split()
@@ -102,7 +102,7 @@ def test_a_stalled_process_is_retried_parked_and_resumed_across_a_restart_of_the
             parked = await session_in_state(short_waits, "stalled", "parked")
             assert parked.reason
             assert parked.connected
-            # The broker dies and comes back while the consumer still stands still.
+            # The broker dies and restarts while the consumer is still stopped.
             await asyncio.to_thread(short_waits.kill)
             await asyncio.to_thread(short_waits.start)
             parked = await session_in_state(short_waits, "stalled", "parked")
@@ -134,7 +134,7 @@ def test_a_consumer_that_answers_pings_but_no_deliveries_is_parked_and_resumes_i
             assert "deliveries" in parked.reason
             await session_in_state(short_waits, "idle", "parked")
             await stream.send(resume=pb.Resume())
-            # It goes on with the message that it never answered.
+            # It continues with the message that it never answered.
             counts = []
             while (messages := await stream.receive_kind("messages")).ranges[0].first_offset == 0:
                 counts.append(messages.ranges[0].delivery_count)
@@ -164,7 +164,7 @@ def test_a_late_answer_takes_a_consumer_out_of_the_timeout_queue(
     run(scenario())
 
 
-def test_a_parked_session_is_refused_until_it_says_resume(short_waits: BrokerProcess) -> None:
+def test_a_parked_session_is_refused_until_it_is_resumed(short_waits: BrokerProcess) -> None:
     topic = new_topic(short_waits.bootstrap)
     send(short_waits.bootstrap, topic, numbered(3))
 
@@ -187,15 +187,15 @@ def test_a_parked_session_is_refused_until_it_says_resume(short_waits: BrokerPro
 
 
 def test_a_cancelled_call_is_never_taken_for_one_that_is_finished(tmp_path: Path) -> None:
-    """gRPC tells of the end of the frames and of the cancellation in either order."""
-    patient = SHORT_WAITS | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
+    """gRPC reports the end of the frames and the cancellation in either order."""
+    long_waits = SHORT_WAITS | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
     groups = {f"cancelled-{number}" for number in range(100)}
 
     async def vanish(push: str, topic: str, group: str) -> None:
         async with bare_stream(push, psb(topic, group=group, credits=1)) as stream:
             await stream.receive_kind("messages")
 
-    with broker_process(tmp_path / "data", settings=patient) as process:
+    with broker_process(tmp_path / "data", settings=long_waits) as process:
         topic = new_topic(process.bootstrap)
         send(process.bootstrap, topic, numbered(3))
 
@@ -211,10 +211,10 @@ def test_a_cancelled_call_is_never_taken_for_one_that_is_finished(tmp_path: Path
         run(scenario())
 
 
-def test_a_consumer_that_comes_back_in_time_goes_on(tmp_path: Path) -> None:
-    # It is lost by leaving; a late ping of the one that comes back must not look like that.
-    patient = SHORT_WAITS | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
-    with broker_process(tmp_path / "data", settings=patient) as process:
+def test_a_consumer_that_reconnects_in_time_continues(tmp_path: Path) -> None:
+    # A long ping timeout, so that the reconnected consumer is not lost to a late pong as well.
+    long_waits = SHORT_WAITS | {"push.retry.backoff.ms": "60000", "push.ping.timeout.ms": "15000"}
+    with broker_process(tmp_path / "data", settings=long_waits) as process:
         _come_back(process)
 
 
@@ -256,6 +256,6 @@ def test_a_silent_members_messages_go_to_another_member(
     run(scenario())
 
 
-def test_resuming_a_session_that_does_not_exist_says_so(short_waits: BrokerProcess) -> None:
+def test_resuming_a_session_that_does_not_exist_fails(short_waits: BrokerProcess) -> None:
     with pytest.raises(RequestFailed, match="no session 'a/b'"):
         Admin(short_waits.bootstrap, push=short_waits.push).resume_session("a/b")

@@ -1,4 +1,4 @@
-"""One set of rules: every case of this table is run through pull and through push."""
+"""The rules of subscriptions: every case runs through pull and through push."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ every_mode = pytest.mark.parametrize("mode", MODES)
 
 @pytest.fixture
 def topic(running: RunningBroker) -> str:
-    """Ten messages, a second apart, of long ago."""
+    """A topic with ten old messages, a second apart."""
     name = new_topic(running.bootstrap, settings={"retention.ms": "-1"})
     with Producer(running.bootstrap) as producer:
         for number in range(COUNT):
@@ -33,7 +33,7 @@ def topic(running: RunningBroker) -> str:
 
 
 def dead_letters(running: RunningBroker, topic: str, count: int = 1) -> list[Any]:
-    """The dead letters of a topic, once there are so many."""
+    """The dead letters of a topic, once there are at least `count`."""
 
     def found() -> list[Any]:
         with Admin(running.bootstrap) as admin:
@@ -54,9 +54,9 @@ def dead_letters(running: RunningBroker, topic: str, count: int = 1) -> list[Any
         ({"start_time_ms": FIRST_TIME_MS + 3_500}, 4),
         ({}, 0),
     ],
-    ids=["earliest", "offset", "time", "unsaid"],
+    ids=["earliest", "offset", "time", "default"],
 )
-def test_a_new_group_begins_where_it_is_told(
+def test_a_new_group_begins_at_the_given_start(
     running: RunningBroker, topic: str, how: str, mode: str, start: dict[str, Any], first: int
 ) -> None:
     seen = read(how, running.bootstrap, topic, mode=mode, group="g", count=COUNT - first, **start)
@@ -73,7 +73,7 @@ def test_a_new_group_that_begins_at_the_end_gets_only_what_comes(
 
 
 @every_mode
-def test_a_group_goes_on_where_it_was(
+def test_a_group_continues_at_its_position(
     running: RunningBroker, topic: str, how: str, mode: str
 ) -> None:
     first = read(how, running.bootstrap, topic, mode=mode, group="g", count=4)
@@ -111,7 +111,7 @@ def test_a_nacked_message_comes_again_and_is_counted(
         how, running.bootstrap, topic, mode=mode, group="g", count=COUNT + 3, answers=answers
     )
     assert [each.delivery_count for each in seen if each.offset == 3] == [1, 2, 3, 4]
-    # A failed message takes back what follows it, uncounted: the others are counted once.
+    # A nack releases the messages after it without counting: those are counted once.
     assert {each for each in seen if each.offset != 3} == {
         Seen(0, offset, 1) for offset in range(COUNT) if offset != 3
     }
@@ -181,7 +181,7 @@ def test_a_psb_group_refuses_its_second_consumer(
 ) -> None:
     with (
         reading(first, running.bootstrap, topic, mode="psb", group="g"),
-        pytest.raises(SubscriptionRefused, match="has its consumer already") as refused,
+        pytest.raises(SubscriptionRefused, match="already has a consumer") as refused,
     ):
         read(how, running.bootstrap, topic, mode="psb", group="g", count=1)
     assert refused.value.code == "GROUP_CONFLICT"
@@ -206,7 +206,7 @@ def test_two_psb_groups_and_a_nameless_consumer_get_everything(
         ({"credits": 0}, "CREDIT_INVALID"),
     ],
 )
-def test_what_cannot_be_served_is_refused_in_words(
+def test_what_cannot_be_served_is_refused_with_a_code(
     running: RunningBroker, topic: str, how: str, mode: str, subscription: dict[str, Any], code: str
 ) -> None:
     options = {"topics": topic} | subscription
@@ -228,7 +228,7 @@ def test_members_of_a_point_to_point_group_share_the_messages(
     assert {each[:2] for each in seen + rest} == {(p, o) for p in range(2) for o in range(10)}
 
 
-# The topic's one point-to-point group, and who has which partition
+# The topic's one point-to-point group, and the consumers of its partitions
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -285,7 +285,7 @@ def test_a_member_keeps_its_partition_from_one_that_would_choose_it(
 
 
 @pytest.mark.parametrize("mode", ["ptp", "ptp-shared"])
-def test_a_consumer_without_a_group_name_joins_the_group_that_is_there(
+def test_a_consumer_without_a_group_name_joins_the_group_of_the_topic(
     running: RunningBroker, topic: str, how: str, mode: str
 ) -> None:
     read(how, running.bootstrap, topic, mode=mode, group="there", count=4)
@@ -346,7 +346,7 @@ def test_an_operator_releases_a_claim_whose_group_has_no_consumers(
 
 
 def delete_group(running: RunningBroker, group: str) -> None:
-    """As any Kafka client does, once its last consumer has left."""
+    """Delete a group with a Kafka client, once its last consumer has left."""
     client = AdminClient({"bootstrap.servers": running.bootstrap})
 
     def deleted() -> bool:

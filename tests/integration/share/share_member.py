@@ -1,4 +1,4 @@
-"""A member of a share group that says exactly what it is told to, over one connection."""
+"""A member of a share group that sends exactly what a test requests, over one connection."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ FINAL_EPOCH = -1
 
 
 class Taken(NamedTuple):
-    """A record that the member holds."""
+    """A record that the member has acquired."""
 
     partition: int
     offset: int
@@ -41,7 +41,7 @@ class Taken(NamedTuple):
 
 
 class ShareMember:
-    """Keeps the epoch of its session, and nothing else."""
+    """Keeps its session epoch, and no other state."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class ShareMember:
         return response
 
     def take(self, **options: object) -> list[Taken]:
-        """Fetch, and return the records that the member holds now."""
+        """Fetch, and return the acquired records."""
         response = self.fetch_raw(**options)
         assert response.error_code == 0, response.error_message
         return self.taken(response)
 
     def taken(self, response: ShareFetchResponse) -> list[Taken]:
-        """The records of an answer."""
+        """The records of a response."""
         return list(taken(response))
 
     def acknowledge_raw(
@@ -140,7 +140,7 @@ class ShareMember:
         return response
 
     def say(self, kind: AckKind, partition: int, first: int, last: int | None = None) -> int:
-        """Acknowledge a range; the error code of its partition."""
+        """Acknowledge a range; returns the error code of its partition."""
         batch = AcknowledgementBatch(
             first_offset=first,
             last_offset=first if last is None else last,
@@ -152,7 +152,7 @@ class ShareMember:
         return response.responses[0].partitions[0].error_code
 
     def close(self) -> None:
-        """End the session in order."""
+        """End the session properly."""
         self.fetch_raw(epoch=FINAL_EPOCH)
 
 
@@ -175,7 +175,7 @@ def taken(response: ShareFetchResponse) -> Iterable[Taken]:
 
 
 def topic_id_of(bootstrap: str, name: str) -> uuid.UUID:
-    """The id of a topic, which is made if it is not there."""
+    """The id of a topic, which is created if it does not exist."""
     with RawClient(bootstrap) as client:
         while True:
             answer = client.ask(
@@ -192,7 +192,7 @@ def topic_id_of(bootstrap: str, name: str) -> uuid.UUID:
 def produce(
     bootstrap: str, topic_id: uuid.UUID, values: Sequence[bytes], *, partition: int = 0
 ) -> int:
-    """One batch, durable when this returns; the offset of its first record."""
+    """Append one batch, durable when this returns; returns the offset of its first record."""
     with RawClient(bootstrap) as client:
         batch = build_batch([Record(value=value, timestamp=1_000) for value in values])
         answer = client.ask(

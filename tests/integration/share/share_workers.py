@@ -1,4 +1,4 @@
-"""Members of a share group that take what they get and say anything about it, whatever brokers do."""
+"""Members of a share group that acknowledge records at random while brokers fail."""
 
 import random
 import threading
@@ -24,7 +24,7 @@ Where = tuple[int, int]  # partition and offset
 
 
 class Worker:
-    """One member for each partition in turn, over the connection to its leader."""
+    """One member for each partition in turn, connected to its leader."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class Worker:
         *,
         seed: int,
     ) -> None:
-        self.accepted: set[Where] = set()  # the broker said that it is so
-        self.unsure: set[Where] = set()  # said, and not answered
+        self.accepted: set[Where] = set()  # the broker confirmed it
+        self.unsure: set[Where] = set()  # sent, and not answered
         self.taken_after_accept: list[Taken] = []
         self.failure: BaseException | None = None
         self._draw = random.Random(seed + number)
@@ -45,12 +45,12 @@ class Worker:
         self._topic_id = topic_id
         self._partitions = partitions
         self._leader_of = leader_of
-        self._everybody: list[Worker] = []
+        self._workers: list[Worker] = []
         self._stop = threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"worker-{number}")
 
-    def start(self, everybody: "list[Worker]") -> None:
-        self._everybody = everybody
+    def start(self, workers: "list[Worker]") -> None:
+        self._workers = workers
         self.thread.start()
 
     def stop(self) -> None:
@@ -81,16 +81,16 @@ class Worker:
             self._stop.wait(RETRY_SECONDS)  # the broker is down
 
     def _work(self, member: ShareMember, partition: int) -> bool:
-        """Whether it makes sense to go on here."""
-        # Before the fetch: what is acknowledged while it is under way may be in it.
-        done = set().union(*(each.accepted for each in self._everybody))
+        """Whether to continue on this partition."""
+        # Before the fetch: its response may contain records that are acknowledged meanwhile.
+        done = set().union(*(each.accepted for each in self._workers))
         response = member.fetch_raw(
             max_records=self._draw.choice((1, 7, 40)), max_wait_ms=100, strict=True
         )
         if response.error_code or any(
             answer.error_code for topic in response.responses for answer in topic.partitions
         ):
-            self._stop.wait(RETRY_SECONDS)  # it leads no more, or not yet
+            self._stop.wait(RETRY_SECONDS)  # it is not the leader any more, or not yet
             return False
         for each in member.taken(response):
             where = (partition, each.offset)
@@ -112,7 +112,7 @@ class Worker:
 
 
 class Verdict:
-    """What became of every message in the end."""
+    """The final state of every message."""
 
     def __init__(self, workers: list[Worker], bootstrap: str, topic: str, partitions: int) -> None:
         self._accepted = set().union(*(worker.accepted for worker in workers))
@@ -121,16 +121,16 @@ class Verdict:
         self.dead = Counter(dead_letters(bootstrap, topic, partitions))
 
     def check(self, written: set[Where]) -> None:
-        assert not self._resurrected, f"came again: {self._resurrected}"
+        assert not self._resurrected, f"delivered after acknowledgement: {self._resurrected}"
         twice = [where for where, count in self.dead.items() if count > 1]
-        assert not twice, f"a letter is there twice: {twice}"
-        assert not self._accepted & set(self.dead), "acknowledged and dead"
+        assert not twice, f"dead letter written twice: {twice}"
+        assert not self._accepted & set(self.dead), "acknowledged and dead-lettered"
         missing = written - self._accepted - set(self.dead)
         assert missing <= self._unsure, f"lost: {sorted(missing - self._unsure)}"
 
 
 def start_offsets(bootstrap: str, group: str) -> dict[int, int]:
-    """Where a group stands; empty while it does not stand anywhere."""
+    """Start offsets of a group; empty while it has none."""
     with RawClient(bootstrap) as client:
         answer = client.ask(
             ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -146,7 +146,7 @@ def start_offsets(bootstrap: str, group: str) -> dict[int, int]:
 
 
 def dead_letters(bootstrap: str, topic: str, partitions: int) -> list[Where]:
-    """The places of the messages that have a letter."""
+    """Partition and offset of each message that has a dead letter."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,4 @@
-"""What tools ask about share groups: settings of a group, offsets, deletion; and what they are refused."""
+"""Admin requests for share groups: group settings, offsets, deletion, and what is refused."""
 
 import uuid
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def running() -> Iterator[RunningBroker]:
 
 @dataclass
 class Group:
-    """A share group of its own on a topic of its own, with ten messages read and eight answered."""
+    """A share group on a topic of its own, with ten messages acquired and eight acknowledged."""
 
     client: RawClient
     name: str
@@ -162,7 +162,7 @@ def test_offsets_are_described_with_their_lag(group: Group) -> None:
         (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
-    group.name = "nobody"
+    group.name = "unknown-group"
     assert group.offsets().error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -216,7 +216,7 @@ def test_a_group_has_settings_of_its_own(group: Group, running: RunningBroker) -
         member.close()
     assert group.set("share.record.lock.duration.ms", None, DELETE).error_code == 0
     assert group.settings()["share.record.lock.duration.ms"] == "30000"
-    # As in Kafka: what is not set is deleted without a word.
+    # As in Kafka: deleting a setting that is not set succeeds.
     assert group.set("no.such.setting", None, DELETE).error_code == 0
 
 
@@ -227,7 +227,7 @@ def groups_with_settings(client: RawClient, *resource_types: int) -> list[str]:
 
 
 def test_groups_with_settings_of_their_own_are_listed_and_say_whose_they_are(group: Group) -> None:
-    """What `kafka-configs --entity-type groups --describe` asks."""
+    """The request of `kafka-configs --entity-type groups --describe`."""
     assert group.name not in groups_with_settings(group.client, GROUP_RESOURCE)
     assert group.set("share.delivery.count.limit", "2").error_code == 0
     assert group.name in groups_with_settings(group.client, GROUP_RESOURCE)
@@ -273,7 +273,7 @@ def test_a_setting_that_makes_no_sense_is_refused(
     assert group.settings() == before
 
 
-# Groups of ptp-shared subscriptions, which have no members that Kafka's coordinator knows
+# Groups of ptp-shared subscriptions, which have no members in Kafka's group coordinator
 
 
 def test_a_ptp_shared_group_is_a_share_group_to_kafkas_tools(running: RunningBroker) -> None:

@@ -1,4 +1,4 @@
-"""Brokers of a cluster are killed and paused: windows move with their leaders, and nothing is lost."""
+"""Brokers of a cluster are killed and paused: share partitions move with their leaders, nothing is lost."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ from zhumq.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from zhumq.testing.cluster import ClusterProcesses, cluster_processes, wait_for
 from zhumq.testing.raw_client import RawClient
 
-# `make delivery-chaos` asks for more.
+# `make delivery-chaos` sets more.
 SEED = int(os.environ.get("ZHUMQ_DELIVERY_SEED", "20261115"))
 FAULTS = int(os.environ.get("ZHUMQ_DELIVERY_FAULTS", "4"))
 TOPIC = "t"
 PARTITIONS = 2
 MESSAGES = 100 * FAULTS  # of each partition
 BATCH = 50
-# Faults come while so many of the messages are accepted; some of the others end as dead letters.
+# Faults happen while this share of the messages is accepted; some of the others end as dead letters.
 FAULTY_SHARE = 0.85
 MEMBERS = 3
 SECONDS_MAX = 60.0 + 12.0 * FAULTS
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 class View:
-    """The cluster as any broker that answers tells it."""
+    """The cluster as any broker that answers describes it."""
 
     def __init__(self, cluster: ClusterProcesses) -> None:
         self._cluster = cluster
@@ -75,14 +75,14 @@ def test_every_message_is_acknowledged_or_a_dead_letter_while_leaders_fall(
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
         view = View(cluster)
         topic_id = wait_for(view.topic_id, "the topic")
-        # Elections leave records of their own in the log: the offsets are as they were answered.
+        # Elections append records of their own: use the offsets from the produce responses.
         written: set[Where] = set()
         for partition in range(PARTITIONS):
             for _ in range(0, MESSAGES, BATCH):
                 leader = wait_for(lambda p=partition: view.leader_of(p), "a leader")
                 first = produce(leader, topic_id, [b"x"] * BATCH, partition=partition)
                 written.update((partition, first + index) for index in range(BATCH))
-        _check_that_others_tell_the_leader(cluster, topic_id)
+        _check_that_others_return_the_leader(cluster, topic_id)
         workers = [
             Worker(number, "g", topic_id, PARTITIONS, view.leader_of, seed=SEED)
             for number in range(MEMBERS)
@@ -109,10 +109,10 @@ def test_every_message_is_acknowledged_or_a_dead_letter_while_leaders_fall(
         assert verdict.dead, "some were rejected"
 
 
-def _check_that_others_tell_the_leader(cluster: ClusterProcesses, topic_id: uuid.UUID) -> None:
+def _check_that_others_return_the_leader(cluster: ClusterProcesses, topic_id: uuid.UUID) -> None:
     leader = cluster.wait_for_leader(TOPIC)
     other = next(each for number, each in cluster.brokers.items() if number != leader)
-    with ShareMember(other.bootstrap, "somebody", topic_id) as member:
+    with ShareMember(other.bootstrap, "outsider", topic_id) as member:
         response = member.fetch_raw()
         (answer,) = response.responses[0].partitions
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -122,7 +122,7 @@ def _check_that_others_tell_the_leader(cluster: ClusterProcesses, topic_id: uuid
 
 
 def _break(cluster: ClusterProcesses, broker_id: int, draw: random.Random) -> None:
-    """Kill a broker or stop it in its tracks, and bring it back when the others go on without it."""
+    """Kill or pause a broker, and bring it back when the others have taken over."""
     broker = cluster.brokers[broker_id]
     if draw.random() < 0.5:
         broker.kill()
@@ -138,7 +138,7 @@ def _break(cluster: ClusterProcesses, broker_id: int, draw: random.Random) -> No
 
 
 def _pending(cluster: ClusterProcesses, written: set[Where]) -> set[Where]:
-    """What the group is not done with, as any broker tells it that answers."""
+    """The messages that the group is not done with, as any broker that answers describes it."""
     starts: dict[int, int] = {}
     for broker in cluster.brokers.values():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge request by request: sessions, locks, answers, and what is refused."""
+"""ShareFetch and ShareAcknowledge request by request: sessions, locks, responses, refusals."""
 
 import threading
 import uuid
@@ -108,7 +108,7 @@ def test_an_acknowledgement_that_makes_no_sense_is_refused_and_nothing_is_lost(
         member.close()
 
 
-def test_an_unknown_topic_or_partition_is_said_for_that_one(
+def test_an_unknown_topic_or_partition_is_an_error_of_that_one(
     running: RunningBroker, topic: uuid.UUID
 ) -> None:
     with ShareMember(running.bootstrap, "g", topic, (0, 77)) as member:
@@ -134,15 +134,17 @@ def test_two_members_never_hold_the_same_record(running: RunningBroker, topic: u
         of_bob = {each.offset for each in bob.take(max_records=100, strict=True)}
         assert of_ann == set(range(10))
         assert of_bob == set(range(10, 30))
-        assert bob.say(AckKind.ACCEPT, 0, 5) == ErrorCode.INVALID_RECORD_STATE, "it is ann's"
+        assert bob.say(AckKind.ACCEPT, 0, 5) == ErrorCode.INVALID_RECORD_STATE, (
+            "ann has acquired it"
+        )
         ann.close()
         again = bob.take(max_records=100)
-        assert {each.offset for each in again} == of_ann, "a session that ends lets go"
+        assert {each.offset for each in again} == of_ann, "a session that ends releases its records"
         assert {each.delivery_count for each in again} == {1}
         bob.close()
 
 
-def test_a_lock_that_is_over_gives_the_record_to_another(
+def test_an_expired_lock_makes_the_record_available_to_another_member(
     running: RunningBroker, topic: uuid.UUID
 ) -> None:
     produce(running.bootstrap, topic, numbers(1))
@@ -159,7 +161,7 @@ def test_a_lock_that_is_over_gives_the_record_to_another(
         bob.close()
 
 
-def test_a_connection_that_is_lost_lets_go_of_what_its_member_held(
+def test_a_lost_connection_releases_what_its_member_had_acquired(
     running: RunningBroker, topic: uuid.UUID
 ) -> None:
     produce(running.bootstrap, topic, numbers(3))
@@ -196,7 +198,7 @@ def test_there_are_only_so_many_sessions() -> None:
             member.__exit__(None, None, None)
 
 
-def test_a_member_that_begins_anew_gets_again_what_it_held(
+def test_a_member_with_a_new_session_gets_its_acquired_records_again(
     running: RunningBroker, topic: uuid.UUID
 ) -> None:
     produce(running.bootstrap, topic, numbers(2))

@@ -1,4 +1,4 @@
-"""An archive under fire: a producer that goes on, a driver to kill, and what the table really holds."""
+"""Helpers of archive tests under faults: a steady producer, a driver to kill, a reader of the table."""
 
 import json
 import os
@@ -27,12 +27,12 @@ from zhumq.pipelines.status import RunStatus
 DRIVER_GONE_SECONDS_MAX = 90.0
 RECORDS_PER_ROUND = 50
 ROUND_SECONDS = 0.1
-# A driver that is about to be killed gains nothing from the second compiler.
+# A driver that is soon killed gains nothing from the second compiler.
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Feeder:
-    """Sends numbered records until it is stopped, and keeps what was acknowledged."""
+    """Sends numbered records until it is stopped, and keeps the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -55,7 +55,7 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more; returns once all are acknowledged."""
+        """Stop sending, and return once all records are acknowledged."""
         self._stopped.set()
         self._thread.join()
         assert self._producer.flush(120) == 0
@@ -88,7 +88,7 @@ class Table:
         self.path = path
 
     def batches(self) -> int:
-        """How many micro-batches are in, whichever run brought them."""
+        """How many micro-batches of all runs are in the table."""
         states = (self.path / "_zhumq").glob("*.state.json")
         return sum(json.loads(each.read_text())["last_batch"] + 1 for each in states)
 
@@ -102,7 +102,7 @@ class Table:
             yield from zip(*(column.to_pylist() for column in columns.columns), strict=True)
 
     def check_against(self, acknowledged: Mapping[tuple[int, int], bytes]) -> None:
-        """Every record that was acknowledged is in once, with its own value, and nothing else is."""
+        """Check that the table holds every acknowledged record once with its value, and nothing else."""
         rows = list(self.rows())
         counts = Counter((partition, offset) for partition, offset, _ in rows)
         twice = sorted(place for place, count in counts.items() if count > 1)
@@ -113,20 +113,20 @@ class Table:
 
     @contextmanager
     def without_a_row(self) -> Iterator[tuple[int, int]]:
-        """One row is taken out by hand; which one, by partition and offset."""
+        """Remove one row by hand; gives its partition and offset."""
         file, rows, index = self._a_row()
         with _changed(file, pa.concat_tables([rows.slice(0, index), rows.slice(index + 1)])):
             yield _place(rows, index)
 
     @contextmanager
     def with_a_row_twice(self) -> Iterator[tuple[int, int]]:
-        """One row is put in once more by hand; which one, by partition and offset."""
+        """Duplicate one row by hand; gives its partition and offset."""
         file, rows, index = self._a_row()
         with _changed(file, pa.concat_tables([rows, rows.slice(index, 1)])):
             yield _place(rows, index)
 
     def _a_row(self) -> tuple[Path, Any, int]:
-        """One in the middle, so that there are others before and after it."""
+        """A row in the middle, with others before and after it."""
         file = max(self.files(), key=lambda each: each.stat().st_size)
         rows = pq.ParquetFile(file).read()
         return file, rows, rows.num_rows // 2
@@ -139,7 +139,7 @@ def _place(rows: Any, index: int) -> tuple[int, int]:
 
 @contextmanager
 def _changed(file: Path, rows: Any) -> Iterator[None]:
-    """Other rows in a file, and its own again in the end."""
+    """Replace the rows of a file, and restore them at the end."""
     before = file.read_bytes()
     # Hadoop keeps a checksum beside each file, and would take the change for damage.
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
@@ -173,10 +173,10 @@ class Driver:
         return self._process.wait(seconds)
 
     def kill(self, what: str) -> None:
-        """SIGKILL to the Python driver, to its JVM, or to everything; the rest has to end too."""
+        """Send SIGKILL to the Python driver, to its JVM, or to all; the other processes must end too."""
         for pid in self.processes() if what == "all" else [self._one(what)]:
             _kill(pid)
-        # A JVM whose driver is gone ends by itself, and the other way round.
+        # A JVM ends when its driver does, and the other way round.
         self.wait_until_gone()
 
     def end(self) -> None:
@@ -192,7 +192,7 @@ class Driver:
         )
 
     def processes(self) -> list[int]:
-        """Everything in the session that the driver leads; zombies are dead already."""
+        """All processes in the driver's session, without zombies."""
         found = []
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
@@ -210,7 +210,7 @@ class Driver:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if words[0].endswith(b"java") and b"org.apache.spark.deploy.SparkSubmit" in words:
                     return pid
-        return self._process.pid  # Also where the JVM does not run yet.
+        return self._process.pid  # Also if the JVM does not run yet.
 
 
 def _kill(pid: int) -> None:

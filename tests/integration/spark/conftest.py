@@ -17,7 +17,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         settings={
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.driver.memory": "1g",
-            # Tests run everything once: what the second compiler gains, it costs first.
+            # Tests run everything once: the second compiler costs more than it gains.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         },
     )

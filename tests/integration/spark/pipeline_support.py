@@ -1,4 +1,4 @@
-"""Pipelines in the session of the tests, shown to nobody but kept for the test to look at."""
+"""Runs pipelines in the session of the tests, and keeps their output for assertions."""
 
 import threading
 import time
@@ -19,18 +19,18 @@ READ_SECONDS_MAX = 60.0
 
 
 class KeptDisplay:
-    """What a person would have seen."""
+    """A display that keeps its tables, lines and status."""
 
     def __init__(self) -> None:
         self.tables: dict[str, list[dict[str, Any]]] = {}
         self.lines: list[str] = []
-        self.news = threading.Condition()
+        self.updated = threading.Condition()
         self.status: RunStatus | None = None
 
     def update(self, status: RunStatus) -> None:
-        with self.news:
+        with self.updated:
             self.status = status
-            self.news.notify_all()
+            self.updated.notify_all()
 
     def show(self, title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
         self.tables.setdefault(title, []).extend(rows)
@@ -86,7 +86,7 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
         deadline = time.monotonic() + READ_SECONDS_MAX
         while len(found) < sum(ends.values()):
             assert time.monotonic() < deadline, f"of {topic}, only {len(found)} records came"
-            # A larger number would be waited for in vain.
+            # The consumer would wait for a larger number.
             batch = consumer.consume(sum(ends.values()) - len(found), timeout=0.5)
             assert all(message.error() is None for message in batch)
             found += batch

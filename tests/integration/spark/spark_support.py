@@ -33,7 +33,7 @@ def produce(
     batch_rows: int | None = None,
     keys: int | None = None,
 ) -> None:
-    """The values, in order, into one partition; the key of each is its index, or comes again."""
+    """Produce the values, in order, to one partition; the key of each is its index, or repeats."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -60,5 +60,5 @@ def produce(
 def wait_until(fact: Callable[[], bool], what: str, *, seconds: float = WAIT_SECONDS_MAX) -> None:
     deadline = time.monotonic() + seconds
     while not fact():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting until {what}"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine, out of PySpark's own jars and scripts."""
+"""A Spark standalone cluster on this machine, from the jars and scripts of PySpark."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from zhumq.spark.session import prepare_environment
 SPARK_HOME = Path(pyspark.__file__).parent
 STOP_SECONDS_MAX = 30.0
 HOST = "127.0.0.1"
-# The daemons say where they are at this level, and only there.
+# The daemons log their addresses at this level.
 LOG4J = """\
 status = error
 rootLogger.level = info
@@ -37,7 +37,7 @@ class Standalone:
     work_dirs: tuple[Path, ...]
 
     def executors(self) -> list[list[str]]:
-        """What each worker has run: a folder for each executor."""
+        """The executors that each worker has run: a folder for each."""
         return [
             sorted(path.name for path in folder.glob("app-*/*") if path.is_dir())
             for folder in self.work_dirs

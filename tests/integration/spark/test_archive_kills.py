@@ -1,4 +1,4 @@
-"""The archive holds every record once, though its driver and its broker are killed at any moment."""
+"""The archive holds every record once while its driver and its broker are killed at any moment."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from spark_support import create_topic, wait_until
 from zhumq.pipelines.runner import RowsFound
 from zhumq.testing.process import BrokerProcess, broker_process
 
-# `make spark-chaos KILLS=20` kills both sides so often.
+# `make spark-chaos KILLS=20` sets how often both sides are killed.
 KILLS = int(os.environ.get("ZHUMQ_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("ZHUMQ_SPARK_SEED", "1"))
 SECONDS_EACH = 240  # for a kill and all that follows, on a busy machine
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * KILLS * SECONDS_EA
 
 
 class Chaos:
-    """One archive query that is always started again, and one who kills."""
+    """Kills the driver of an archive query and its broker, and starts them again."""
 
     def __init__(self, process: BrokerProcess, folder: Path, seed: int) -> None:
         self._process = process
@@ -72,7 +72,7 @@ class Chaos:
         return Driver(words, self.log)
 
     def _wait_for_a_moment(self) -> None:
-        """Any moment will do: mostly within a batch, sometimes while the query only starts."""
+        """Wait for a random time: the kill is mostly within a batch, sometimes while the query starts."""
         if self._random.random() < 0.7:
             self._wait_for_batches(self.table.batches() + 1)
         pause = self._random.uniform(0, 3)
@@ -82,7 +82,7 @@ class Chaos:
     def _wait_for_batches(self, count: int) -> None:
         def is_there() -> bool:
             if not self._driver.is_alive:
-                # Spark gives up by itself where Python takes longer to start than it allows.
+                # Spark ends the query if Python takes too long to start.
                 self._note("driver ended by itself")
                 assert self.done["driver ended by itself"] <= ENDED_BY_ITSELF_MAX
                 self._driver.end()

@@ -1,4 +1,4 @@
-"""A corpus of log formats, one in each file: inspect finds time, level, service and message of them all."""
+"""A corpus of log formats, one in each file: inspect finds time, level, service and message of each."""
 
 import json
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ def corpus() -> dict[str, list[dict[str, Any]]]:
 
 
 def parsed(spark: SparkSession, lines: list[tuple[str | None, str]]) -> list[Any]:
-    """What parse_lines makes of keys and lines, in their order."""
+    """The result of parse_lines for keys and lines, in their order."""
     rows = [
         (number, None if key is None else key.encode(), line.encode(), "logs")
         for number, (key, line) in enumerate(lines)

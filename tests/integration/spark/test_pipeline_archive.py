@@ -1,4 +1,4 @@
-"""Archive, audit and replay on real Spark: every record once, and a proof of it."""
+"""Archive, audit and replay on real Spark: every record once, and the audit proves it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def records(spark: SparkSession, first: int, until: int, topic: str = "t") -> Da
 
 
 def values_in(table: Path) -> list[str]:
-    """Read as any other program would, which knows nothing of Spark or of us."""
+    """The values of a table, read without Spark and without the archive's code."""
     found = pyarrow.dataset.dataset(str(table), format="parquet", partitioning="hive")
     return sorted(found.to_table(columns=["value"]).column("value").to_pylist())
 
@@ -104,7 +104,7 @@ def test_a_kill_at_any_moment_leaves_every_row_once(
         with pytest.raises(Killed):
             table.add(records(spark, 20, 40), query="q", batch=1)
     assert moves
-    # At no moment is a row there twice; some of the batch may be there already.
+    # No row is in the table twice; part of the batch may be in it already.
     seen = values_in(folder)
     assert len(seen) == len(set(seen))
     again = ArchiveTable(spark, str(folder), partition_by=("topic",))
@@ -139,7 +139,7 @@ def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one(
 ) -> None:
     table = ArchiveTable(spark, str(tmp_path / "t"))
     table.add(records(spark, 0, 20), query="q", batch=0)
-    with pytest.raises(ArchiveFailed, match=r"t-\d has begun again at offset 0"):
+    with pytest.raises(ArchiveFailed, match=r"t-\d begins again at offset 0"):
         table.add(records(spark, 0, 4), query="q", batch=1)
     assert values_in(tmp_path / "t") == expected(0, 20)
 
@@ -157,7 +157,7 @@ def fill(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
 
 
 def audit(pipelines: Pipelines, **values: str) -> list[dict[str, Any]]:
-    """What the audit finds."""
+    """The findings of the audit."""
     report = pipelines.folder / "report.json"
     found = ""
     try:
@@ -181,13 +181,13 @@ def finding(kind: str, partition: int, first: int, last: int | None = None) -> d
 
 
 def rewrite(table: Path, partition: int, change: Callable[[list[Any]], list[Any]]) -> None:
-    """Edit the rows of a partition by hand, as nobody should."""
+    """Edit the rows of a partition by hand, to be found by the audit."""
     for path in table.rglob("*.parquet"):
         rows = pyarrow.parquet.read_table(path)
         if rows.column("partition")[0].as_py() == partition and rows.num_rows >= 5:
             changed = pyarrow.Table.from_pylist(change(rows.to_pylist()), schema=rows.schema)
             pyarrow.parquet.write_table(changed, path)
-            # Else Hadoop sees the damage before the audit does.
+            # With the checksum file, Hadoop would see the damage before the audit does.
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
             return
     raise AssertionError(partition)
@@ -263,7 +263,9 @@ def test_a_replay_keeps_order_keys_headers_and_times(pipelines: Pipelines) -> No
         assert order == sorted(order)
 
 
-def test_a_topic_made_anew_stops_the_archive_with_a_clear_word(pipelines: Pipelines) -> None:
+def test_a_topic_that_was_created_again_stops_the_archive_with_a_clear_error(
+    pipelines: Pipelines,
+) -> None:
     create_topic(pipelines.bootstrap, "renewed", 2)
     fill(pipelines.bootstrap, "renewed", 10)
     values = {"topic": "renewed", "table": str(pipelines.folder / "renewed")}
@@ -272,7 +274,7 @@ def test_a_topic_made_anew_stops_the_archive_with_a_clear_word(pipelines: Pipeli
     create_topic(pipelines.bootstrap, "renewed", 2)
     fill(pipelines.bootstrap, "renewed", 3)
     with pytest.raises(
-        PipelineFailed, match="sink archive: the topic renewed was deleted and made again"
+        PipelineFailed, match="sink archive: the topic renewed was deleted and created again"
     ):
         pipelines.run("archive", **values)
     assert pipelines.last_status("archive-renewed").state is State.FAILED

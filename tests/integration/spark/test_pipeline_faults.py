@@ -1,4 +1,4 @@
-"""Pipelines on real Spark whose messages, states or sinks go wrong, and what is left of them then."""
+"""Pipelines on real Spark with bad messages, stale states or failing sinks, and their results."""
 
 import json
 import threading
@@ -113,7 +113,7 @@ def test_fields_named_like_the_columns_of_the_source_leave_the_message_whole(
     (message,) = read_topic(pipelines.bootstrap, "readings-good")
     written = json.loads(message.value() or b"")
     assert written.pop("timestampType") == 0
-    assert written == good  # and no column of the pipeline's own
+    assert written == good  # and no internal column of the pipeline
     dead_letters = sorted(
         read_topic(pipelines.bootstrap, "readings.dlq"), key=lambda x: x.key() or b""
     )
@@ -165,7 +165,7 @@ def test_a_console_over_a_stateful_view_goes_on_from_its_checkpoint(
         assert shown["n"] == times
 
 
-SHARE_PARTITIONS = """\
+WINDOWS = """\
 name: windows
 parameters: {table: }
 sources:
@@ -182,7 +182,7 @@ def test_a_stateful_batch_that_is_in_its_table_already_is_passed_over(
     pipelines: Pipelines,
 ) -> None:
     create_topic(pipelines.bootstrap, "windows")
-    file, table = pipelines.write("windows.yml", SHARE_PARTITIONS), pipelines.folder / "t"
+    file, table = pipelines.write("windows.yml", WINDOWS), pipelines.folder / "t"
 
     def run(first: int) -> None:
         produce(
@@ -196,7 +196,7 @@ def test_a_stateful_batch_that_is_in_its_table_already_is_passed_over(
     run(0)
     counted = len(rows_in(table))
     assert counted > 0
-    # As if the driver had died after the batch was in the table and before Spark had noted it.
+    # As if the driver had died after the batch was in the table and before Spark recorded it.
     commits = pipelines.folder / "state" / "windows" / "checkpoints" / "table" / "commits"
     last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
     for name in (str(last), f".{last}.crc"):

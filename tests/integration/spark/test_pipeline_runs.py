@@ -1,4 +1,4 @@
-"""The runner on real Spark: steps, bad rows, wrong files, stops, and what is said of each."""
+"""The runner on real Spark: steps, bad rows, invalid files, stops, and the report of each."""
 
 import json
 import threading
@@ -162,7 +162,7 @@ def test_bad_rows_become_dead_letters_with_the_reason(pipelines: Pipelines) -> N
         ('{topic: "${topic}", headers: true}', "{table: nowhere}", 5, "sources.records: Path does not"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_file_is_said_with_its_line(
+def test_an_error_in_the_file_names_its_line(
     pipelines: Pipelines, before: str, after: str, line: int, words: str
 ) -> None:
     assert before in ORDERS
@@ -192,7 +192,7 @@ sinks:
 """
 
 
-def test_what_a_row_raises_ends_the_run_and_is_said(pipelines: Pipelines) -> None:
+def test_an_exception_of_a_row_ends_the_run_and_is_reported(pipelines: Pipelines) -> None:
     text = COPY.replace("${from}", "stepped").replace("${by}", "topic")
     file = pipelines.write("copy.yml", text)
     table = str(pipelines.folder / "t")
@@ -201,13 +201,13 @@ def test_what_a_row_raises_ends_the_run_and_is_said(pipelines: Pipelines) -> Non
     error = pipelines.last_status("copy").error
     assert error is not None
     assert "row 7" in error
-    # The checkpoint is good: the mistake is put right, and the run goes on from it.
+    # The checkpoint is valid: after the file is fixed, the run continues from it.
     fixed = pipelines.write("copy.yml", text.replace("from: stepped", "from: records"))
     again = pipelines.run(fixed, topic="orders", table=table)
     assert again.sinks["table"].rows_out == 8
 
 
-def test_a_partition_column_that_is_not_there_is_said_before_the_start(
+def test_a_missing_partition_column_is_reported_before_the_start(
     pipelines: Pipelines,
 ) -> None:
     text = COPY.replace("${from}", "records").replace("${by}", "day")
@@ -219,7 +219,7 @@ def test_a_partition_column_that_is_not_there_is_said_before_the_start(
     assert not (pipelines.folder / "state" / "copy" / "checkpoints").exists()
 
 
-def test_a_broker_that_is_not_there_is_said(
+def test_an_unreachable_broker_is_reported(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zhumq.pipelines.topics.REACH_SECONDS_MAX", 0.1)
@@ -298,7 +298,7 @@ def test_an_inspection_finds_what_is_in_the_logs(pipelines: Pipelines) -> None:
     assert status.state is State.DONE
     named = [line for line in lines if line.service != "web" and line.level is not None]
     found = read_inspection(str(table), burst=20)
-    # Access logs name no service; here the key of a record, its number, stands for it.
+    # Access logs name no service: their service is the key of the record, here its number.
     errors = Counter(
         {
             (service, minute): count

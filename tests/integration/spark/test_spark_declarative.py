@@ -1,4 +1,4 @@
-"""Spark's own declarative pipelines read topics through the source, which they find by themselves."""
+"""Spark's declarative pipelines read topics through the source, which Spark registers by itself."""
 
 import os
 import subprocess
@@ -55,9 +55,9 @@ def test_a_declarative_pipeline_reads_a_topic(tmp_path: Path) -> None:
         (tmp_path / "flows").mkdir()
         (tmp_path / "flows" / "orders.py").write_text(FLOWS.format(bootstrap=running.bootstrap))
         (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path))
-        said = _run(tmp_path)
+        output = _run(tmp_path)
     warehouse = tmp_path / "spark-warehouse"
-    assert (warehouse / "totals").exists(), said  # it ends with 0 even where a flow has failed
+    assert (warehouse / "totals").exists(), output  # it ends with 0 even where a flow has failed
     orders = pyarrow.dataset.dataset(str(warehouse / "orders"), format="parquet").to_table()
     assert sorted(orders.column("offset").to_pylist()) == sorted([*range(30), *range(12)])
     totals = pyarrow.dataset.dataset(str(warehouse / "totals"), format="parquet").to_table()
@@ -69,7 +69,7 @@ def _run(folder: Path) -> str:
     prepare_environment()
     home = Path(pyspark.__file__).parent
     settings = {
-        # A pipeline's tables outlive its session, so they need a catalog that does.
+        # The tables of a pipeline outlive its session, so their catalog must too.
         "spark.sql.catalogImplementation": "hive",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.driver.host": "127.0.0.1",

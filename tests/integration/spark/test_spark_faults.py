@@ -1,4 +1,4 @@
-"""What a running query does when its topic or its broker goes wrong, on real Spark."""
+"""Running queries on real Spark while their topic is deleted or their broker is down."""
 
 import os
 import time
@@ -20,9 +20,9 @@ from zhumq.testing.process import broker_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-# How long the broker is away; a query has to outlive a minute (ZHUMQ_AWAY_SECONDS=60).
+# How long the broker is down; a query must survive a minute (ZHUMQ_AWAY_SECONDS=60).
 AWAY_SECONDS = float(os.environ.get("ZHUMQ_AWAY_SECONDS", "4"))
-# Retention looks often here, and a segment may be deleted as soon as it is not the last one.
+# Retention runs often here, and deletes a segment as soon as it is not the last one.
 RETENTION = {"log.retention.check.interval.ms": "50"}
 SMALL_SEGMENTS = {"segment.bytes": "16384"}
 
@@ -34,7 +34,7 @@ def running() -> Iterator[RunningBroker]:
 
 
 class Archive:
-    """A streaming query from one topic to Parquet, and what has arrived there."""
+    """A streaming query from one topic to Parquet, and the rows in Parquet."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:
         self.spark = spark
@@ -61,7 +61,7 @@ class Archive:
         assert self.start(once=True, **options).awaitTermination(120)
 
     def rows(self) -> DataFrame:
-        # With a schema, a table that has no rows yet can be read as well.
+        # With a schema, a table without rows can be read too.
         return self.spark.read.schema(sql_schema(DEFAULT_COLUMNS)).parquet(str(self.table))
 
     def values(self) -> list[bytes]:
@@ -75,7 +75,7 @@ def texts(first: int, until: int) -> list[bytes]:
 
 
 def failure(query: StreamingQuery) -> str:
-    """What a query that is to fail says."""
+    """Wait until a query fails; its error."""
     wait_until(lambda: not query.isActive, "the query fails")
     error = query.exception()
     assert error is not None
@@ -91,9 +91,9 @@ def test_a_deleted_topic_ends_the_query_and_is_named(
     query = archive.start()
     wait_until(lambda: archive.values() == texts(0, 10), "the rows are archived")
     delete_topic(running.bootstrap, "deleted")
-    said = failure(query)
-    assert "deleted-0 is gone, from offset 10 on" in said
-    assert "failOnDataLoss" in said
+    error = failure(query)
+    assert "deleted-0 is gone, from offset 10 on" in error
+    assert "failOnDataLoss" in error
 
 
 def test_a_deleted_topic_is_waited_for_if_data_may_be_lost(
@@ -137,10 +137,10 @@ def test_offsets_that_retention_has_deleted(
         assert kept == list(range(kept[0], 110))
         assert 10 < kept[0] < 110
     else:
-        said = failure(archive.start())
-        assert f"{topic}-0: offsets from 10 on, up to 110, cannot be read" in said
-        assert "deleted by retention" in said
-        assert "Set failOnDataLoss to false to go on without them" in said
+        error = failure(archive.start())
+        assert f"{topic}-0: offsets from 10 on, up to 110, cannot be read" in error
+        assert "retention may have deleted them" in error
+        assert "Set failOnDataLoss to false to go on without them" in error
         assert len(archive.values()) == 10
 
 
@@ -178,5 +178,5 @@ def test_a_broker_that_stays_away_fails_the_query_in_words(
         produce(process.bootstrap, "stays-away", texts(0, 10))
         wait_until(lambda: archive.values() == texts(0, 10), "the first rows are archived")
         process.kill()
-        assert f"at {process.bootstrap}: " in (said := failure(query))
-        assert "tried for 1 s" in said
+        assert f"at {process.bootstrap}: " in (error := failure(query))
+        assert "tried for 1 s" in error

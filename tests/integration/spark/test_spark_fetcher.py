@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from spark_support import create_topic, delete_topic, produce, wait_until
 
+from zhumq.client.wire import Connection
 from zhumq.model.errors import CorruptMessage
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.cluster_client import LATEST, ClusterClient, ClusterFailed, TopicMissing
@@ -27,7 +28,6 @@ from zhumq.spark.ranges import OffsetRange, from_json
 from zhumq.spark.reader import BatchReader, FilteringReader, RangePartition, read_range
 from zhumq.spark.segments import FolderUnusable
 from zhumq.spark.stream_reader import StreamReader
-from zhumq.spark.wire import Connection
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.process import broker_process
 
@@ -80,19 +80,19 @@ def test_a_short_range_fetches_little_more_than_it_reads(
     produce(running.bootstrap, "backlog", (bytes(1000) for _ in range(12_000)), batch_rows=100)
     options = options_of(running, subscribe="backlog", columns="offset")
     received: list[int] = []
-    exactly = Connection._exactly
+    exactly = Connection._receive_exactly
 
     def counting(connection: Connection, count: int) -> bytes:
         received.append(count)
         return exactly(connection, count)
 
-    monkeypatch.setattr(Connection, "_exactly", counting)
-    for rows_wanted, bytes_max in ((100, FETCH_BYTES_FIRST + 200_000), (5000, 6_500_000)):
+    monkeypatch.setattr(Connection, "_receive_exactly", counting)
+    for row_count, bytes_max in ((100, FETCH_BYTES_FIRST + 200_000), (5000, 6_500_000)):
         received.clear()
         part = OffsetRange(
-            place=TopicPartition("backlog", 0), first_offset=50, until_offset=50 + rows_wanted
+            place=TopicPartition("backlog", 0), first_offset=50, until_offset=50 + row_count
         )
-        assert sum(batch.num_rows for batch in read_range(part, options)) == rows_wanted
+        assert sum(batch.num_rows for batch in read_range(part, options)) == row_count
         assert sum(received) < bytes_max
 
 
@@ -129,7 +129,7 @@ def test_a_topic_that_is_deleted_between_planning_and_reading(running: RunningBr
     strict = BatchReader(options_of(running, subscribe="gone"))
     (partition,) = strict.partitions()
     delete_topic(running.bootstrap, "gone")
-    with pytest.raises(DataLost, match="no such topic any more"):
+    with pytest.raises(DataLost, match="the topic no longer exists"):
         list(strict.read(partition))
     forgiving = BatchReader(options_of(running, subscribe="gone", failOnDataLoss="false"))
     assert list(forgiving.read(partition)) == []
@@ -148,7 +148,7 @@ def test_offsets_must_name_every_partition(running: RunningBroker) -> None:
     create_topic(running.bootstrap, "two", 2)
     with ClusterClient(running.bootstrap) as client:
         for offsets_given, words in [
-            ('{"two": {"0": 0}}', "says nothing about two-1"),
+            ('{"two": {"0": 0}}', "has no offset for two-1"),
             ('{"two": {"0": 0, "1": 0, "2": 0}}', "names two-2, which is not read"),
         ]:
             options = options_of(running, subscribe="two", startingOffsets=offsets_given)
@@ -244,7 +244,7 @@ def test_a_trigger_waits_for_enough_rows_but_not_for_ever(running: RunningBroker
     hasty = StreamReader(options_of(running, streaming=True, maxTriggerDelay="0", **given))
     few = {TopicPartition("few", 0): 5}
     assert from_json(hasty.latestOffset(start, hasty.getDefaultReadLimit())) == few
-    patient.prepareForTriggerAvailableNow()  # Such a run would otherwise never end.
+    patient.prepareForTriggerAvailableNow()  # Such a run would otherwise wait forever.
     assert from_json(patient.latestOffset(start, patient.getDefaultReadLimit())) == few
 
 
@@ -311,7 +311,7 @@ def test_a_topic_that_was_made_anew_under_a_stream(
     topic = f"anew-{available_now}"
     create_topic(running.bootstrap, topic)
     produce(running.bootstrap, topic, [b"x", b"y"])
-    start = {topic: {"0": 100}}  # as far as the query came with the one before
+    start = {topic: {"0": 100}}  # the progress in the deleted topic
 
     def reader(**options: str) -> StreamReader:
         made = StreamReader(options_of(running, streaming=True, subscribe=topic, **options))
@@ -342,7 +342,7 @@ def test_a_log_with_gaps_is_read_alike_however_it_is_cut(tmp_path: Path) -> None
         create_topic(first.bootstrap, "gaps", 1, config)
         values = (chance.randbytes(500) for _ in range(400))
         produce(first.bootstrap, "gaps", values, batch_rows=20, keys=20, compression="lz4")
-    # A clean stop puts all of it below the recovery point, and so within reach of compaction.
+    # After a clean stop all of it is below the recovery point, so compaction can clean it.
     with broker(data_dir=tmp_path, settings={"log.cleaner.backoff.ms": "50"}) as second:
         files = tmp_path / "gaps-0"
         wait_until(
@@ -353,7 +353,7 @@ def test_a_log_with_gaps_is_read_alike_however_it_is_cut(tmp_path: Path) -> None
         whole = offsets(BatchReader(options_of(second, columns="offset", subscribe="gaps")))
         assert whole == sorted(set(whole))
         assert len(whole) < 200
-        # Most ranges begin or end in a gap, and some are all gap.
+        # Most ranges begin or end in a gap, and some hold no records.
         for rows_max in ("1", "7", "64"):
             reader = StreamReader(
                 options_of(second, streaming=True, maxOffsetsPerTrigger=rows_max, **given)
@@ -386,7 +386,7 @@ def test_a_read_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
         (partition,) = reader.partitions()
         batches = reader.read(partition)
         seen = [next(batches)]
-        # Gone with its connections; it comes back on the same port while the reader is asking for it.
+        # The broker stops with its connections, and starts on the same port while the reader retries.
         process.stop()
         reading = threading.Thread(target=lambda: seen.extend(batches))
         reading.start()
@@ -424,7 +424,7 @@ def test_segment_folders_are_read_without_a_broker(tmp_path: Path) -> None:
             BatchReader(read_options({"path": str(bad)}, streaming=False)).partitions()
 
 
-def test_a_torn_tail_is_left_and_a_damaged_middle_is_said(tmp_path: Path) -> None:
+def test_a_torn_tail_is_skipped_and_a_damaged_middle_is_an_error(tmp_path: Path) -> None:
     with broker(data_dir=tmp_path, settings={"log.segment.bytes": "16384"}) as running:
         create_topic(running.bootstrap, "t")
         produce(running.bootstrap, "t", (bytes(200) for _ in range(200)), batch_rows=10)
@@ -451,4 +451,4 @@ def test_the_latest_offset_is_asked_of_the_leader(running: RunningBroker) -> Non
     with ClusterClient(running.bootstrap) as client:
         assert client.list_offsets({place: LATEST}) == {place: 1}
         with pytest.raises(TopicMissing):
-            client.list_offsets({TopicPartition("nobody", 0): LATEST})
+            client.list_offsets({TopicPartition("unknown", 0): LATEST})

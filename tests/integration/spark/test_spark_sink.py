@@ -1,4 +1,4 @@
-"""The sink's own part, without Spark: rows in Arrow batches to a broker that may refuse or vanish."""
+"""The sink without Spark: writes Arrow batches to a broker that may refuse them or die."""
 
 import threading
 from collections.abc import Iterator
@@ -218,7 +218,7 @@ def test_the_first_moment_of_1970_stays_what_it_is(running: RunningBroker) -> No
     create_topic(running.bootstrap, "epoch", 3, {"retention.ms": "-1"})
     stamps = [0, 0, 7, 0, 8, 9, 0, 0] * 50
     headers = pa.array([[{"key": "h", "value": b"v"}]] * len(stamps), HEADERS)
-    # Text as well as bytes may be a key; every key has its rows in their order.
+    # A key may be text or bytes; the rows of each key keep their order.
     keys = [f"key {number % 5}" for number in range(len(stamps))]
     rows = stamped([*stamps], key=keys, headers=headers)
     assert write_stamped(running.bootstrap, "epoch", rows, "key", "headers") == len(stamps)
@@ -255,7 +255,7 @@ def test_a_row_of_1970_that_the_broker_cannot_take_fails_the_task_in_words(
     rows = stamped([0], partition=pa.array([9], pa.int32()))
     with pytest.raises(WriteFailed, match="t: Unknown partition 9"):
         write_stamped(running.bootstrap, "t", rows, "partition")
-    with pytest.raises(WriteFailed, match="nowhere: there is no such topic"):
+    with pytest.raises(WriteFailed, match="nowhere: the topic does not exist"):
         write_stamped(running.bootstrap, "nowhere", stamped([0]))
     large = pa.record_batch(
         {"value": [bytes(3_000_000)], "timestamp": pa.array([0], pa.timestamp("us", tz="UTC"))}

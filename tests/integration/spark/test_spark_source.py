@@ -21,7 +21,7 @@ from spark_support import create_topic, produce, wait_until
 from zhumq.cli.main import run
 from zhumq.testing.broker import RunningBroker, broker
 
-# The first test also pays for the start of the session, on a machine that may be busy.
+# The first test includes the start of the session, on a machine that may be busy.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -116,7 +116,7 @@ def test_gaps_of_a_compacted_topic_are_read_over(spark: SparkSession, tmp_path: 
         create_topic(first.bootstrap, "compacted", 1, config)
         values = (bytes(1000) for _ in range(400))
         produce(first.bootstrap, "compacted", values, batch_rows=20, keys=20)
-    # A clean stop puts all of it below the recovery point, and so within reach of compaction.
+    # After a clean stop all of it is below the recovery point, so compaction can clean it.
     with broker(data_dir=tmp_path, settings={"log.cleaner.backoff.ms": "50"}) as second:
         files = tmp_path / "compacted-0"
         wait_until(
@@ -167,7 +167,7 @@ def test_filters_are_pushed_when_asked_for(topics: Topics) -> None:
     assert [row.offset for row in few.collect()] == [10, 11, 12, 13, 14]
     plain = topics.read(subscribe="filtered")
     assert plain.where("partition = 1 and offset < 15").count() == 15
-    assert plain.count() == 200  # Not what the filter of the query before has left.
+    assert plain.count() == 200  # The filter of the query before is not applied again.
 
 
 def test_a_batch_is_written_with_keys_headers_partitions_and_times(topics: Topics) -> None:
@@ -225,7 +225,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_shows_its_lag(
 
 
 def _lags(topics: Topics, group: str, capsys: pytest.CaptureFixture[str]) -> dict[int, int]:
-    """What `zhumq group describe` shows to anybody who asks."""
+    """The lags that `zhumq group describe` shows."""
     capsys.readouterr()
     assert run(["group", "describe", group, "--bootstrap", topics.bootstrap, "--json"]) == 0
     described = json.loads(capsys.readouterr().out)
@@ -249,7 +249,7 @@ def test_a_replayed_micro_batch_writes_nothing_twice(topics: Topics, tmp_path: P
 
     once()
     assert topics.values("target") == texts(0, 100)
-    # As if the driver had died after the tasks were done and before Spark had noted it.
+    # As if the driver had died after the tasks finished and before Spark recorded it.
     for name in ("0", ".0.crc"):
         (tmp_path / "commits" / name).unlink()
     once()
@@ -274,7 +274,7 @@ def test_a_running_stream_sees_new_records_and_new_partitions(
         query.stop()
 
 
-def test_lost_records_fail_a_query_unless_it_is_told_to_go_on(topics: Topics) -> None:
+def test_lost_records_fail_a_query_unless_fail_on_data_loss_is_false(topics: Topics) -> None:
     create_topic(topics.bootstrap, "lost")
     produce(topics.bootstrap, "lost", texts(0, 100))
     admin = AdminClient({"bootstrap.servers": topics.bootstrap})
@@ -296,14 +296,14 @@ def test_segment_folders_are_a_table_too(topics: Topics) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "say which topics to read"),
+        ({}, "no topics are given"),
         ({"subscribe": "nowhere"}, "there is no topic 'nowhere'"),
         ({"subscribe": "x", "startingOffsets": "soon"}, "startingOffsets is not JSON"),
         ({"subscribe": "x", "columns": "colour"}, "no column 'colour'"),
         ({"subscribe": "x", "startAt": "1"}, "no option 'startat'"),
     ],
 )
-def test_a_bad_option_is_said_in_words(topics: Topics, options: dict[str, str], words: str) -> None:
+def test_a_bad_option_is_a_clear_error(topics: Topics, options: dict[str, str], words: str) -> None:
     with pytest.raises(Exception, match=words):
         topics.read(**options).count()
 
@@ -311,7 +311,7 @@ def test_a_bad_option_is_said_in_words(topics: Topics, options: dict[str, str], 
 def test_rows_that_cannot_be_written_are_refused(topics: Topics) -> None:
     rows = topics.spark.range(3).selectExpr("cast(id as string) as value")
     for bad, options, words in [
-        (rows, {}, "say where to write"),
+        (rows, {}, "no topic is given"),
         (rows.selectExpr("value as v"), {"topic": "t"}, "need a column 'value'"),
         (topics.spark.range(3).selectExpr("id as value"), {"topic": "t"}, "'value' is bigint"),
         (rows, {"topic": "t", "kafka.no.such.setting": "1"}, "no.such.setting"),

@@ -15,5 +15,5 @@ def zookeeper() -> Iterator[DevZookeeper]:
 
 @pytest.fixture
 def chroot(zookeeper: DevZookeeper) -> str:
-    """Where a cluster of this test's own lives."""
+    """The connect string of a chroot for this test's own cluster."""
     return f"{zookeeper.connect}/{uuid.uuid4()}"

@@ -1,4 +1,4 @@
-"""Three brokers on a real ZooKeeper: leaders follow the living, whoever dies, and in whatever order."""
+"""Three brokers on a real ZooKeeper: partitions get live leaders after any failure, in any order."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from zhumq.model.ids import BrokerId, LeaderEpoch, Offset
 
 @contextlib.asynccontextmanager
 async def three_brokers(chroot: str, partitions: int) -> AsyncIterator[list[Member]]:
-    """With one topic that has a replica on each of them; the first one is the controller."""
+    """Three brokers and a topic with a replica on each; the first broker is the controller."""
     members = []
     for number in (1, 2, 3):
         members.append(await join(chroot, number))
@@ -38,25 +38,27 @@ def leaders(image: ClusterImage) -> set[BrokerId]:
     return {image.leader_of(state) for topic in image.topics.values() for state in topic.partitions}
 
 
-def test_a_dead_brokers_partitions_get_leaders_in_one_picture(chroot: str) -> None:
+def test_a_dead_brokers_partitions_get_leaders_in_one_metadata_image(chroot: str) -> None:
     async def scenario() -> None:
         async with three_brokers(chroot, 900) as members:
             one, two, three = members
             led = len(three.leads)
             assert led > 200
-            charts: list[ClusterImage] = []
-            two.store.watch(charts.append)
+            images: list[ClusterImage] = []
+            two.store.watch(images.append)
             await three.close()
             await wait_for(lambda: leaders(two.store.image) == {1, 2})
             assert BrokerId(3) not in two.store.image.brokers
-            assert len(charts) == 1
+            assert len(images) == 1
             assert len(one.leads) + len(two.leads) == 900
             assert len(set(one.asked)) == led
 
     asyncio.run(scenario())
 
 
-def test_when_the_controller_dies_the_next_one_finds_leaders_for_it(chroot: str) -> None:
+def test_when_the_controller_fails_the_next_one_names_leaders_for_its_partitions(
+    chroot: str,
+) -> None:
     async def scenario() -> None:
         async with three_brokers(chroot, 30) as (one, two, three):
             await one.close()
@@ -67,7 +69,7 @@ def test_when_the_controller_dies_the_next_one_finds_leaders_for_it(chroot: str)
     asyncio.run(scenario())
 
 
-def test_a_broker_that_lost_its_session_leads_only_what_it_is_given_again(chroot: str) -> None:
+def test_a_broker_that_lost_its_session_leads_only_in_new_epochs(chroot: str) -> None:
     async def scenario() -> None:
         async with three_brokers(chroot, 30) as (one, two, three):
             before = {
@@ -96,7 +98,7 @@ def test_the_replica_with_the_largest_log_end_leads(chroot: str) -> None:
             (name,) = three.leads
             state = one.store.image.partition(name)
             assert state is not None
-            # Without a word about their logs the first of the two would lead.
+            # With unknown log ends the first of the two would lead.
             first, second = (each for each in state.replicas if each != 3)
             one.log_ends = {
                 name: {
@@ -118,7 +120,7 @@ def test_in_sync_sets_change_beside_elections_and_none_is_lost(chroot: str) -> N
         async with three_brokers(chroot, 12) as (one, two, three):
 
             async def shrink(member: Member) -> int:
-                """As a leader does that misses its followers."""
+                """As a leader does that has lost its followers."""
                 led = list(member.leads)
                 for name in led:
                     await member.store.transact(partial(alone_in_sync, name, member))

@@ -1,4 +1,4 @@
-"""Who is alive and who decides, when sessions and servers come and go."""
+"""Registration and controller election while sessions expire and servers fail."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ from zhumq.model.ids import BrokerId
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 
 
-def test_a_registered_broker_is_in_every_picture_with_its_epoch(chroot: str) -> None:
+def test_a_registered_broker_is_in_every_metadata_image_with_its_epoch(chroot: str) -> None:
     async def scenario() -> None:
         store, other = await open_store(chroot), await open_store(chroot)
         await store.register(replace(broker(1), rack="r"))
@@ -55,7 +55,9 @@ def test_a_registered_broker_is_in_every_picture_with_its_epoch(chroot: str) -> 
     asyncio.run(scenario())
 
 
-def test_a_second_broker_of_one_number_is_refused_and_told_who_has_it(chroot: str) -> None:
+def test_a_second_broker_with_the_same_id_is_refused_with_the_address_of_the_first(
+    chroot: str,
+) -> None:
     async def scenario() -> None:
         store, other = await open_store(chroot), await open_store(chroot)
         await store.register(broker(1))
@@ -68,7 +70,7 @@ def test_a_second_broker_of_one_number_is_refused_and_told_who_has_it(chroot: st
     asyncio.run(scenario())
 
 
-def test_a_killed_broker_registers_again_once_its_old_session_is_over(chroot: str) -> None:
+def test_a_killed_broker_registers_again_once_its_old_session_has_expired(chroot: str) -> None:
     program = f"""
 import asyncio, sys
 sys.path[:0] = {sys.path!r}
@@ -114,7 +116,7 @@ def test_a_broker_whose_session_expired_registers_again_with_a_higher_epoch(chro
         assert second > first
         assert epochs[states.index(LOST)] is None
         await wait_for(lambda: other.image.brokers[BrokerId(1)].epoch == second)
-        # It follows and proposes in the new session as in the old one.
+        # The store follows and proposes in the new session as in the old one.
         await change(other, topic_created("u"))
         await wait_for(lambda: "u" in store.image.topics)
         await store.propose([ProducerIdsAllocated(next_producer_id=9)], store.image.version)
@@ -123,7 +125,7 @@ def test_a_broker_whose_session_expired_registers_again_with_a_higher_epoch(chro
     asyncio.run(scenario())
 
 
-def test_a_session_that_gets_no_answer_is_suspended_then_given_up_then_found_again() -> None:
+def test_a_session_without_answers_is_suspended_then_lost_then_connected_again() -> None:
     async def scenario(zookeeper: DevZookeeper) -> None:
         (node,) = zookeeper.nodes
         store = await open_store(f"{zookeeper.connect}/paused")
@@ -141,7 +143,7 @@ def test_a_session_that_gets_no_answer_is_suspended_then_given_up_then_found_aga
         finally:
             node.resume()
         await wait_for(lambda: states[-1] is CONNECTED, "a session")
-        await wait_for(lambda: listener.epoch is not None, "a new term")
+        await wait_for(lambda: listener.epoch is not None, "a new controller epoch")
         assert listener.epochs == sorted(set(listener.epochs))
         assert store.broker_epoch == store.image.brokers[BrokerId(1)].epoch
         await change(store, topic_created("t"))
@@ -151,7 +153,7 @@ def test_a_session_that_gets_no_answer_is_suspended_then_given_up_then_found_aga
         asyncio.run(scenario(zookeeper))
 
 
-def test_proposals_go_on_when_the_leader_of_the_ensemble_is_killed() -> None:
+def test_proposals_continue_when_the_leader_of_the_ensemble_is_killed() -> None:
     async def scenario(zookeeper: DevZookeeper) -> None:
         ensemble = f"{zookeeper.connect}/cluster"
         stores = [await open_store(ensemble, session_timeout_ms=6_000) for _ in range(2)]
@@ -179,7 +181,7 @@ def test_proposals_go_on_when_the_leader_of_the_ensemble_is_killed() -> None:
         await wait_for(lambda: stores[1].image.version == stores[0].image.version)
         assert stores[1].image == stores[0].image
         assert set(made) == set(stores[0].image.topics)
-        # Two of three servers kept the sessions: nobody had to register again.
+        # Two of three servers kept the sessions: no broker had to register again.
         assert [store.broker_epoch for store in stores] == epochs
         await close_all(stores)
 
@@ -206,11 +208,11 @@ def test_a_proposal_without_an_ensemble_ends_with_an_error(
 # The controller
 
 
-async def lose_place(store: ZookeeperStore, broker_id: int) -> None:
-    """Take a candidate out of the row, as the end of its session does."""
+async def remove_candidate(store: ZookeeperStore, broker_id: int) -> None:
+    """Delete a broker's candidate node, as the end of its session does."""
     names = await store._client.children(layout.CANDIDATES)
-    place = next(name for name in names if name.startswith(f"{broker_id}-"))
-    await store._client.multi([Delete(path=f"{layout.CANDIDATES}/{place}")])
+    candidate = next(name for name in names if name.startswith(f"{broker_id}-"))
+    await store._client.multi([Delete(path=f"{layout.CANDIDATES}/{candidate}")])
 
 
 def test_one_candidate_is_elected_and_the_next_one_when_it_goes(chroot: str) -> None:
@@ -247,7 +249,7 @@ def test_a_controller_that_was_replaced_cannot_write_any_more(chroot: str) -> No
         new.campaign(BrokerId(2), listeners[1])
         allocated = ProducerIdsAllocated(next_producer_id=5)
         await old.propose([allocated], old.image.version, controller_epoch=1)
-        await lose_place(new, 1)
+        await remove_candidate(new, 1)
         await wait_for(lambda: listeners[1].epoch == 2)
         await wait_for(lambda: listeners[0].epoch is None)
         with pytest.raises(ControllerFenced, match="broker 2 is the controller of epoch 2"):
@@ -259,16 +261,16 @@ def test_a_controller_that_was_replaced_cannot_write_any_more(chroot: str) -> No
     asyncio.run(scenario())
 
 
-def test_the_ensemble_itself_refuses_a_controller_that_has_heard_nothing(chroot: str) -> None:
+def test_the_ensemble_fences_a_controller_that_does_not_know_its_successor(chroot: str) -> None:
     async def scenario() -> None:
         old, new = await open_store(chroot), await open_store(chroot)
         listeners = [Listener(), Listener()]
         old.campaign(BrokerId(1), listeners[0])
         await wait_for(lambda: listeners[0].epoch == 1)
         new.campaign(BrokerId(2), listeners[1])
-        async with old._turn:
-            # Deaf while it holds its own lock: it proposes with the old picture and the old term.
-            await lose_place(new, 1)
+        async with old._lock:
+            # It cannot catch up while its lock is held: it proposes on the old image and controller epoch.
+            await remove_candidate(new, 1)
             await wait_for(lambda: listeners[1].epoch == 2)
             old_image = old.image
             assert old_image.controller_epoch == 1
@@ -283,7 +285,7 @@ def test_the_ensemble_itself_refuses_a_controller_that_has_heard_nothing(chroot:
     asyncio.run(scenario())
 
 
-def test_a_controller_whose_session_expired_is_deposed_and_stands_again(chroot: str) -> None:
+def test_a_controller_whose_session_expired_is_deposed_and_runs_again(chroot: str) -> None:
     async def scenario() -> None:
         stores = [await open_store(chroot) for _ in range(2)]
         listeners = [Listener(), Listener()]
@@ -322,7 +324,7 @@ def test_a_live_broker_is_never_declared_gone(chroot: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_proposal_that_the_end_of_the_store_cuts_off_says_so(
+def test_a_proposal_that_is_cut_off_by_closing_the_store_raises_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("zhumq.cluster.zookeeper_store.CLOSE_SECONDS_MAX", 0.1)
@@ -369,12 +371,12 @@ def test_a_store_ends_while_its_broker_is_registering_again(
             await store.close()
         assert store.session is SessionState.CLOSED
 
-    for _ in range(8):  # The two tasks that wait for each other may be ended in any order.
+    for _ in range(8):  # The two tasks that wait for each other may end in any order.
         asyncio.run(scenario())
 
 
 class ReplyDropper:
-    """A line to a server which, when told to, lets one answer to a request disappear."""
+    """A proxy to a server that drops one answer on request."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -414,7 +416,9 @@ class ReplyDropper:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            writer.write(await _frame(reader))  # the session's, which has no number
+            writer.write(
+                await _frame(reader)
+            )  # the answer to the session request, which has no xid
             while True:
                 frame = await _frame(reader)
                 number = int.from_bytes(frame[4:8], "big", signed=True)
@@ -434,11 +438,9 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(data)
 
 
-# kazoo's thread ends with the error, which is what this is about.
+# kazoo's thread ends with this error, which the test provokes.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_broker_comes_back_when_a_servers_answers_make_no_sense(
-    zookeeper: DevZookeeper, chroot: str
-) -> None:
+def test_a_broker_recovers_from_answers_out_of_order(zookeeper: DevZookeeper, chroot: str) -> None:
     async def scenario() -> None:
         async with ReplyDropper(zookeeper.nodes[0].port) as line:
             other = await open_store(chroot)
@@ -448,7 +450,7 @@ def test_a_broker_comes_back_when_a_servers_answers_make_no_sense(
             first_epoch = store.broker_epoch
             for _ in range(2):
                 line.drops = 1
-                # The answer to the second comes in the place of the first.
+                # The answer to the second request arrives instead of the first one.
                 asked = (change(store, topic_created("lost")), store.transact(lambda _: ((), ())))
                 await asyncio.gather(*asked, return_exceptions=True)
                 await wait_for(lambda: LOST in states, "the session to be given up")

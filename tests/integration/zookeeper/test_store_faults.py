@@ -1,4 +1,4 @@
-"""Sessions lost, servers killed and paused, brokers stopped: the pictures agree all the same."""
+"""Expired sessions, killed and paused servers, stopped brokers: all metadata images agree."""
 
 import asyncio
 import os
@@ -28,8 +28,8 @@ SEED = int(os.environ.get("ZHUMQ_STORE_SEED", "1"))
 PARTITIONS = 12
 
 
-class Charts:
-    """Every picture that any broker saw, and what they have to have in common."""
+class SeenImages:
+    """Every metadata image that any broker saw, with the checks that they agree."""
 
     def __init__(self) -> None:
         self.by_version: dict[int, ClusterImage] = {}
@@ -53,19 +53,19 @@ class Charts:
 
 
 class Cluster:
-    """Three brokers on three servers, and the ways to hurt them."""
+    """Three brokers on three ZooKeeper servers, and the faults to inject."""
 
     def __init__(self, zookeeper: DevZookeeper, draw: random.Random) -> None:
         self.zookeeper = zookeeper
         self.chroot = f"{zookeeper.connect}/faults"
         self.draw = draw
-        self.charts = Charts()
+        self.seen_images = SeenImages()
         self.members: dict[int, Member] = {}
         self.failures: list[BaseException] = []
 
     async def start_broker(self, number: int) -> None:
         member = await join(self.chroot, number)
-        seeing = self.charts.watcher()
+        seeing = self.seen_images.watcher()
 
         def see(image: ClusterImage) -> None:
             try:
@@ -77,7 +77,7 @@ class Cluster:
         member.store.watch(see)
         self.members[number] = member
 
-    async def hurt(self) -> None:
+    async def inject_fault(self) -> None:
         number = self.draw.choice(sorted(self.members))
         node = self.draw.choice(self.zookeeper.nodes)
         match self.draw.randrange(4):
@@ -98,7 +98,7 @@ class Cluster:
                     node.resume()
 
     def all_lead(self) -> bool:
-        """Every broker is registered, and in every picture every partition has a leader."""
+        """Whether every broker is registered and every image has a leader for every partition."""
         return all(
             member.store.broker_epoch is not None and self._is_intact(member.store.image)
             for member in self.members.values()
@@ -112,7 +112,7 @@ class Cluster:
 
 
 async def keep_changing(cluster: Cluster, stop: asyncio.Event, done: list[str]) -> None:
-    """Topics are made and in-sync sets shrink by whoever leads, all the time."""
+    """Create topics and shrink in-sync sets through random brokers until `stop`."""
     count = 0
     while not stop.is_set():
         member = cluster.draw.choice(list(cluster.members.values()))
@@ -131,7 +131,7 @@ async def keep_changing(cluster: Cluster, stop: asyncio.Event, done: list[str]) 
         await asyncio.sleep(0.01)
 
 
-def test_the_pictures_agree_whatever_fails() -> None:
+def test_all_metadata_images_agree_under_faults() -> None:
     async def scenario(zookeeper: DevZookeeper) -> None:
         cluster = Cluster(zookeeper, random.Random(SEED))
         for number in (1, 2, 3):
@@ -149,7 +149,7 @@ def test_the_pictures_agree_whatever_fails() -> None:
         done: list[str] = []
         changing = asyncio.ensure_future(keep_changing(cluster, stop, done))
         for _ in range(FAULTS):
-            await cluster.hurt()
+            await cluster.inject_fault()
             await wait_for(cluster.all_lead, "leaders for everything")
         stop.set()
         await changing

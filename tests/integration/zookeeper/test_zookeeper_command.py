@@ -1,4 +1,4 @@
-"""`zhumq zookeeper start` as people run it: ready, stopped, and each way it cannot start."""
+"""`zhumq zookeeper start` on the command line: ready, stopped, and each failure to start."""
 
 import os
 import re
@@ -47,10 +47,10 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(("nodes", "stop"), [(1, signal.SIGTERM), (3, signal.SIGINT)])
-def test_it_says_when_it_is_ready_and_stops_every_server(
+def test_it_prints_when_it_is_ready_and_stops_every_server(
     tmp_path: Path, nodes: int, stop: signal.Signals
 ) -> None:
-    for _ in range(2):  # The second time on the folder of the first.
+    for _ in range(2):  # The second run uses the folder of the first.
         with begin("--nodes", str(nodes), "--port", "0", cwd=tmp_path) as process:
             try:
                 line = ready_line(process)
@@ -69,7 +69,7 @@ def test_it_says_when_it_is_ready_and_stops_every_server(
 
 
 def fails(tmp_path: Path, *arguments: str, **environment: str) -> str:
-    """The one line of a command that cannot do its work."""
+    """The one error line of a command that fails."""
     with begin(*arguments, cwd=tmp_path, environment=environment) as process:
         try:
             out, err = process.communicate(timeout=SECONDS_MAX)
@@ -83,7 +83,7 @@ def fails(tmp_path: Path, *arguments: str, **environment: str) -> str:
 
 
 def without(tmp_path: Path, package: str) -> str:
-    """A Python path on which a package is not to be found."""
+    """A Python path without a package."""
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\n"
         "find = u.find_spec\n"

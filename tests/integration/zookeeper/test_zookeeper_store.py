@@ -1,4 +1,4 @@
-"""What the ZooKeeper store promises beyond the contract that every store keeps."""
+"""The ZooKeeper store beyond the contract of every metadata store."""
 
 import asyncio
 import random
@@ -35,11 +35,11 @@ from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import PolicyViolation
 
 
-def test_every_broker_sees_every_picture_in_order(chroot: str) -> None:
+def test_every_broker_sees_every_metadata_image_in_order(chroot: str) -> None:
     async def scenario() -> None:
         stores = [await open_store(chroot) for _ in range(3)]
-        charts: list[list[ClusterImage]] = [[] for _ in stores]
-        for store, seen in zip(stores, charts, strict=True):
+        images: list[list[ClusterImage]] = [[] for _ in stores]
+        for store, seen in zip(stores, images, strict=True):
             store.watch(seen.append)
 
         async def write(store: ZookeeperStore, name: str) -> None:
@@ -48,9 +48,9 @@ def test_every_broker_sees_every_picture_in_order(chroot: str) -> None:
 
         await asyncio.gather(write(stores[0], "a"), write(stores[1], "b"))
         await wait_for(lambda: all(store.image.version == 40 for store in stores))
-        for seen in charts:
+        for seen in images:
             assert [image.version for image in seen] == list(range(1, 41))
-        assert charts[0] == charts[1] == charts[2]
+        assert images[0] == images[1] == images[2]
         await close_all(stores)
 
     asyncio.run(scenario())
@@ -161,13 +161,13 @@ def test_a_lost_proposal_that_another_one_overtook_is_a_conflict(chroot: str) ->
     asyncio.run(scenario())
 
 
-def test_a_broker_far_behind_reads_the_picture_anew(chroot: str) -> None:
+def test_a_broker_far_behind_reads_the_whole_metadata_image(chroot: str) -> None:
     async def scenario() -> None:
         store, other = await open_store(chroot), await open_store(chroot)
         seen: list[int] = []
         other.watch(lambda image: seen.append(image.version))
         count = layout.ENTRIES_KEPT + 70
-        async with other._turn:
+        async with other._lock:
             for value in range(count):
                 allocated = ProducerIdsAllocated(next_producer_id=value)
                 await store.propose([allocated], store.image.version)
@@ -182,12 +182,12 @@ def test_a_broker_far_behind_reads_the_picture_anew(chroot: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_broker_that_finds_an_entry_removed_reads_the_picture_anew(chroot: str) -> None:
+def test_a_broker_that_finds_an_entry_deleted_reads_the_whole_metadata_image(chroot: str) -> None:
     async def scenario() -> None:
         store, other = await open_store(chroot), await open_store(chroot)
         seen: list[int] = []
         other.watch(lambda image: seen.append(image.version))
-        async with other._turn:
+        async with other._lock:
             for index in range(3):
                 await change(store, topic_created(f"t-{index}"))
             await store._client.multi([Delete(path=layout.entry_path(2))])
@@ -199,12 +199,12 @@ def test_a_broker_that_finds_an_entry_removed_reads_the_picture_anew(chroot: str
     asyncio.run(scenario())
 
 
-def test_a_picture_read_while_others_write_is_one_that_was_there(chroot: str) -> None:
+def test_an_image_read_during_writes_is_one_that_existed(chroot: str) -> None:
     async def scenario() -> None:
         writer, reader = await open_store(chroot), await open_store(chroot)
         await change(writer, *(topic_created(f"t-{index}", 3) for index in range(40)))
-        charts = {writer.image.version: writer.image}
-        writer.watch(lambda image: charts.update({image.version: image}))
+        images = {writer.image.version: writer.image}
+        writer.watch(lambda image: images.update({image.version: image}))
         draw = random.Random(3)
         writing = asyncio.ensure_future(_write_at_random(writer, draw, 300))
         read: list[ClusterImage] = []
@@ -214,7 +214,7 @@ def test_a_picture_read_while_others_write_is_one_that_was_there(chroot: str) ->
         await writing
         assert len({image.version for image in read}) > 5
         for image in read:
-            assert image == charts[image.version]
+            assert image == images[image.version]
         await close_all([writer, reader])
 
     asyncio.run(scenario())
@@ -259,7 +259,7 @@ def test_an_ensemble_that_is_down_is_a_clear_error_in_bounded_time() -> None:
         asyncio.run(open_store("127.0.0.1:1/x", connect_ms_max=500))
 
 
-def test_a_connection_that_breaks_while_the_picture_is_read_is_not_the_end(
+def test_opening_survives_a_connection_that_breaks_during_the_read(
     chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaks = [ConnectionLost("/version"), ConnectionLost("/")]
@@ -280,7 +280,7 @@ def test_a_connection_that_breaks_while_the_picture_is_read_is_not_the_end(
     asyncio.run(scenario())
 
 
-def test_a_word_that_is_no_ensemble_is_refused() -> None:
+def test_an_invalid_ensemble_is_refused() -> None:
     with pytest.raises(StoreUnusable, match="names no ZooKeeper ensemble"):
         asyncio.run(open_store("127.0.0.1:port", connect_ms_max=500))
 
@@ -291,7 +291,7 @@ def test_a_missing_chroot_is_named(zookeeper: DevZookeeper) -> None:
         asyncio.run(open_store(f"{zookeeper.connect}/{missing}", create_chroot=False))
 
 
-def test_nodes_of_something_else_are_left_alone(chroot: str) -> None:
+def test_nodes_of_another_application_are_not_touched(chroot: str) -> None:
     async def scenario() -> None:
         store = await open_store(chroot)
         await store._client.multi([Create(path="/kafka"), Create(path="/kafka/brokers")])
@@ -314,7 +314,7 @@ def test_the_data_of_another_cluster_is_refused(chroot: str) -> None:
     asyncio.run(scenario())
 
 
-def test_brokers_that_begin_a_cluster_together_begin_one(chroot: str) -> None:
+def test_brokers_that_create_a_cluster_together_create_one(chroot: str) -> None:
     async def scenario() -> None:
         stores = await asyncio.gather(*(open_store(chroot) for _ in range(4)))
         await asyncio.gather(*(store.register(broker(i)) for i, store in enumerate(stores)))

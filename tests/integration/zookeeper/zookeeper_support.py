@@ -1,4 +1,4 @@
-"""Stores, brokers and topics for tests on a real ZooKeeper, and how to take a session away."""
+"""Stores, brokers and topics for tests on a real ZooKeeper, and how to expire a session."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ def partition_changed(name: str, partition: int, epoch: int) -> PartitionChanged
 
 
 async def change(store: ZookeeperStore, *changes: Change) -> None:
-    """Propose without minding what others do."""
+    """Write the changes, whatever other brokers write."""
     await store.transact(lambda _image: (changes, ()))
 
 
@@ -63,28 +63,28 @@ async def wait_for(fact: Callable[[], bool], what: str = "the fact") -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while not fact():
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come about in {SECONDS_MAX:g} s")
+            raise AssertionError(f"{what} did not happen within {SECONDS_MAX:g} s")
         await asyncio.sleep(0.01)
 
 
 async def expire(store: ZookeeperStore, ensemble: str) -> None:
-    """Take the store's session away, as the ensemble does with one it has not heard of for long."""
+    """Expire the store's session, as the ensemble does after the session timeout."""
     client_id = store._client._kazoo.client_id  # type: ignore[attr-defined]
     hosts = ensemble.partition("/")[0]
 
-    def take() -> None:
-        thief = KazooClient(hosts=hosts, client_id=client_id, timeout=SESSION_MS / 1_000)
-        # A session that is over already cannot be taken, and need not be.
+    def end_session() -> None:
+        other = KazooClient(hosts=hosts, client_id=client_id, timeout=SESSION_MS / 1_000)
+        # A session that has expired already cannot be resumed, and need not be.
         with contextlib.suppress(KazooTimeoutError):
-            thief.start()
-        thief.stop()
-        thief.close()
+            other.start()
+        other.stop()
+        other.close()
 
-    await asyncio.to_thread(take)
+    await asyncio.to_thread(end_session)
 
 
 class SessionStates(list[SessionState]):
-    """The states a store went through."""
+    """The session states of a store, in order."""
 
     def __init__(self, store: ZookeeperStore) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class SessionStates(list[SessionState]):
 
 
 class Listener:
-    """What a controller was told."""
+    """Records the calls of a ControllerListener."""
 
     def __init__(self) -> None:
         self.epoch: int | None = None
@@ -127,19 +127,19 @@ LIMITS = TopicLimits(
 
 
 class Member:
-    """A broker as far as the cluster knows it: a registered store and a coordinator."""
+    """The cluster part of a broker: a registered store and a controller."""
 
     def __init__(self, number: int, store: ZookeeperStore) -> None:
         self.number = number
         self.store = store
         self.log_ends: LogEnds = {}
         self.asked: list[TopicPartition] = []
-        self.coordinator = Controller(store, lambda _topic: LeaderPolicy(), self._ask)
-        self.running = asyncio.ensure_future(self.coordinator.run())
+        self.controller = Controller(store, lambda _topic: LeaderPolicy(), self._ask)
+        self.running = asyncio.ensure_future(self.controller.run())
 
     @property
     def leads(self) -> list[TopicPartition]:
-        """What this broker may serve as leader: by epoch, not by what it last heard of itself."""
+        """The partitions that this broker leads under its current broker epoch."""
         image = self.store.image
         return [
             TopicPartition(name, index)
@@ -161,23 +161,23 @@ class Member:
 async def join(chroot: str, number: int) -> Member:
     store = await open_store(chroot)
     member = Member(number, store)
-    store.watch(member.coordinator.image_changed)
+    store.watch(member.controller.on_image_changed)
     await store.register(broker(number))
-    store.campaign(BrokerId(number), member.coordinator)
+    store.campaign(BrokerId(number), member.controller)
     return member
 
 
 def alone_in_sync(
     name: TopicPartition, member: Member, image: ClusterImage
 ) -> tuple[Sequence[Change], tuple[()]]:
-    """The plan of a leader that counts nobody but itself as in sync."""
+    """The plan of a leader that counts only itself as in sync."""
     state = image.partition(name)
     assert state is not None
-    new_topic = InSyncRequest(
+    request = InSyncRequest(
         broker_id=BrokerId(member.number),
         broker_epoch=member.store.broker_epoch or 0,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         in_sync=(BrokerId(member.number),),
     )
-    return [change_in_sync(image, name, new_topic)], ()
+    return [change_in_sync(image, name, request)], ()

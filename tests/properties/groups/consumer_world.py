@@ -1,4 +1,4 @@
-"""A world of consumer-protocol members around one group shard, with topics that come, grow and go."""
+"""A simulated world of consumer-protocol members and one group shard; topics are created, extended and deleted."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ Partition = tuple[uuid.UUID, int]
 
 @dataclass
 class ConsumerWorld(World):
-    """The network and the log of any world; what must be true is the consumer protocol's."""
+    """Network and log of the base class, with the invariants of the consumer protocol."""
 
     topics: ChangingTopics = field(default_factory=ChangingTopics)
     epochs_seen: dict[str, int] = field(default_factory=dict)
     group_epoch_seen: int = 0
     committed_of: dict[Partition, int] = field(default_factory=dict)
-    # What every client believes to own, by its member id; a client that is down owns nothing.
+    # The partitions that every client believes to own, by member id; a client that is down owns none.
     believed: dict[str, set[Partition]] = field(default_factory=dict)
 
     def _load(self) -> GroupShard:
@@ -49,8 +49,8 @@ class ConsumerWorld(World):
         return shard
 
     def send(self, sender: str, message: GroupMessage, version: int, deliver: Deliver) -> None:
-        # A client repeats a request when it has given up on the first, and then that answer is lost:
-        # what a member owns is only known from what it says next.
+        # A client repeats a request when the first one has timed out, and then the first response is lost:
+        # what a member owns is only known from its next request.
         request = GroupRequest(message=message, version=version, client_id=sender)
         if self.draw.random() < self.repeated_requests:
             self._on_the_way((sender, "out"), lambda: self._arrive(sender, request, _ignore))
@@ -77,7 +77,9 @@ class ConsumerWorld(World):
         partition = (topic_id, asked.partition_index)
         assert self.group is not None
         assert self.group.owners.get(partition) == commit.member_id, "only the owner commits"
-        assert asked.committed_offset >= self.committed_of.get(partition, 0), "never back"
+        assert asked.committed_offset >= self.committed_of.get(partition, 0), (
+            "offsets never go back"
+        )
         self.committed_of[partition] = asked.committed_offset
 
     def check(self) -> None:
@@ -93,7 +95,7 @@ class ConsumerWorld(World):
             self._check_deadlines(member.member_id, member.state, group)
             believed = self.believed.get(member.member_id, set())
             if member.epoch != AWAY_EPOCH:
-                assert believed <= set(member.held), "nobody reads what is another's"
+                assert believed <= set(member.held), "no member reads another member's partition"
         assert held == group.owners
         assert group.targets.keys() == group.members.keys() or (
             group.epoch > group.assignment_epoch

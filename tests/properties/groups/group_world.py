@@ -1,4 +1,4 @@
-"""A world of consumers around one group shard: late, lost and repeated messages, crashes, restarts."""
+"""A simulated world of consumers and one group shard: late, lost and repeated messages, crashes, restarts."""
 
 import heapq
 import itertools
@@ -33,18 +33,18 @@ SETTINGS = GroupSettings(
 )
 REBALANCE_TIMEOUT_MS = 8_000
 SESSION_TIMEOUT_MS = 4_000
-# A static member outlives rebalances that it misses, and then believes in a generation that is over.
+# A static member stays in the group while it misses rebalances, and then has an old generation.
 STATIC_SESSION_TIMEOUT_MS = 15_000
-# A join waits for one rebalance, at worst while others are new, restart or give up one after another.
+# A join waits for one rebalance, at worst while other members join, restart or time out one after another.
 PARKED_MS_MAX = 4 * REBALANCE_TIMEOUT_MS + SETTINGS.new_member_join_timeout_ms
-RECORD_CHECK_EVERY = 10  # inputs; decoding a group is the dearest of the checks
+RECORD_CHECK_EVERY = 10  # inputs; decoding a group is the most expensive check
 
 Deliver = Callable[[GroupResponse], None]
 
 
 @dataclass
 class World:
-    """The shard, its log, the network, and what must be true of them at all times."""
+    """The shard, its log, the network, and the invariants that hold at all times."""
 
     seed: int
     now_ms: int = 1_000_000
@@ -52,7 +52,7 @@ class World:
     lost_replies: float = 0.03
     repeated_requests: float = 0.03
     log: list[StateRecord] = field(default_factory=list)
-    # What the group has been seen to promise, in the order of its decisions.
+    # What the group has answered, in the order of its decisions.
     generation_seen: int = 0
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
@@ -124,11 +124,11 @@ class World:
         return shard
 
     def reload(self) -> None:
-        """The coordinator crashes: what was parked is lost, what was recorded is not."""
+        """The coordinator crashes: parked requests are lost, recorded state is not."""
         before = self.shard.hard_state()
         self.shard = self._load()
         self.reloads += 1
-        assert self.shard.hard_state() == before, "replayed state is live hard state"
+        assert self.shard.hard_state() == before, "replayed state equals live state"
         parked, self._parked = self._parked, {}
         for _, request, carry_back in parked.values():
             carry_back(refusal(request, ErrorCode.NOT_COORDINATOR))
@@ -142,14 +142,14 @@ class World:
             self._witness(request, reply.response)
             carry_back(reply.response)
 
-    # What must be true
+    # Invariants
 
     def _witness(self, request: GroupRequest, response: GroupResponse) -> None:
         match request.message, response:
             case SyncGroupRequest() as sync, SyncGroupResponse(error_code=0):
                 assert sync.generation_id >= self.generation_seen, "a generation never comes back"
                 self.generation_seen = sync.generation_id
-                # A static member keeps what it had under its earlier id.
+                # A static member keeps the partitions that it had under its earlier id.
                 owner = sync.group_instance_id or sync.member_id
                 for partition in response.assignment:
                     first = self.owners.setdefault((sync.generation_id, partition), owner)
@@ -168,11 +168,11 @@ class World:
         index = partition.partition_index
         assert generation == self.generation_seen, "only the current generation commits"
         assert self.owners[generation, index] == owner, "only the owner commits"
-        assert partition.committed_offset >= self.committed.get(index, 0), "never back"
+        assert partition.committed_offset >= self.committed.get(index, 0), "offsets never go back"
         self.committed[index] = partition.committed_offset
 
     def check(self) -> None:
-        """What holds between any two inputs."""
+        """Check the invariants between any two inputs."""
         for since_ms, request, _ in self._parked.values():
             assert self.now_ms - since_ms <= PARKED_MS_MAX, f"{request.message} is never answered"
         group = self.shard._groups.get(GROUP)
@@ -195,7 +195,7 @@ class World:
             assert member.member_id == member_id
             watched = DeadlineKey(DeadlineKind.SESSION, GROUP, member_id) in deadlines
             parked = member_id in group.parked_joins or member_id in group.parked_syncs
-            assert watched or parked, "no member is immortal"
+            assert watched or parked, "every member has a deadline or a parked request"
         for member_id in group.pending_members:
             assert DeadlineKey(DeadlineKind.SESSION, GROUP, member_id) in deadlines
         match group.state:
@@ -212,7 +212,7 @@ class World:
 
 
 def _ignore(_response: GroupResponse) -> None:
-    """The sender of a repeated request listens for one answer only."""
+    """The response to a repeated request, which its sender ignores."""
 
 
 def join_request(member_id: str, instance_id: str | None, metadata: bytes) -> JoinGroupRequest:

@@ -1,4 +1,4 @@
-"""A classic client with a cooperative assignor in the world of a consumer group that is being migrated."""
+"""A simulated classic client with a cooperative assignor, in a consumer group that is being migrated."""
 
 import itertools
 import uuid
@@ -45,7 +45,7 @@ def named(partitions: set[Partition]) -> list[ConsumerProtocolTopicPartition]:
 
 @dataclass
 class ClassicClient:
-    """Keeps its partitions while it joins, and gives up what it is not assigned again (KIP-429)."""
+    """Keeps its partitions while it joins, and revokes what it is not assigned again (KIP-429)."""
 
     name: str
     world: ConsumerWorld
@@ -59,7 +59,7 @@ class ClassicClient:
     def __post_init__(self) -> None:
         self._starts = itertools.count()
 
-    # What fate does to it
+    # Faults
 
     def start(self) -> None:
         assert not self.alive
@@ -86,7 +86,7 @@ class ClassicClient:
         incarnation = self.incarnation
         self.world.at(milliseconds, lambda: self._beat() if self._is_in(incarnation) else None)
 
-    # What it does itself
+    # Its own actions
 
     def _is_in(self, incarnation: int) -> bool:
         return self.alive and self.incarnation == incarnation
@@ -178,7 +178,7 @@ class ClassicClient:
     def _assignments(
         self, members: list[JoinGroupResponseMember]
     ) -> list[SyncGroupRequestAssignment]:
-        """As the leader of a classic group: what others have is given away in the next round only."""
+        """As the leader of a classic group: assign partitions that others own only in the next round."""
         topics = self.world.topics
         topic_id = topics.ids[TOPIC]
         claims: dict[int, str] = {}
@@ -222,18 +222,18 @@ class ClassicClient:
 
     def _synced(self, read: ConsumerProtocolAssignment) -> None:
         topic_id: uuid.UUID = self.world.topics.ids[TOPIC]
-        wanted = {
+        assigned = {
             (topic_id, index) for each in read.assigned_partitions for index in each.partitions
         }
-        gives_up = bool(self.owned - wanted)
+        gives_up = bool(self.owned - assigned)
         incarnation = self.incarnation
         self.world.at(
             self.world.draw.randrange(1, 1_000),
-            lambda: self._take(wanted, gives_up) if self._is_in(incarnation) else None,
+            lambda: self._take(assigned, gives_up) if self._is_in(incarnation) else None,
         )
 
-    def _take(self, wanted: set[Partition], gives_up: bool) -> None:
-        self._have(wanted)
+    def _take(self, assigned: set[Partition], gives_up: bool) -> None:
+        self._have(assigned)
         if gives_up:
             self._join()
         else:

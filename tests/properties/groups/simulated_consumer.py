@@ -1,4 +1,4 @@
-"""A consumer of the simulated world: joins, reads, commits, beats, and misbehaves as real ones do."""
+"""A simulated consumer: joins, reads, commits, sends heartbeats, and fails as real ones do."""
 
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ REJOIN_CODES = frozenset(
 
 @dataclass
 class Consumer:
-    """One client. `incarnation` counts its restarts and rejoins: answers to an earlier life are not for it."""
+    """One client. `incarnation` counts its restarts and rejoins: responses to an earlier one are ignored."""
 
     name: str
     world: World
@@ -54,7 +54,7 @@ class Consumer:
     assigned: bool = False
     metadata: bytes = b"\x00\x00\x00\x00\x00\x00"
 
-    # What fate does to it
+    # Faults
 
     def start(self) -> None:
         assert not self.alive
@@ -74,7 +74,7 @@ class Consumer:
         self.crash()
 
     def pause(self, milliseconds: int) -> None:
-        """A long garbage collection: it wakes believing that nothing has happened."""
+        """A long garbage collection: afterwards it continues as if no time had passed."""
         incarnation = self._next_incarnation()
         self.world.at(milliseconds, lambda: self._wake(incarnation))
 
@@ -91,7 +91,7 @@ class Consumer:
             else:
                 self._join()
 
-    # What it does itself
+    # Its own actions
 
     def _next_incarnation(self) -> int:
         self.incarnation += 1

@@ -1,4 +1,4 @@
-"""A member of the consumer protocol in the simulated world: it beats, reads, commits, and misbehaves."""
+"""A simulated member of the consumer protocol: sends heartbeats, reads, commits, and fails."""
 
 import itertools
 import uuid
@@ -33,7 +33,7 @@ START_OVER_CODES = frozenset(
 
 @dataclass
 class Member:
-    """One client. `incarnation` counts what makes earlier answers meaningless to it."""
+    """One client. `incarnation` counts restarts and rejoins: responses to an earlier one are ignored."""
 
     name: str
     world: ConsumerWorld
@@ -45,7 +45,7 @@ class Member:
     incarnation: int = 0
     member_id: str = ""
     epoch: int = 0
-    # The offset it has read up to, of every partition that it reads; None until it is fetched.
+    # The next offset of every partition that it reads; None until it is fetched.
     positions: dict[Partition, int | None] = field(default_factory=dict)
     says_all: bool = True
     owned_changed: bool = False
@@ -53,7 +53,7 @@ class Member:
     def __post_init__(self) -> None:
         self._starts = itertools.count()
 
-    # What fate does to it
+    # Faults
 
     def start(self) -> None:
         assert not self.alive
@@ -83,7 +83,7 @@ class Member:
         self.crash()
 
     def pause(self, milliseconds: int) -> None:
-        """A long garbage collection: it wakes believing that nothing has happened."""
+        """A long garbage collection: afterwards it continues as if no time had passed."""
         self.incarnation += 1
         self.paused = True
         incarnation = self.incarnation
@@ -100,7 +100,7 @@ class Member:
             self._commit()
             self._beat()
 
-    # What it does itself
+    # Its own actions
 
     def _start_over(self) -> None:
         self._drop_all()
@@ -154,7 +154,7 @@ class Member:
                 ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=each, partitions=indexes)
                 for each, indexes in by_topic.items()
             ]
-        # What changes from now on is for the next one; an error or silence makes it say all again.
+        # Later changes go into the next heartbeat; after an error or a timeout it sends all fields again.
         self.says_all = self.owned_changed = False
         self._ask(
             ConsumerGroupHeartbeatRequest(
@@ -199,21 +199,23 @@ class Member:
         if response.assignment is None:
             self._later(self.world.draw.randrange(100, HEARTBEAT_INTERVAL_MS))
             return
-        wanted = {
+        assigned = {
             (each.topic_id, index)
             for each in response.assignment.topic_partitions
             for index in each.partitions
         }
-        # It takes a while to stop reading; until then it does not say that it has.
+        # It takes a while to stop reading; until then it reports the partitions as owned.
         incarnation = self.incarnation
         self.world.at(
             self.world.draw.randrange(1, 1_500),
-            lambda: self._take(wanted) if self.alive and self.incarnation == incarnation else None,
+            lambda: (
+                self._take(assigned) if self.alive and self.incarnation == incarnation else None
+            ),
         )
 
-    def _take(self, wanted: set[Partition]) -> None:
+    def _take(self, assigned: set[Partition]) -> None:
         self._commit()
-        self.positions = {each: self.positions.get(each) for each in sorted(wanted)}
+        self.positions = {each: self.positions.get(each) for each in sorted(assigned)}
         self._believe()
         self.owned_changed = True
         self._fetch()
@@ -266,7 +268,7 @@ class Member:
             return
         position = (self.positions[topic_id, index] or 0) + self.world.draw.randrange(5)
         self.positions[topic_id, index] = position
-        # Fire and forget: the next owner goes on from what was accepted.
+        # The response is not awaited: the next owner continues from what was accepted.
         self.world.send(
             self.name,
             OffsetCommitRequest(

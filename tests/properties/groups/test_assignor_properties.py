@@ -1,4 +1,4 @@
-"""Whatever the members and topics: nothing twice, nothing forgotten, even, and nobody disturbed in vain."""
+"""Assignments of any members and topics: complete, without duplicates, even, with few moves."""
 
 import uuid
 from collections import Counter
@@ -68,7 +68,7 @@ def test_an_assignment_is_whole_whatever_members_read(data: st.DataObject) -> No
 
 @DETERMINISTIC
 @given(COUNTS, st.lists(IDS, min_size=1, max_size=4))
-def test_uniform_is_even_within_one_and_moves_no_more_than_it_must_unless_somebody_joins(
+def test_uniform_is_even_within_one_and_moves_no_more_than_it_must_unless_a_member_joins(
     counts: dict[uuid.UUID, int], crowds: list[set[str]]
 ) -> None:
     before: dict[str, Partitions] = {}
@@ -81,7 +81,7 @@ def test_uniform_is_even_within_one_and_moves_no_more_than_it_must_unless_somebo
         loads = Counter(dict.fromkeys(crowd, 0))
         loads.update(owners.values())
         assert max(loads.values()) - min(loads.values()) <= 1
-        # Only what is over somebody's share has to move, and the odd ones stay with whom they can.
+        # Only what exceeds a member's share has to move, and odd partitions stay where possible.
         share, odd = divmod(sum(counts.values()), len(crowd))
         over = 0
         for name in sorted(crowd):
@@ -96,13 +96,17 @@ def test_uniform_is_even_within_one_and_moves_no_more_than_it_must_unless_somebo
             assert moved == over
         else:
             assert moved >= over
-        assert uniform(members(subscribed, after), counts) == after, "at rest it stays at rest"
-        assert uniform(members(subscribed, stayed)[::-1], counts) == after, "the order is no matter"
+        assert uniform(members(subscribed, after), counts) == after, (
+            "a balanced assignment does not change"
+        )
+        assert uniform(members(subscribed, stayed)[::-1], counts) == after, (
+            "the order of members does not matter"
+        )
         before = after
 
 
 def readers_by_topic(assignment: dict[str, Partitions]) -> Counter[uuid.UUID]:
-    """How many members each topic has."""
+    """Number of members of each topic."""
     return Counter(topic_id for partitions in assignment.values() for topic_id in partitions)
 
 
@@ -111,8 +115,8 @@ def readers_by_topic(assignment: dict[str, Partitions]) -> Counter[uuid.UUID]:
 def test_members_read_few_topics_each_however_they_came(
     counts: dict[uuid.UUID, int], arrivals: list[int]
 ) -> None:
-    """A share that is cut somewhere has at least one topic more than it would: that cannot be helped for
-    every member and every topic, and it happens not much more often."""
+    """A share that ends within a topic has at least one topic more. That cannot be avoided for every member and every
+    topic, and it does not happen much more often."""
     subscribed: dict[str, frozenset[uuid.UUID]] = {}
     after: dict[str, Partitions] = {}
     for newcomers in arrivals:
@@ -149,7 +153,9 @@ def test_no_single_move_makes_uniform_more_even(data: st.DataObject) -> None:
         for name, read in subscribed.items():
             if topic_id in read:
                 assert loads[owner] - loads[name] <= 1
-    assert uniform(members(subscribed, after), counts) == after, "once at rest it stays at rest"
+    assert uniform(members(subscribed, after), counts) == after, (
+        "a balanced assignment does not change"
+    )
 
 
 @DETERMINISTIC
@@ -181,7 +187,7 @@ def test_a_hundred_consumers_share_twenty_topics_evenly() -> None:
     again = flat(uniform(members(subscribed, after), counts))
     assert sum(1 for each, owner in flat(after).items() if again[each] != owner) == 0
     assert {each for each in again if each not in flat(after)} == set(flat({"m050": gone}))
-    # It comes back: five consumers work on each topic again.
+    # It returns: each topic has five consumers again.
     subscribed["m050"] = frozenset(counts)
     assert readers_by_topic(
         uniform(members(subscribed, uniform(members(subscribed, after), counts)), counts)
@@ -204,7 +210,7 @@ def test_a_hundred_that_come_one_by_one_move_little_more_than_they_must() -> Non
         before, after = after, uniform(members(subscribed, after), counts)
         owners = flat(after)
         moved += sum(1 for each, owner in flat(before).items() if owners[each] != owner)
-        # Whatever a newcomer gets was somebody else's.
+        # Everything that a new member gets belonged to another member.
         least += sum(map(len, after[f"m{size - 1:03}"].values())) if before else 0
     assert readers_by_topic(after) == dict.fromkeys(counts, 5)
     assert moved < least * 1.5

@@ -12,7 +12,7 @@ MEMBERS = 5
 
 
 def misbehave(world: ConsumerWorld, members: list[Member]) -> None:
-    """One stroke of fate."""
+    """One random fault."""
     draw = world.draw
     member = draw.choice(members)
     chance = draw.random()
@@ -67,7 +67,7 @@ def run_world(seed: int) -> ConsumerWorld:
     for _ in range(STEPS):
         misbehave(world, members)
         world.run_until(world.now_ms + draw.randrange(1, 3_000))
-    # All faults end, everybody comes back and reads the same: in bounded time all have their share.
+    # All faults end and all members return with the same topics: in bounded time all have their share.
     world.lost_replies = world.repeated_requests = 0
     world.run_until(world.now_ms + 2 * SESSION_TIMEOUT_MS)
     for member in members:
@@ -97,16 +97,16 @@ def check_converged(world: ConsumerWorld, members: list[Member]) -> None:
     )
     assert sorted(each for member in members for each in member.positions) == everything
     loads = [len(member.positions) for member in members]
-    assert max(loads) - min(loads) <= 1, "as even as can be"
+    assert max(loads) - min(loads) <= 1, "the assignment is even"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_consumer_group_keeps_its_promises_whatever_happens(seed: int) -> None:
+def test_a_consumer_group_keeps_its_invariants_under_faults(seed: int) -> None:
     world = run_world(seed)
-    assert world.accepted_commits > 20, "the world is not a dead one"
+    assert world.accepted_commits > 20, "the group makes progress"
 
 
-def test_the_same_seed_is_the_same_story_of_a_consumer_group() -> None:
+def test_the_same_seed_gives_the_same_run_of_a_consumer_group() -> None:
     first, second = run_world(1), run_world(1)
     assert first.log == second.log
     assert first.now_ms == second.now_ms

@@ -1,4 +1,4 @@
-"""Consumers that join, leave, crash, pause and repeat themselves, around a coordinator that restarts."""
+"""Consumers that join, leave, crash, pause and repeat requests, with a coordinator that restarts."""
 
 import pytest
 from group_world import REBALANCE_TIMEOUT_MS, SETTINGS, STATIC_SESSION_TIMEOUT_MS, World
@@ -12,7 +12,7 @@ CONSUMERS = 5
 
 
 def misbehave(world: World, consumers: list[Consumer]) -> None:
-    """One stroke of fate."""
+    """One random fault."""
     draw = world.draw
     consumer = draw.choice(consumers)
     if draw.random() < 0.08:
@@ -45,7 +45,7 @@ def run_world(seed: int) -> World:
     for _ in range(STEPS):
         misbehave(world, consumers)
         world.run_until(world.now_ms + draw.randrange(1, 3_000))
-    # All faults end, everybody comes back, and in bounded time all partitions have one owner each.
+    # All faults end and all consumers return: in bounded time every partition has one owner.
     world.lost_replies = world.repeated_requests = 0
     world.run_until(world.now_ms + REQUEST_TIMEOUT_MS + STATIC_SESSION_TIMEOUT_MS)
     for consumer in consumers:
@@ -70,12 +70,12 @@ def run_world(seed: int) -> World:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_group_keeps_its_promises_whatever_happens(seed: int) -> None:
+def test_a_classic_group_keeps_its_invariants_under_faults(seed: int) -> None:
     world = run_world(seed)
-    assert world.accepted_commits > 20, "the world is not a dead one"
+    assert world.accepted_commits > 20, "the group makes progress"
 
 
-def test_the_same_seed_is_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     first, second = run_world(1), run_world(1)
     assert first.log == second.log
     assert first.now_ms == second.now_ms

@@ -1,4 +1,4 @@
-"""Clients of both protocols come and go in one group: it changes its protocol, and nobody loses anything."""
+"""Clients of both protocols join and leave one group: it changes its protocol, and no client loses anything."""
 
 import pytest
 from consumer_world import SESSION_TIMEOUT_MS, ConsumerWorld
@@ -15,13 +15,13 @@ CLIENTS = 3  # of each protocol
 Client = Member | ClassicClient
 
 
-def misbehave(world: ConsumerWorld, clients: list[Client], wanted: list[Client]) -> None:
-    """One stroke of fate; those that are not wanted any more leave sooner or later."""
+def misbehave(world: ConsumerWorld, clients: list[Client], staying: list[Client]) -> None:
+    """One random fault; clients that are not `staying` leave sooner or later."""
     draw = world.draw
     client = draw.choice(clients)
     if draw.random() < 0.08:
         world.reload()
-    elif client not in wanted:
+    elif client not in staying:
         if client.alive:
             client.leave()
     elif not client.alive:
@@ -44,9 +44,9 @@ def run_world(seed: int) -> tuple[ConsumerWorld, set[type]]:
     new: list[Client] = [Member(f"new-{number}", world) for number in range(CLIENTS)]
     old: list[Client] = [ClassicClient(f"old-{number}", world) for number in range(CLIENTS)]
     kinds = set()
-    for wanted in (old, old + new, new, old + new, old):
+    for staying in (old, old + new, new, old + new, old):
         for _ in range(STEPS_OF_A_PHASE):
-            misbehave(world, old + new, wanted)
+            misbehave(world, old + new, staying)
             world.run_until(world.now_ms + world.draw.randrange(1, 3_000))
             kinds.add(type(world.shard._groups.get("group")))
     world.lost_replies = world.repeated_requests = 0
@@ -57,7 +57,7 @@ def run_world(seed: int) -> tuple[ConsumerWorld, set[type]]:
 
 
 def settle(world: ConsumerWorld, clients: list[Client], *, stay: list[Client], kind: type) -> None:
-    """Only these stay: in bounded time they share everything, in the protocol that is left."""
+    """Only these stay: in bounded time they share all partitions, in the protocol that is left."""
     for client in clients:
         if client.alive and client not in stay:
             client.leave()
@@ -87,6 +87,6 @@ def settle(world: ConsumerWorld, clients: list[Client], *, stay: list[Client], k
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_group_of_both_protocols_keeps_its_promises(seed: int) -> None:
+def test_a_group_of_both_protocols_keeps_its_invariants_under_faults(seed: int) -> None:
     _, kinds = run_world(seed)
-    assert {ConsumerGroup, ClassicGroup} <= kinds, "the group changed its protocol on the way"
+    assert {ConsumerGroup, ClassicGroup} <= kinds, "the group changed its protocol during the run"

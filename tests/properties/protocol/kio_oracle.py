@@ -1,4 +1,4 @@
-"""kio, an independent Kafka codec, as the oracle: any of its messages, its bytes, and its values in our terms."""
+"""The test oracle kio, an independent Kafka codec: generates messages, and maps its values to ours."""
 
 import dataclasses
 import datetime as dt
@@ -43,7 +43,7 @@ def kio_type(api_name: str, version: int, kind: str, class_name: str) -> type:
 
 @cache
 def messages_of(kio_class: type) -> st.SearchStrategy:
-    """Any instance of a kio message."""
+    """Hypothesis strategy for instances of a kio message."""
     return st.builds(
         kio_class,
         **{field.name: _values_of(field) for field in dataclasses.fields(kio_class)},
@@ -63,7 +63,7 @@ def decoded(kio_class: type, data: bytes) -> object:
 
 
 def assert_same_values(ours: Message, theirs: object) -> None:
-    """Every field kio knows has the same value in ours, and every other one of ours its default."""
+    """Assert that each field of kio's message has the same value in ours, and our other fields the default."""
     default = type(ours)()
     known = set()
     for field in dataclasses.fields(theirs):
@@ -87,7 +87,7 @@ def _assert_same(ours: object, theirs: object) -> None:
         for our_element, their_element in zip(ours, theirs, strict=True):
             _assert_same(our_element, their_element)
     elif dataclasses.is_dataclass(theirs):
-        if ours is None:  # a tagged struct with nothing to say
+        if ours is None:  # a tagged struct with default values
             assert theirs == type(theirs)()
             return
         assert isinstance(ours, Message)

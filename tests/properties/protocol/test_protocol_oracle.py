@@ -1,4 +1,4 @@
-"""Every message in every version we advertise says the same as kio's, both ways."""
+"""Every message in every advertised version encodes and decodes as kio does."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -84,7 +84,7 @@ def test_every_message_of_every_version_reads_and_writes_as_kio_does(
 def assert_same_request_frame(
     data: st.DataObject, kio_class: type, version: int, body: Message, their_body: bytes
 ) -> None:
-    """kio's class names its header, so this also holds us to the right version of that."""
+    """kio's class names its header, so this also checks the header version."""
     header = RequestHeader(
         ApiKey(kio_class.__api_key__),
         version,

@@ -1,4 +1,4 @@
-"""Batches built from any records give them back; damaged ones are refused and never crash."""
+"""Batches built from any records decode to the same records; damaged batches are refused and never crash."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ compressions = st.sampled_from(list(Compression))
 
 
 @given(any_records, compressions, st.integers(0, 2**40))
-def test_what_goes_in_comes_out(
+def test_a_batch_decodes_to_the_records_it_was_built_from(
     written: list[Record], compression: Compression, base_offset: int
 ) -> None:
     data = build_batch(written, compression=compression, base_offset=base_offset)
@@ -59,7 +59,7 @@ def test_a_rebuilt_batch_holds_what_was_kept(
 def test_damaged_records_are_refused_and_nothing_else(
     written: list[Record], compression: Compression, data: st.DataObject
 ) -> None:
-    """The checksum is not looked at, as if it had been forged: decoding alone has to hold."""
+    """Without the checksum, as if it were forged: decoding alone must refuse damaged records."""
     batch = bytearray(build_batch(written, compression=compression))
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(12, len(batch) - 1))

@@ -1,4 +1,4 @@
-"""Logs made up of batches, control batches and holes, as a window sees them."""
+"""Generated logs of batches, control batches and holes, as a share partition sees them."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ from zhumq.share.share_partition import Span
 
 
 def made_up_log(draw: Random, *, offsets: int) -> list[Span]:
-    """Batches up to about so many offsets, some of control records, some taken by compaction."""
+    """Batches up to about `offsets` offsets; some are control batches, some were removed by compaction."""
     spans: list[Span] = []
     offset = 0
     while offset < offsets:
@@ -24,7 +24,7 @@ def made_up_log(draw: Random, *, offsets: int) -> list[Span]:
 
 
 def slice_from(draw: Random, log: list[Span], offset: int) -> list[Span]:
-    """What a read from an offset on gives: whole batches, at least one if there is one."""
+    """The result of a read from an offset on: whole batches, at least one if there is one."""
     rest = [span for span in log if span.last_offset >= offset]
     return rest[: draw.randint(1, 6)]
 

@@ -1,4 +1,4 @@
-"""A window, the shard that keeps its state, a log of dead letters, and crashes that lose what was not flushed."""
+"""A share partition, its delivery-state shard, a dead-letter log, and crashes that lose what was not flushed."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ UPDATES_PER_SNAPSHOT = 5  # so few that every run has many snapshots
 
 @dataclass
 class DeadLetterCalls:
-    """A log that knows its producers, as every partition's does: what is repeated is not written twice."""
+    """A log with idempotent producers, as every partition has: a repeated batch is not written twice."""
 
     batches: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     flushed: int = 0
@@ -37,10 +37,10 @@ class DeadLetterCalls:
         mine = [batch for batch in self.batches if batch[0] == producer_id]
         for _, first, written in mine:
             if first == sequence and len(written) == len(offsets):
-                assert written == offsets, "the same number stands for the same letters"
+                assert written == offsets, "the same sequence number means the same dead letters"
                 return
         expected = sum(len(written) for _, _, written in mine)
-        assert sequence == expected, f"letter {sequence} where {expected} was due"
+        assert sequence == expected, f"dead letter {sequence} where {expected} was expected"
         self.batches.append((producer_id, sequence, offsets))
 
     def flush(self) -> None:
@@ -56,7 +56,7 @@ class DeadLetterCalls:
 
 
 class Opened:
-    """One life of a window: what a broker has in memory."""
+    """One opening of a share partition: the state that a broker has in memory."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Opened:
     def decided(self, update: SharePartitionUpdate) -> None:
         if update:
             known = self.unwritten
-            self.unwritten = update if known is None else known.followed_by(update)
+            self.unwritten = update if known is None else known.merged_with(update)
 
     def write_request(self) -> WriteSharePartitionRequest:
         assert self.unwritten is not None
@@ -94,7 +94,7 @@ class Opened:
 
 
 class DeliveryWorld:
-    """Everything, with a list of what was promised to whom."""
+    """All parts, and the acknowledgements that members got answers to."""
 
     def __init__(self, seed: int, limits: SharePartitionLimits, *, offsets: int) -> None:
         self.draw = Random(seed)
@@ -106,8 +106,8 @@ class DeliveryWorld:
         self.shard = DeliveryShard(updates_per_snapshot=UPDATES_PER_SNAPSHOT)
         self.dead_letters = DeadLetterCalls()
         self.now_ms = 1_000
-        self.promised: set[int] = set()  # acknowledged, and its member told so
-        self.accepted: set[int] = set()  # acknowledged, whether or not its member ever knew
+        self.confirmed: set[int] = set()  # acknowledged, and the member got the answer
+        self.accepted: set[int] = set()  # acknowledged, whether or not the member got the answer
         self.leader_epoch = 0
         self.ask(
             WriteSharePartitionRequest(
@@ -129,7 +129,7 @@ class DeliveryWorld:
         return outcome.replies[0].response
 
     def open(self) -> Opened:
-        # The same broker may open it again without having lost the partition.
+        # The same broker may open it again without having lost leadership.
         self.leader_epoch += self.draw.randrange(2)
         answer = self.ask(
             ReadSharePartitionRequest(
@@ -154,7 +154,7 @@ class DeliveryWorld:
         )
 
     def crash(self) -> None:
-        """Everything in memory is gone, and of what was written any part that was not flushed."""
+        """Lose everything in memory, and any part of what was written but not flushed."""
         del self.state_log[self.draw.randint(self.state_flushed, len(self.state_log)) :]
         if self.draw.random() < 0.5:
             self.compact()
@@ -166,7 +166,7 @@ class DeliveryWorld:
         self.zombies.clear()
 
     def compact(self) -> None:
-        """Keep the last record of every key, in the order of the log."""
+        """Keep the last record of every key, in log order."""
         last = {record.key: index for index, record in enumerate(self.state_log)}
         kept = sorted(last.values())
         self.state_log = [
@@ -175,7 +175,7 @@ class DeliveryWorld:
         self.state_flushed = len(self.state_log)
 
     def fail_over(self) -> None:
-        """Another broker leads; the one before does not know it yet. All that was written is there."""
+        """Another broker becomes leader; the previous one does not know it yet. Everything written stays."""
         self.zombies.append(self.opened)
         self.opened = self.open()
 
@@ -193,7 +193,7 @@ class DeliveryWorld:
             return self.crash()  # before the answer
         self.state_flushed = len(self.state_log)
         for offsets in opened.unanswered:
-            self.promised.update(offsets)
+            self.confirmed.update(offsets)
         opened.unanswered = []
         return None
 
@@ -220,17 +220,19 @@ class DeliveryWorld:
 
     def acquire(self, member: str, records_max: int) -> None:
         share_partition = self.opened.share_partition
-        wanted = share_partition.wants_from(self.now_ms)
-        spans = [] if wanted is None else slice_from(self.draw, self.log, wanted)
-        if wanted is None or not spans:
+        offset = share_partition.next_fetch_offset(self.now_ms)
+        spans = [] if offset is None else slice_from(self.draw, self.log, offset)
+        if offset is None or not spans:
             return
         for each in share_partition.acquire(
-            member, spans, from_offset=wanted, records_max=records_max, now_ms=self.now_ms
+            member, spans, from_offset=offset, records_max=records_max, now_ms=self.now_ms
         ):
             given = set(range(each.first_offset, each.last_offset + 1))
             assert given <= self.records, "only what is in the log"
-            assert not given & self.promised, "what was acknowledged never comes again"
-            assert not given & set(self.dead_letters.offsets), "what is dead never comes again"
+            assert not given & self.confirmed, "an acknowledged record is never delivered again"
+            assert not given & set(self.dead_letters.offsets), (
+                "a dead letter is never delivered again"
+            )
 
     def acknowledge(self, member: str, kind: AckKind, first: int, last: int) -> None:
         opened = self.opened
@@ -244,7 +246,7 @@ class DeliveryWorld:
             self.accepted.update(range(first, last + 1))
 
     def held(self, member: str) -> list[tuple[int, int]]:
-        """Some ranges this member holds."""
+        """Some ranges that this member has acquired."""
         return [
             (run.first_offset, run.last_offset)
             for run in list(self.opened.share_partition.runs())
@@ -262,7 +264,7 @@ class DeliveryWorld:
             return False
         return True
 
-    # Dead letters, in the steps in which the shell does them
+    # Dead letters, in the steps of SharePartitionDelivery
 
     def write_dead_letters(self) -> None:
         opened = self.opened
@@ -276,7 +278,7 @@ class DeliveryWorld:
             opened.decided(share_partition.begin_dead_lettering(dead_letter.first_offset, last))
             return
         if opened.unwritten is not None:
-            return  # the shell waits until it is written
+            return  # SharePartitionDelivery waits until it is written
         offsets = tuple(range(dead_letter.first_offset, dead_letter.last_offset + 1))
         self.dead_letters.append(
             share_partition.dead_letter_producer_id, share_partition.dead_letters_written, offsets
@@ -320,7 +322,7 @@ class DeliveryWorld:
                 self.late_writes()
 
     def finish(self) -> None:
-        """No more faults: one member takes and accepts all that is left."""
+        """Without faults, one member acquires and accepts all that is left."""
         self.draw = _NoFaults(self.draw.randrange(2**32))
         for _ in range(10_000):
             self.now_ms += 1_000
@@ -336,7 +338,7 @@ class DeliveryWorld:
 
 
 class _NoFaults(Random):
-    """Draws at which nothing goes wrong."""
+    """Random numbers with which no fault happens."""
 
     def random(self) -> float:
         return 0.99

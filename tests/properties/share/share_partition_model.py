@@ -1,4 +1,4 @@
-"""A window as plainly as it can be said: one entry for every offset. What the real one is compared with."""
+"""A simple model of a share partition, with one entry for every offset; the real one is compared with it."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -10,7 +10,7 @@ from zhumq.share.share_partition import Span
 
 @dataclass
 class Entry:
-    """What is known of one offset."""
+    """State of one offset."""
 
     state: RecordState = RecordState.AVAILABLE
     count: int = 0
@@ -20,7 +20,7 @@ class Entry:
 
 @dataclass
 class ModelSharePartition:
-    """The rules of delivery, offset by offset, without a thought for speed."""
+    """The delivery rules, offset by offset, without regard to speed."""
 
     max_deliveries: int
     in_flight_max: int
@@ -41,7 +41,7 @@ class ModelSharePartition:
             if entry.state is RecordState.ACQUIRED and member in (None, entry.member)
         ]
 
-    def wants_from(self, now_ms: int, from_offset: int) -> int | None:
+    def next_fetch_offset(self, now_ms: int, from_offset: int) -> int | None:
         waiting = [
             (offset, entry.due_ms)
             for offset, entry in sorted(self.entries.items())
@@ -143,7 +143,7 @@ class ModelSharePartition:
                 entry.state, entry.count, entry.due_ms = RecordState.AVAILABLE, entry.count - 1, 0
 
     def restart(self, draw: Random) -> None:
-        """A crash in which everything decided was durable: only who held what is forgotten."""
+        """A crash after which every decision is durable: only the acquisition locks are lost."""
         del draw
         for entry in self.entries.values():
             entry.due_ms = 0

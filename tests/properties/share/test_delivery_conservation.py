@@ -1,4 +1,4 @@
-"""Every message ends in exactly one of acknowledged, dead-lettered, pending, whatever crashes when."""
+"""With any crashes, every message ends as exactly one of acknowledged, dead-lettered, pending."""
 
 from collections import Counter
 
@@ -35,7 +35,7 @@ def test_no_message_is_lost_doubled_or_resurrected(
         world.step()
     world.finish()
     dead = Counter(world.dead_letters.offsets)
-    assert max(dead.values(), default=1) == 1, "a letter was written twice"
-    assert not world.promised & set(dead), "acknowledged and dead-lettered"
+    assert max(dead.values(), default=1) == 1, "a dead letter was written twice"
+    assert not world.confirmed & set(dead), "acknowledged and dead-lettered"
     done = world.accepted | set(dead)
     assert done == world.records, "neither acknowledged nor dead-lettered"

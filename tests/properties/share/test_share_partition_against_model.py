@@ -1,4 +1,4 @@
-"""The window does, range by range, exactly what a plain one does offset by offset."""
+"""The share partition does with ranges exactly what a simple model does offset by offset."""
 
 from random import Random
 
@@ -23,7 +23,7 @@ STEPS = 120
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), is_ordered=st.booleans())
-def test_ranges_stand_as_single_offsets_would(seed: int, is_ordered: bool) -> None:
+def test_ranges_have_the_same_states_as_single_offsets(seed: int, is_ordered: bool) -> None:
     draw = Random(seed)
     log = made_up_log(draw, offsets=draw.choice((5, 40, 120)))
     limits = SharePartitionLimits(
@@ -66,20 +66,20 @@ def test_ranges_stand_as_single_offsets_would(seed: int, is_ordered: bool) -> No
 def _acquire_both(draw, share_partition, model, log, member, now_ms) -> None:
     left = draw.choice((1, 3, 10, 100))
     from_offset = 0
-    # In as many reads as the shell needs, each behind the one before.
+    # In several reads, as SharePartitionDelivery does, each after the previous one.
     while left:
-        wanted = share_partition.wants_from(now_ms, from_offset)
-        assert wanted == model.wants_from(now_ms, from_offset)
-        spans = [] if wanted is None else slice_from(draw, log, wanted)
+        offset = share_partition.next_fetch_offset(now_ms, from_offset)
+        assert offset == model.next_fetch_offset(now_ms, from_offset)
+        spans = [] if offset is None else slice_from(draw, log, offset)
         if not spans:
             return
         ranges = share_partition.acquire(
-            member, spans, from_offset=wanted, records_max=left, now_ms=now_ms
+            member, spans, from_offset=offset, records_max=left, now_ms=now_ms
         )
         offsets = [
             offset for each in ranges for offset in range(each.first_offset, each.last_offset + 1)
         ]
-        assert offsets == model.acquire(member, spans, wanted, left, now_ms)
+        assert offsets == model.acquire(member, spans, offset, left, now_ms)
         assert len(offsets) <= left
         for each in ranges:
             assert model.entries[each.first_offset].count == each.delivery_count
@@ -130,7 +130,9 @@ def _compare(share_partition: SharePartition, model: ModelSharePartition) -> Non
     expected = share_partition.start_offset
     sizes = dict.fromkeys(RecordState, 0)
     for run in share_partition.runs():
-        assert run.first_offset == expected, "runs cover the window without hole or overlap"
+        assert run.first_offset == expected, (
+            "runs cover the share partition without hole or overlap"
+        )
         expected = run.last_offset + 1
         for offset in range(run.first_offset, run.last_offset + 1):
             entry = model.entries[offset]

@@ -1,4 +1,4 @@
-"""Compaction against a dictionary: the last value of every key survives, in order, over restarts."""
+"""Compaction against a dictionary: the last value of each key survives, in order, across restarts."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

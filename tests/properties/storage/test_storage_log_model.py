@@ -195,8 +195,8 @@ class LogMachine(RuleBasedStateMachine):
             if end == self.start:
                 self.model = []
             return
-        # A sealed segment lost its end and a later one is there: nobody may read past the damage
-        # without noticing, and all of it is above what was flushed.
+        # A sealed segment lost its end and a later one exists: a read of the damage must fail, and
+        # all of the damage is above the flushed offset.
         damaged = min(bad.first_offset for bad in self.log.corrupt_ranges)
         assert max(damaged, self.start) >= flushed
         self.log.truncate_to(damaged)
@@ -225,7 +225,7 @@ LogMachine.TestCase.settings = settings(
     max_examples=120,
     stateful_step_count=25,
     deadline=None,
-    # Shrinking a long history takes minutes; the first failing one is readable enough.
+    # Shrinking a long history takes minutes; the first failing history is readable enough.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

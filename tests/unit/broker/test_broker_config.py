@@ -102,7 +102,7 @@ def test_every_interface_is_never_advertised(host: str) -> None:
         BrokerConfig.load(listen=f"{host}:9092", insecure=True)
     for name in ("advertised.listeners", "inter.broker.advertised", "advertised.push.listener"):
         for text in (f"{host}:9092", f"PLAINTEXT://{host}:9092"):
-            with pytest.raises(SettingInvalid, match=f"{name} .*cannot connect|nobody can connect"):
+            with pytest.raises(SettingInvalid, match=f"{name} .*cannot connect"):
                 BrokerConfig.load(settings={name: text})
 
 
@@ -121,7 +121,9 @@ def test_a_listener_without_a_host_advertises_the_name_of_the_machine() -> None:
     assert config.push_advertised == Address(socket.getfqdn(), 9094)
 
 
-def test_behind_every_interface_others_are_told_the_host_that_clients_are_told() -> None:
+def test_behind_every_interface_brokers_and_push_consumers_get_the_host_advertised_to_clients() -> (
+    None
+):
     config = BrokerConfig.load(
         listen="0.0.0.0:9092", settings={"advertised.listeners": "h:1"}, insecure=True
     )
@@ -134,15 +136,15 @@ def test_behind_every_interface_others_are_told_the_host_that_clients_are_told()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.org"])
-def test_other_machines_are_let_in_only_when_said(host: str) -> None:
+def test_other_machines_can_connect_only_with_insecure(host: str) -> None:
     with pytest.raises(SettingInvalid, match="--insecure"):
         BrokerConfig.load(listen=f"{host}:9092")
-    told = {"advertised.listeners": "host:9092"}
-    config = BrokerConfig.load(listen=f"{host}:9092", settings=told, insecure=True)
+    settings = {"advertised.listeners": "host:9092"}
+    config = BrokerConfig.load(listen=f"{host}:9092", settings=settings, insecure=True)
     assert config.listen.host == host
 
 
-def test_a_setting_tells_where_its_value_comes_from() -> None:
+def test_a_setting_has_the_source_of_its_value() -> None:
     entries = ConfigEntries(load(log_retention_ms="7").settings)
     topic = Topic(name="t", topic_id=ZERO_UUID, partitions=(), settings={"segment.bytes": "99"})
     described = {entry.name: entry for entry in entries.of_topic(topic)}

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of the mode of partitions: what is, beside what was asked for."""
+"""DescribeConfigs shows the current mode of each partition beside the configured one."""
 
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +31,7 @@ CHANGING = Topic(
 
 @dataclass
 class FixedStore:
-    """A store that nothing changes."""
+    """A store that never changes."""
 
     image: ClusterImage = field(
         default_factory=lambda: ClusterImage(

@@ -1,4 +1,4 @@
-"""Lag of groups on partitions that other brokers have: asked in the background, told at the next scrape."""
+"""Lag of groups on partitions of other brokers: asked in the background, reported at the next scrape."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class FixedStore:
 
 @dataclass
 class ReplicasElsewhere:
-    """Nothing is here, and every question is counted."""
+    """Has no replica here, and counts the requests for log ends."""
 
     asked: list[Sequence[TopicPartition]] = field(default_factory=list)
     end: int = 10
@@ -62,7 +62,7 @@ class SetClock:
         return self.now
 
 
-def test_the_end_that_the_leader_told_is_used_at_the_next_scrape() -> None:
+def test_the_end_from_the_leader_is_used_at_the_next_scrape() -> None:
     committed = CommittedOffsets()
     committed.put(
         OffsetKey("g", "t", 0),

@@ -1,4 +1,4 @@
-"""/healthz answers whatever other clients do, and none of them holds up memory or a stop."""
+"""/healthz answers whatever other clients do, and clients hold neither memory nor a stop."""
 
 import asyncio
 import socket
@@ -86,7 +86,7 @@ def test_clients_that_never_read_their_metrics_share_them_and_hold_up_no_stop() 
                 await connect(server, stack, b"GET /metrics HTTP/1.1\r\n\r\n")
             assert (await get(server, "/healthz")).endswith(b"ok\n")
             assert server.connections_open <= CONNECTIONS_MAX
-            # A page of a moment is held once, and made once a second at most.
+            # A page is in memory once, and is rendered at most once a second.
             assert metrics.rendered <= DEADLINE_SECONDS
             await server.close()
             assert server.connections_open == 0
@@ -130,7 +130,7 @@ def test_a_request_has_a_time_and_a_size(monkeypatch: pytest.MonkeyPatch) -> Non
     run(scenario)
 
 
-def test_what_is_not_a_get_of_a_page_is_told_so() -> None:
+def test_unknown_paths_and_methods_are_refused() -> None:
     async def scenario() -> None:
         server = await HttpServer.open("127.0.0.1", 0, list)
         assert b" 404 " in await get(server, "/elsewhere?x=1")

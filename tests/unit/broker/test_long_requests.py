@@ -1,4 +1,4 @@
-"""Long lists are answered whole and in order, piece by piece, and the loop goes on meanwhile."""
+"""Long lists are handled in pieces and answered whole and in order, while the loop goes on."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from zhumq.model.errors import InvalidRequest, MalformedFrame
 from zhumq.net.service import ConnectionInfo
 from zhumq.protocol.api import ApiKey, RequestHeader, decode_response, encode_request
 from zhumq.protocol.messages.groups import (
-    Controller,
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -51,7 +51,7 @@ def test_a_long_list_is_handled_in_pieces_and_answered_whole() -> None:
     async def find(_: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         sizes.append(len(request.coordinator_keys))
         return FindCoordinatorResponse(
-            coordinators=[Controller(key=key) for key in request.coordinator_keys]
+            coordinators=[Coordinator(key=key) for key in request.coordinator_keys]
         )
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""`zhumq doctor`: every finding has a state, and whatever is not well has advice."""
+"""`zhumq doctor`: every finding has a state, and every problem has advice."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ def test_programs_can_read_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"what", "state", "found", "advice"} == set(rows[0])
 
 
-def test_a_port_in_use_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setattr(doctor, "DEFAULT_BOOTSTRAP", address)

@@ -13,7 +13,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == EXIT_USAGE
     assert "Usage: zhumq" in capsys.readouterr().out
 
@@ -25,7 +25,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["frob"], "no such command 'frob' (see `zhumq --help`)"),
         (["topic"], "missing command (see `zhumq topic --help`)"),
@@ -36,14 +36,14 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_wrong_usage_is_one_line(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == EXIT_USAGE
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.startswith("zhumq: ")
     assert output.err.count("\n") == 1
-    assert said in output.err
+    assert expected in output.err
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_wrong_usage_is_one_line(
         ["produce", "t"],
     ],
 )
-def test_without_a_broker_every_command_says_what_to_do(
+def test_without_a_broker_every_command_prints_what_to_do(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     bootstrap = f"127.0.0.1:{_free_port()}"
@@ -74,15 +74,15 @@ def test_without_a_broker_every_command_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["consume", "t", "--group", "g", "--from", "5"], "`zhumq group reset g --topic t"),
         (
             ["consume", "t", "--group", "g", "--partition", "0"],
-            "--partition and --group want --mode",
+            "--partition and --group need --mode",
         ),
         (["consume", "t", "--group", ""], "--group cannot be empty"),
-        (["consume", "t", "--from", "noon"], "--from wants earliest"),
+        (["consume", "t", "--from", "noon"], "--from takes earliest"),
         (["produce", "t", "--json", "--key-separator", ":"], "JSON lines name their key"),
         (["produce", "t", "--key-separator", ""], "cannot be empty"),
         (["topic", "alter", "t"], "nothing to alter"),
@@ -94,10 +94,10 @@ def test_without_a_broker_every_command_says_what_to_do(
         (["start", "--config", "no-such-file.toml"], "no-such-file.toml"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_refused_in_one_line(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == EXIT_FAILED
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert said in error
+    assert expected in error

@@ -52,7 +52,7 @@ def test_headers_may_be_an_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("nonsense", "line 3 is not JSON"),
         ('"text"', "line 3 must be an object"),
@@ -68,8 +68,8 @@ def test_headers_may_be_an_object() -> None:
         ('{"value": "v", "timestamp": 1.5}', "line 3: timestamp must be a whole number"),
     ],
 )
-def test_a_bad_line_is_named_with_what_is_wrong(line: str, said: str) -> None:
-    with pytest.raises(CommandFailed, match=said.replace("[", r"\[")):
+def test_a_bad_line_is_named_with_what_is_wrong(line: str, expected: str) -> None:
+    with pytest.raises(CommandFailed, match=expected.replace("[", r"\[")):
         parse_json_line(line.encode(), 3)
 
 

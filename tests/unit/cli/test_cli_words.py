@@ -1,4 +1,4 @@
-"""Options, positions and addresses as people write them."""
+"""Parsing of options, positions and addresses."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ def test_settings_are_split_at_the_first_equals_sign() -> None:
 
 @pytest.mark.parametrize("pair", ["a", "=b", " =b", ""])
 def test_a_setting_without_a_name_or_a_value_is_refused(pair: str) -> None:
-    with pytest.raises(CommandFailed, match="--set wants key=value"):
+    with pytest.raises(CommandFailed, match="--set takes key=value"):
         parse_settings([pair])
 
 
@@ -43,12 +43,12 @@ def test_a_time_without_a_zone_is_local_time() -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "@", "@x", "1.5", "2026-13-01", "٣"])
 def test_any_other_place_is_refused_with_what_it_takes(text: str) -> None:
-    with pytest.raises(CommandFailed, match="--from wants earliest, latest, an offset, a time"):
+    with pytest.raises(CommandFailed, match="--from takes earliest, latest, an offset, a time"):
         parse_position(text, option="--from")
 
 
 def test_a_bootstrap_list_is_split_into_addresses() -> None:
-    found = addresses("a:1, b:2,c,[::1]:9")
+    found = [(each.host, each.port) for each in addresses("a:1, b:2,c,[::1]:9")]
     assert found == [("a", 1), ("b", 2), ("c", 9092), ("::1", 9)]
 
 

@@ -1,4 +1,4 @@
-"""Record batches to messages: the quick road against the careful one, ranges, gaps, and damage."""
+"""Decoding of record batches into messages: against the reference decoder, ranges, gaps, and damage."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from zhumq.records.codecs import Compression
 
 
 class Answers:
-    """An origin that remembers what was answered."""
+    """An origin that records the answers."""
 
     topic = "t"
     partition = 0
@@ -88,7 +88,7 @@ def test_only_the_ranges_are_delivered_each_with_its_count() -> None:
     ]  # fmt: skip
 
 
-def test_a_batch_that_comes_in_parts_is_decoded_from_where_it_was_left() -> None:
+def test_a_batch_that_arrives_in_parts_is_decoded_from_where_decoding_stopped() -> None:
     origin, data = Answers(), many(1_000)
     offsets = []
     for first in range(0, 1_000, 10):
@@ -101,7 +101,7 @@ def test_a_batch_that_comes_in_parts_is_decoded_from_where_it_was_left() -> None
     assert [m.offset for m in decode(origin, 0, [Range(3, 4, 2)], data)] == [3, 4]
 
 
-def test_an_answer_speaks_for_the_gaps_that_compaction_left() -> None:
+def test_an_answer_covers_the_gaps_that_compaction_left() -> None:
     (batch,) = batches(many(10))
     kept = [record for record in batch.records() if record.offset in (2, 3, 7)]
     data = rebuild_batch(batch.header, kept, delete_horizon_ms=None)
@@ -111,7 +111,7 @@ def test_an_answer_speaks_for_the_gaps_that_compaction_left() -> None:
         message.ack()
     assert [m.offset for m in found] == [2, 3, 7]
     assert origin.given == [(0, 2, AnswerKind.ACK), (3, 3, AnswerKind.ACK), (4, 9, AnswerKind.ACK)]
-    # Nothing is left of a range: nobody else can answer for it.
+    # No message of the range is left: the decoder acks it.
     origin.given.clear()
     assert decode(origin, 0, [Range(4, 6, 1)], data) == []
     assert origin.given == [(4, 6, AnswerKind.ACK)]
@@ -130,7 +130,7 @@ def test_append_time_is_the_batchs() -> None:
     assert [m.timestamp_ms for m in decode(Answers(), 0, [Range(0, 2, 1)], data)] == [9, 9, 9]
 
 
-def test_a_batch_that_ends_in_a_record_is_an_error_and_nothing_else() -> None:
+def test_a_batch_that_ends_inside_a_record_raises_corrupt_message() -> None:
     data = bytearray(many(3))
     data[61] = 0xFE  # the length of the first record
     with pytest.raises(CorruptMessage):

@@ -1,4 +1,4 @@
-"""The contiguous prefix: whatever the order of doing, nothing unfinished is ever passed over."""
+"""The contiguous prefix never passes an unfinished offset, in any order of processing."""
 
 from hypothesis import given
 from hypothesis import strategies as st

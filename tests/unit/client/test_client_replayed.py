@@ -1,9 +1,9 @@
-"""Which dead letters were replayed, and how that is written down."""
+"""The replayed dead letters of a partition, and their form in an offset commit."""
 
 from zhumq.client.replayed import METADATA_CHARACTERS_MAX, Replayed
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_metadata_is_read_back() -> None:
     replayed = Replayed(3)
     for offset in (9, 5, 6, 7, 12):
         replayed.add(offset)
@@ -30,7 +30,7 @@ def test_only_what_is_still_there_is_counted() -> None:
     assert Replayed.read(-1001, "").count(0, 10) == 0
 
 
-def test_what_another_program_committed_is_passed_over() -> None:
+def test_metadata_of_another_program_is_skipped() -> None:
     replayed = Replayed.read(2, "hello,4-x,-,9,7-,99999999999999999999-1")
     assert [offset for offset in range(12) if offset in replayed] == [0, 1, 7, 9]
     huge = Replayed.read(0, "1-99999999999")
@@ -38,7 +38,7 @@ def test_what_another_program_committed_is_passed_over() -> None:
     assert 2_000_000 not in huge
 
 
-def test_the_note_fits_into_a_commit() -> None:
+def test_the_metadata_fits_into_a_commit() -> None:
     replayed = Replayed(0)
     for offset in range(1, 10_000, 2):
         replayed.add(offset)

@@ -1,4 +1,4 @@
-"""An ensemble in memory whose client loses answers, sessions and time exactly when a test says so."""
+"""An in-memory ensemble whose client loses answers, sessions and time exactly when a test requests it."""
 
 import asyncio
 from collections import defaultdict
@@ -33,14 +33,14 @@ SPINS = 12
 
 @dataclass(slots=True)
 class Request:
-    """What the client was asked, and how far it has got."""
+    """A request of the client and its progress."""
 
     run: Callable[[], Any]
     path: str
     future: "asyncio.Future[Any]"
     is_served: bool = False
     result: Any = None
-    # The events of the link that the loop has seen before it sees this answer.
+    # How many link events the loop processes before this answer.
     after_events: int = 0
 
 
@@ -54,16 +54,19 @@ class StoredNode:
 
 
 class FakeEnsemble:
-    """A Client with its server. Requests wait in a queue as kazoo's do: those made between two
-    connections are sent in the next one, whatever session that has; a break ends the others."""
+    """A Client with its server. Requests wait in a queue as in kazoo.
+
+    Requests made between two connections are sent in the next connection, whatever its session. A
+    broken connection ends the others.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, StoredNode] = {}
-        self.session = 1  # as the server knows it; 0: ended
+        self.session = 1  # on the server; 0: expired
         self.is_up = True
-        self.is_expired_link = False  # the client has been told that its session is over
+        self.is_expired_link = False  # the client knows that its session expired
         self.requests: list[Request] = []
-        self.events: list[tuple[LinkState, int]] = []  # of the link, in order
+        self.events: list[tuple[LinkState, int]] = []  # link events, in order
         self.events_seen = 0
         self.on_link: Callable[[LinkState, int], None] = lambda _link, _session: None
         self.answers_at_once = True
@@ -108,18 +111,18 @@ class FakeEnsemble:
         return list(await self._ask(operations[0].path, lambda: self._multi(operations)))
 
     async def sync(self) -> None:
-        """Everything is in one place."""
+        """No effect: there is one server."""
 
     async def ensure_chroot(self) -> None:
-        """There is none."""
+        """No effect: there is no chroot."""
 
     async def close(self) -> None:
         self._end_requests(ConnectionLost)
 
-    # The network and the server, as the test wants them
+    # The network and the server, as the test controls them
 
     def suspend(self) -> None:
-        """The connection breaks: nobody learns what became of what was asked."""
+        """Break the connection: the client does not learn the results of its requests."""
         if not self.is_up:
             return
         self.is_up = False
@@ -127,13 +130,13 @@ class FakeEnsemble:
         self._end_requests(ConnectionLost)
 
     def expire(self) -> None:
-        """The server ends the session, and its nodes with it."""
+        """Expire the session on the server, with its ephemeral nodes."""
         for path in [path for path, node in self.nodes.items() if node.owner == self.session != 0]:
             self._remove(path)
         self.session = 0
 
     def connect(self) -> None:
-        """One attempt to connect: the session goes on, or the client hears that it is over."""
+        """One attempt to connect: the session continues, or the client learns that it expired."""
         if self.is_up:
             return
         if self.session == 0 and not self.is_expired_link:
@@ -148,14 +151,14 @@ class FakeEnsemble:
         self._event(LinkState.CONNECTED)
 
     def see_event(self) -> None:
-        """The loop sees the next event of the link."""
+        """Deliver the next link event to the loop."""
         if self.events_seen < len(self.events):
             link, session = self.events[self.events_seen]
             self.events_seen += 1
             self.on_link(link, session)
 
     def serve(self) -> None:
-        """The server carries out the next request that reaches it."""
+        """The server carries out its next request."""
         request = next((each for each in self.requests if not each.is_served), None)
         if request is None or not self.is_up or self.session == 0:
             return
@@ -181,7 +184,7 @@ class FakeEnsemble:
             request.future.set_result(request.result)
 
     async def spin(self) -> None:
-        """Let everybody go on who can."""
+        """Let every ready task run."""
         for _ in range(SPINS):
             await asyncio.sleep(0)
             if self.answers_at_once:
@@ -189,11 +192,11 @@ class FakeEnsemble:
                 self.answer()
 
     async def settle(self, is_settled: Callable[[], bool], seconds: float = 10.0) -> None:
-        """Everything works from now on: wait for what follows."""
+        """Make everything work from now on, and wait until `is_settled`."""
         self.answers_at_once = True
         deadline = asyncio.get_running_loop().time() + seconds
         while not (is_settled() and self.is_up and self.events_seen == len(self.events)):
-            assert asyncio.get_running_loop().time() < deadline, "it does not come about"
+            assert asyncio.get_running_loop().time() < deadline, "the cluster does not settle"
             if self.session == 0:
                 self.suspend()
             self.connect()
@@ -204,7 +207,7 @@ class FakeEnsemble:
 
     def _event(self, link: LinkState) -> None:
         self.events.append((link, self.session if link is LinkState.CONNECTED else 0))
-        # A break calls every watch, as kazoo does.
+        # A broken connection calls every watch, as in kazoo.
         if link is not LinkState.CONNECTED:
             watches, self._watches = self._watches, defaultdict(list)
             self._fire([watch for some in watches.values() for watch in some])
@@ -296,7 +299,7 @@ def _fields(node: StoredNode) -> dict[str, Any]:
 
 
 async def open_fake_store(ensemble: FakeEnsemble) -> ZookeeperStore:
-    """A store on the ensemble, as `ZookeeperStore.open` makes it on a real one."""
+    """A store on the ensemble, as `ZookeeperStore.open` creates it on a real one."""
     membership = Membership(session_timeout_ms=60_000, connect_ms_max=60_000)
     ensemble.on_link = membership.link_changed
     ensemble.events.append((LinkState.CONNECTED, ensemble.session))
@@ -308,5 +311,5 @@ async def open_fake_store(ensemble: FakeEnsemble) -> ZookeeperStore:
     store = ZookeeperStore(ensemble, image, token, membership, b"s" * 32)
     membership.attach(ensemble, store)
     store._spawn(store._follow())
-    store._spawn(membership.keep())
+    store._spawn(membership.maintain())
     return store

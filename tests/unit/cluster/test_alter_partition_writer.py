@@ -1,4 +1,4 @@
-"""What replicas ask for together becomes one write, and what comes too late becomes none."""
+"""Requests of many replicas become one write, and outdated requests become none."""
 
 import asyncio
 import uuid
@@ -39,7 +39,7 @@ def raft_partition(**changes: object) -> PartitionState:
 
 
 class MemoryStore:
-    """The store as wishes use it: the newest picture, one write at a time."""
+    """An in-memory AlterPartitionStore: the newest metadata image, one write at a time."""
 
     def __init__(self, *partitions: PartitionState) -> None:
         topic = Topic(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)
@@ -85,7 +85,7 @@ def proposal(version: int = 7, *in_sync: int) -> InSyncProposal:
     return InSyncProposal(leader_id=1, epoch=4, version=version, in_sync=frozenset(in_sync))
 
 
-def wanted(version: int = 7, epoch: int = 9, **changes: object) -> LeadershipDeclined:
+def declined(version: int = 7, epoch: int = 9, **changes: object) -> LeadershipDeclined:
     made = LeadershipDeclined(replica_id=1, epoch=epoch, version=version, damaged=False)
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -131,7 +131,7 @@ def test_a_thousand_elections_are_one_write() -> None:
     run(store, scenario)
 
 
-def test_elections_of_the_past_and_of_fetch_partitions_are_not_told() -> None:
+def test_outdated_elections_and_elections_of_fetch_partitions_are_not_written() -> None:
     store = MemoryStore(raft_partition(leader=2, leader_broker_epoch=1), fetch_partition(leader=2))
 
     async def scenario(requests: AlterPartitionWriter) -> None:
@@ -146,7 +146,7 @@ def test_elections_of_the_past_and_of_fetch_partitions_are_not_told() -> None:
     run(store, scenario)
 
 
-def test_an_election_is_told_again_after_the_broker_had_to_register_anew() -> None:
+def test_an_election_is_written_again_after_the_broker_registered_again() -> None:
     store = MemoryStore(raft_partition())
 
     async def scenario(requests: AlterPartitionWriter) -> None:
@@ -176,7 +176,7 @@ def test_an_in_sync_set_is_written_and_a_late_one_is_not() -> None:
     run(store, scenario)
 
 
-def test_a_set_with_a_dead_broker_is_refused_by_a_version_of_its_own() -> None:
+def test_an_in_sync_set_with_a_dead_broker_is_refused_and_raises_the_version() -> None:
     store = MemoryStore(fetch_partition(in_sync=(BrokerId(1),)))
     del store.image.brokers[BrokerId(3)]  # type: ignore[attr-defined]
 
@@ -188,7 +188,7 @@ def test_a_set_with_a_dead_broker_is_refused_by_a_version_of_its_own() -> None:
     run(store, scenario)
 
 
-def test_a_broker_that_others_take_for_dead_changes_no_in_sync_set() -> None:
+def test_a_broker_whose_session_may_have_expired_changes_no_in_sync_set() -> None:
     store = MemoryStore(fetch_partition())
     store.broker_epoch = None
 
@@ -205,10 +205,10 @@ def test_a_leader_that_cannot_lead_is_replaced_above_its_epoch() -> None:
     store = MemoryStore(fetch_partition(changing_mode=True, in_sync=(BrokerId(1),)))
 
     async def scenario(requests: AlterPartitionWriter) -> None:
-        requests.decline_leadership(name(), wanted())
+        requests.decline_leadership(name(), declined())
         await until(lambda: store.state().leader == 2)
         assert (store.state().leader_epoch, store.state().in_sync) == (10, (2,))
-        requests.decline_leadership(name(), wanted(version=7, epoch=90))
+        requests.decline_leadership(name(), declined(version=7, epoch=90))
         await until(lambda: not requests._gathered)
         await asyncio.sleep(0)
         assert store.writes == 1
@@ -227,7 +227,7 @@ def test_the_longest_log_is_named_where_the_replicas_could_be_asked() -> None:
         return dict.fromkeys(partitions, ends)
 
     async def scenario(requests: AlterPartitionWriter) -> None:
-        requests.decline_leadership(name(), wanted())
+        requests.decline_leadership(name(), declined())
         await until(lambda: store.state().leader == 3)
 
     run(store, scenario, ask)
@@ -238,8 +238,8 @@ def test_the_only_replica_in_sync_leads_again_unless_it_is_damaged() -> None:
     store = MemoryStore(fetch_partition(in_sync=alone), fetch_partition(in_sync=alone))
 
     async def scenario(requests: AlterPartitionWriter) -> None:
-        requests.decline_leadership(name(0), wanted())
-        requests.decline_leadership(name(1), wanted(damaged=True))
+        requests.decline_leadership(name(0), declined())
+        requests.decline_leadership(name(1), declined(damaged=True))
         await until(lambda: store.state(1).leader == NO_BROKER)
         assert (store.state(0).leader, store.state(0).leader_epoch) == (OWN, 10)
         assert store.state(1).in_sync == alone
@@ -252,14 +252,14 @@ def test_a_damaged_leader_leaves_the_in_sync_set() -> None:
     store = MemoryStore(fetch_partition())
 
     async def scenario(requests: AlterPartitionWriter) -> None:
-        requests.decline_leadership(name(), wanted(damaged=True))
+        requests.decline_leadership(name(), declined(damaged=True))
         await until(lambda: store.state().leader == 2)
         assert store.state().in_sync == (2, 3)
 
     run(store, scenario)
 
 
-def test_wishes_wait_for_a_store_that_does_not_answer() -> None:
+def test_requests_wait_for_a_store_that_does_not_answer() -> None:
     store = MemoryStore(raft_partition())
     store.failures = 2
 
@@ -270,7 +270,7 @@ def test_wishes_wait_for_a_store_that_does_not_answer() -> None:
     run(store, scenario)
 
 
-def test_what_an_unreachable_broker_led_gets_other_leaders_before_its_session_ends() -> None:
+def test_partitions_of_an_unreachable_broker_get_new_leaders_before_its_session_ends() -> None:
     led = {"leader": BrokerId(3)}
     store = MemoryStore(
         *[fetch_partition(**led)] * 1_500,
@@ -293,7 +293,7 @@ def test_what_an_unreachable_broker_led_gets_other_leaders_before_its_session_en
     run(store, scenario, policy=LeaderPolicy(unclean=True))
 
 
-def test_a_broker_that_registered_again_meanwhile_is_not_missed() -> None:
+def test_a_broker_that_registered_again_meanwhile_keeps_its_partitions() -> None:
     store = MemoryStore(fetch_partition(leader=BrokerId(3)))
 
     async def ask(_: Sequence[TopicPartition]) -> LogEnds:

@@ -1,4 +1,4 @@
-"""A broker of a hundred dies: what follows fits into ZooKeeper's transactions, whatever the topics' shape."""
+"""One of a hundred brokers fails: the changes fit into ZooKeeper's transactions for all shapes of topics."""
 
 import asyncio
 import uuid
@@ -76,14 +76,16 @@ def image_of(topics: int, partitions: int, mode: Mode = Mode.FETCH) -> ClusterIm
 
 
 def transaction(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """Raises PolicyViolation if ZooKeeper would not take it."""
+    """Raises PolicyViolation if ZooKeeper would not accept it."""
     after = apply_changes(image, changes)
     layout.transaction(image, after, changes, mark=str(uuid.uuid4()), version_token=1)
     return after
 
 
 @pytest.mark.parametrize(("topics", "partitions"), SHAPES)
-def test_every_proposal_after_a_death_fits_into_a_transaction(topics: int, partitions: int) -> None:
+def test_every_proposal_after_a_broker_failure_fits_into_a_transaction(
+    topics: int, partitions: int
+) -> None:
     image = image_of(topics, partitions)
     live = frozenset(image.brokers) - {DEAD}
     planned = list(plan_membership(image, live, lambda _: LeaderPolicy()))
@@ -96,7 +98,7 @@ def test_every_proposal_after_a_death_fits_into_a_transaction(topics: int, parti
 
 
 @pytest.mark.parametrize("partitions", [1, 5, 8, 9, 20, 100, 1_000])
-def test_a_topics_node_is_never_larger_than_it_is_said_to_be(partitions: int) -> None:
+def test_topic_bytes_is_an_upper_bound_for_a_topics_node(partitions: int) -> None:
     topic = image_of(1, partitions).topics["orders.0"]
     operations = layout.transaction(
         image_of(0, 0),
@@ -111,7 +113,7 @@ def test_a_topics_node_is_never_larger_than_it_is_said_to_be(partitions: int) ->
 
 
 class SizedStore:
-    """A store that takes what ZooKeeper would take."""
+    """A store with ZooKeeper's limit on the size of a transaction."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -134,7 +136,7 @@ async def no_log_ends(_partitions: Sequence[TopicPartition]) -> LogEnds:
 def test_elections_won_in_many_large_topics_are_published_in_transactions_that_fit() -> None:
     async def run() -> None:
         store = SizedStore(image_of(400, 100, Mode.RAFT))
-        new_topics = AlterPartitionWriter(
+        writer = AlterPartitionWriter(
             BrokerId(1), store, lambda _: LeaderPolicy(mode=Mode.RAFT), no_log_ends
         )
         won = [
@@ -143,9 +145,9 @@ def test_elections_won_in_many_large_topics_are_published_in_transactions_that_f
             for index, state in enumerate(topic.partitions)
             if BrokerId(1) in state.replicas
         ][:900]
-        running = asyncio.create_task(new_topics.run())
+        running = asyncio.create_task(writer.run())
         for name in won:
-            new_topics.elected(name, 13)
+            writer.elected(name, 13)
 
         def is_known(name: TopicPartition) -> bool:
             state = store.image.partition(name)
@@ -160,7 +162,7 @@ def test_elections_won_in_many_large_topics_are_published_in_transactions_that_f
     asyncio.run(run())
 
 
-def test_who_is_late_often_leaves_the_others_more_and_more_time() -> None:
+def test_the_pause_grows_with_the_number_of_consecutive_conflicts() -> None:
     pauses = [conflict_pause_seconds(conflicts, 1.0) for conflicts in range(1, 40)]
     assert pauses[:CONFLICTS_AT_ONCE_MAX] == [0.0] * CONFLICTS_AT_ONCE_MAX
     assert pauses == sorted(pauses)

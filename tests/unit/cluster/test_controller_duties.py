@@ -1,4 +1,4 @@
-"""What a controller does by itself: modes, moves that were noted, balance, more copies, declined leaders."""
+"""The controller's own duties: mode changes, planned moves, balance, more replicas, declined leaders."""
 
 import asyncio
 import uuid
@@ -39,7 +39,7 @@ def partition(*replicas: int, leader: int, mode: Mode = Mode.FETCH) -> Partition
 
 
 class MemoryStore:
-    """The store as its controller uses it. Every so many-th write finds that somebody was faster."""
+    """An in-memory ControllerStore. Another broker writes first before each of the first `conflicts` writes."""
 
     def __init__(self, *partitions: PartitionState, brokers: int = 3, conflicts: int = 0) -> None:
         topic = Topic(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)
@@ -66,7 +66,7 @@ class MemoryStore:
     ) -> ClusterImage:
         assert controller_epoch == 7
         if self.is_fenced:
-            raise ControllerFenced("another one")
+            raise ControllerFenced("another controller")
         if self.conflicts:
             self.conflicts -= 1
             self.change()
@@ -104,8 +104,8 @@ def run(
 ) -> None:
     async def whole() -> None:
         made = Controller(store, lambda _: policy, nothing_known, balance, copies)
-        store.watcher = made.image_changed
-        made.image_changed(store.image)
+        store.watcher = made.on_image_changed
+        made.on_image_changed(store.image)
         task = asyncio.ensure_future(made.run())
         made.elected(7)
         made.live_brokers(frozenset(store.image.brokers))
@@ -119,7 +119,7 @@ def run(
 
 
 async def nothing_left_to_do() -> None:
-    """Let the controller do all there is to do: without a balance it waits for no clock."""
+    """Let the controller finish: without a balance it does not wait for the clock."""
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
 
@@ -130,7 +130,7 @@ async def until(fact: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_leadership_goes_back_to_first_replicas_by_itself(
+def test_preferred_leaders_are_elected_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(controller_module, "BALANCE_RETRY_SECONDS", 0.01)
@@ -138,7 +138,9 @@ def test_leadership_goes_back_to_first_replicas_by_itself(
 
     async def scenario(_: Controller) -> None:
         await until(lambda: all(s.leader == 1 for s in store.image.topics["t"].partitions))
-        assert store.writes == 3, "a few at once, so that not everything changes at the same time"
+        assert store.writes == 3, (
+            "a few partitions per write, so that not all leaders change at the same time"
+        )
 
     run(store, scenario, balance=OFTEN)
 
@@ -161,7 +163,7 @@ def test_a_partition_is_brought_to_its_topics_mode() -> None:
     async def scenario(_: Controller) -> None:
         await until(lambda: store.state().changing_mode)
         assert (store.state().mode, store.state().leader) == (Mode.FETCH, 1)
-        # The leader has won and a majority is in sync: nothing is left to be done.
+        # The leader has won the votes and a majority is in sync: no step is left.
         store.put(replace(store.state(), changing_mode=False, in_sync=ids(1, 2), partition_epoch=9))
         writes = store.writes
         await nothing_left_to_do()
@@ -170,7 +172,7 @@ def test_a_partition_is_brought_to_its_topics_mode() -> None:
     run(store, scenario)
 
 
-def test_a_topic_made_with_too_few_brokers_gets_more_copies_when_they_come() -> None:
+def test_a_topic_created_with_too_few_brokers_gets_more_replicas_when_brokers_join() -> None:
     store = MemoryStore(partition(1, leader=1), brokers=1)
 
     async def scenario(made: Controller) -> None:
@@ -190,7 +192,7 @@ def test_a_topic_made_with_too_few_brokers_gets_more_copies_when_they_come() -> 
     run(store, scenario, copies={"t": 3})
 
 
-def test_a_partition_whose_leader_declined_is_looked_at_again(
+def test_the_controller_retries_a_partition_whose_leader_declined(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(controller_module, "LEADERLESS_RETRY_SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""A connection that breaks while a broker registers is waited for, not longer than it was told to."""
+"""A broker that registers waits for a broken connection, within its configured time."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ IMAGE = ClusterImage(
 )
 
 
-class BreakingLedger:
-    """A store whose connection breaks as often as it is told to."""
+class BreakingStore:
+    """A store whose connection breaks with each of these errors in turn."""
 
     image = IMAGE
 
@@ -43,12 +43,12 @@ class BreakingLedger:
             raise self.failures.pop(0)
         return self.image
 
-    def look_again(self) -> None:
-        """Nothing is newer here."""
+    def check_for_changes(self) -> None:
+        """No effect: there are no other brokers."""
 
 
 class OwnNode:
-    """A session that finds its own registration."""
+    """A client that finds the registration of its own session."""
 
     async def get(self, _path: str) -> Node:
         registration = layout.Registration(host="h", port=1, epoch=7, session_timeout_ms=1_000)
@@ -61,15 +61,15 @@ class OwnNode:
         )
 
 
-def membership(ledger: BreakingLedger, connect_ms_max: int = 5_000) -> Membership:
+def membership(store: BreakingStore, connect_ms_max: int = 5_000) -> Membership:
     made = Membership(session_timeout_ms=1_000, connect_ms_max=connect_ms_max)
-    made.attach(OwnNode(), ledger)  # type: ignore[arg-type]
+    made.attach(OwnNode(), store)  # type: ignore[arg-type]
     return made
 
 
 def test_a_broker_registers_through_broken_connections() -> None:
     async def scenario() -> None:
-        made = membership(BreakingLedger(ConnectionLost("/version"), SessionOver("/version")))
+        made = membership(BreakingStore(ConnectionLost("/version"), SessionOver("/version")))
         made.link_changed(LinkState.CONNECTED, SESSION)
         await made.register(BROKER)
         assert made.broker_epoch == IMAGE.version
@@ -77,14 +77,15 @@ def test_a_broker_registers_through_broken_connections() -> None:
     asyncio.run(scenario())
 
 
-def test_a_broker_that_cannot_register_says_that_the_ensemble_does_not_answer() -> None:
+def test_a_broker_that_cannot_register_reports_that_the_ensemble_does_not_answer() -> None:
     async def scenario() -> None:
-        made = membership(BreakingLedger(ConnectionLost("/version")), connect_ms_max=20)
+        made = membership(BreakingStore(ConnectionLost("/version")), connect_ms_max=20)
         with pytest.raises(StoreUnusable, match="ZooKeeper stopped answering"):
             await made.register(BROKER)
 
     asyncio.run(scenario())
 
 
-def test_what_goes_wrong_with_a_node_is_said_in_words() -> None:
-    assert str(ConnectionLost("/version")) == "ZooKeeper did not answer about the node /version"
+def test_an_error_of_a_node_names_the_node_in_its_message() -> None:
+    message = "ZooKeeper did not answer a request for the node /version"
+    assert str(ConnectionLost("/version")) == message

@@ -1,4 +1,4 @@
-"""Whatever order links, sessions and answers come in: who is registered knows it, and serves."""
+"""In any order of link events, sessions and answers a registered broker knows its epoch and serves."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -26,8 +26,8 @@ def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(f"zhumq.cluster.{module}.{name}", 0.0)
 
 
-class Standing:
-    """A broker that lives in the epoch it was told of last, and stands for controller."""
+class Member:
+    """A broker that uses the broker epoch of its last notification and runs for controller."""
 
     def __init__(self, store: ZookeeperStore) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class Standing:
             raise RuntimeError("planted by the test")
         self.broker_epoch = self._store.broker_epoch
         self.announced.append((state, self.broker_epoch))
-        # Connected is never said before the registration of the session is known.
+        # CONNECTED is never announced before the registration of the session is known.
         assert (state is SessionState.CONNECTED) <= (self.broker_epoch is not None)
 
     def elected(self, epoch: int) -> None:
@@ -53,46 +53,46 @@ class Standing:
         self.term = None
 
     def live_brokers(self, live: frozenset[BrokerId]) -> None:
-        """Who lives is for a controller with partitions."""
+        """Only a controller with partitions needs the live brokers."""
 
 
-async def registered(ensemble: FakeEnsemble) -> Standing:
+async def registered(ensemble: FakeEnsemble) -> Member:
     store = await open_fake_store(ensemble)
     registering = asyncio.ensure_future(store.register(BROKER))
     while not registering.done():
         await ensemble.spin()
     registering.result()
-    standing = Standing(store)
-    standing.session_changed(store.session)
-    store.campaign(BrokerId(1), standing)
-    await ensemble.settle(lambda: standing.term is not None)
-    return standing
+    member = Member(store)
+    member.session_changed(store.session)
+    store.campaign(BrokerId(1), member)
+    await ensemble.settle(lambda: member.term is not None)
+    return member
 
 
-def lives_where_it_is_registered(ensemble: FakeEnsemble, standing: Standing) -> bool:
+def knows_its_registration(ensemble: FakeEnsemble, member: Member) -> bool:
     node = ensemble.nodes.get(LIVE_PATH)
     if node is None or node.owner != ensemble.session:
         return False
-    return standing.broker_epoch == layout.decode_registration(LIVE_PATH, node.data).epoch
+    return member.broker_epoch == layout.decode_registration(LIVE_PATH, node.data).epoch
 
 
-Scenario = Callable[[FakeEnsemble, Standing], Coroutine[Any, Any, None]]
+Scenario = Callable[[FakeEnsemble, Member], Coroutine[Any, Any, None]]
 
 
-def play(scenario: Scenario) -> Standing:
-    """Play it, then let everything work: the broker lives where it is registered, and leads."""
+def play(scenario: Scenario) -> Member:
+    """Run the scenario, then repair everything: the broker knows its registration and is controller."""
 
-    async def body() -> Standing:
+    async def body() -> Member:
         ensemble = FakeEnsemble()
-        standing = await registered(ensemble)
+        member = await registered(ensemble)
         ensemble.answers_at_once = False
-        await scenario(ensemble, standing)
+        await scenario(ensemble, member)
         await ensemble.settle(
-            lambda: lives_where_it_is_registered(ensemble, standing) and standing.term is not None
+            lambda: knows_its_registration(ensemble, member) and member.term is not None
         )
-        assert standing.announced[-1][0] is SessionState.CONNECTED
-        await standing._store.close()
-        return standing
+        assert member.announced[-1][0] is SessionState.CONNECTED
+        await member._store.close()
+        return member
 
     return asyncio.run(body())
 
@@ -117,26 +117,26 @@ async def expire_and_find_out(ensemble: FakeEnsemble) -> None:
     await see_all(ensemble)
 
 
-def test_a_broker_that_takes_up_its_work_before_it_hears_of_the_new_session_lives_in_it() -> None:
-    """The client knows that the session is over and has no other one yet; the loop was not told."""
+def test_a_broker_that_continues_before_it_learns_of_the_new_session_registers_in_it() -> None:
+    """The client knows that the session expired and has no new one; the loop has no event yet."""
 
-    async def scenario(ensemble: FakeEnsemble, _: Standing) -> None:
+    async def scenario(ensemble: FakeEnsemble, _: Member) -> None:
         ensemble.expire()
         ensemble.suspend()
         ensemble.connect()
-        # The watches that a break calls wake the loop, and what it asks now waits in the queue.
+        # The watches that a broken connection calls wake the loop; its new requests wait in the queue.
         await ensemble.spin()
         assert ensemble.events_seen < len(ensemble.events)
         ensemble.connect()
         await exchange(ensemble, 5)
         await see_all(ensemble)
 
-    standing = play(scenario)
-    assert (SessionState.LOST, None) in standing.announced
+    member = play(scenario)
+    assert (SessionState.LOST, None) in member.announced
 
 
 def test_a_session_that_ends_between_a_registration_and_its_answer() -> None:
-    async def scenario(ensemble: FakeEnsemble, _: Standing) -> None:
+    async def scenario(ensemble: FakeEnsemble, _: Member) -> None:
         await expire_and_find_out(ensemble)
         ensemble.connect()
         await see_all(ensemble)
@@ -145,7 +145,7 @@ def test_a_session_that_ends_between_a_registration_and_its_answer() -> None:
             if LIVE_PATH not in ensemble.nodes:
                 ensemble.answer()
             await ensemble.spin()
-        # The node is there, and its session ends before the client hears of either.
+        # The node exists, and its session ends before the client learns of either.
         await expire_and_find_out(ensemble)
         assert LIVE_PATH not in ensemble.nodes
 
@@ -153,7 +153,7 @@ def test_a_session_that_ends_between_a_registration_and_its_answer() -> None:
 
 
 def test_two_sessions_that_end_one_after_the_other() -> None:
-    async def scenario(ensemble: FakeEnsemble, _: Standing) -> None:
+    async def scenario(ensemble: FakeEnsemble, _: Member) -> None:
         for _ in range(2):
             await expire_and_find_out(ensemble)
             ensemble.connect()
@@ -162,35 +162,35 @@ def test_two_sessions_that_end_one_after_the_other() -> None:
     play(scenario)
 
 
-def test_a_link_that_is_told_of_only_after_the_answers() -> None:
-    async def scenario(ensemble: FakeEnsemble, _: Standing) -> None:
+def test_link_events_that_arrive_only_after_the_answers() -> None:
+    async def scenario(ensemble: FakeEnsemble, _: Member) -> None:
         ensemble.expire()
         ensemble.suspend()
         ensemble.connect()
         ensemble.connect()
-        # Not one event of the link was seen until now.
+        # The loop has processed no link event until now.
         await exchange(ensemble, 5)
 
     play(scenario)
 
 
 def test_a_session_that_goes_on_after_it_was_presumed_lost_keeps_its_epoch() -> None:
-    async def scenario(ensemble: FakeEnsemble, standing: Standing) -> None:
-        epoch = standing.broker_epoch
+    async def scenario(ensemble: FakeEnsemble, member: Member) -> None:
+        epoch = member.broker_epoch
         ensemble.suspend()
         await see_all(ensemble)
-        standing._store._membership._time_passed()
-        assert standing.broker_epoch is None
+        member._store._membership._on_session_timeout()
+        assert member.broker_epoch is None
         ensemble.connect()
         await see_all(ensemble)
-        assert standing.broker_epoch == epoch
+        assert member.broker_epoch == epoch
 
-    standing = play(scenario)
-    assert len({epoch for _, epoch in standing.announced if epoch is not None}) == 1
+    member = play(scenario)
+    assert len({epoch for _, epoch in member.announced if epoch is not None}) == 1
 
 
-def test_a_candidate_whose_place_was_made_in_the_next_session_still_decides() -> None:
-    async def scenario(ensemble: FakeEnsemble, standing: Standing) -> None:
+def test_a_candidate_whose_node_was_created_in_the_next_session_becomes_controller() -> None:
+    async def scenario(ensemble: FakeEnsemble, member: Member) -> None:
         await expire_and_find_out(ensemble)
         ensemble.connect()
         await see_all(ensemble)
@@ -207,10 +207,10 @@ def test_a_candidate_whose_place_was_made_in_the_next_session_still_decides() ->
     play(scenario)
 
 
-def test_what_a_broker_could_not_take_in_it_is_told_again() -> None:
-    async def scenario(ensemble: FakeEnsemble, standing: Standing) -> None:
+def test_a_watcher_that_failed_is_called_again() -> None:
+    async def scenario(ensemble: FakeEnsemble, member: Member) -> None:
         await expire_and_find_out(ensemble)
-        standing.refusals = 2
+        member.refusals = 2
 
     play(scenario)
 
@@ -237,13 +237,13 @@ ACTIONS = {
         max_size=60,
     )
 )
-def test_a_broker_lives_where_it_is_registered_whatever_happens(
+def test_a_broker_knows_its_registration_after_any_order_of_events(
     actions: list[tuple[str, bool]],
 ) -> None:
-    async def scenario(ensemble: FakeEnsemble, standing: Standing) -> None:
+    async def scenario(ensemble: FakeEnsemble, member: Member) -> None:
         for action, then_spin in actions:
             if action == "time":
-                standing._store._membership._time_passed()
+                member._store._membership._on_session_timeout()
             elif action in ACTIONS:
                 ACTIONS[action](ensemble)
             if then_spin or action == "spin":

@@ -1,4 +1,4 @@
-"""A single node does without kazoo; whoever asks for ZooKeeper is told what to install."""
+"""A single node needs no kazoo; with --zookeeper and without kazoo the error names the package."""
 
 import asyncio
 import sys

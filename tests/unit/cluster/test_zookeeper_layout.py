@@ -1,4 +1,4 @@
-"""Nodes as bytes: small ones readable, large ones packed, damaged ones named."""
+"""The bytes of nodes: small ones are readable, large ones compressed, damaged ones named in errors."""
 
 import json
 import uuid
@@ -65,7 +65,7 @@ def test_a_change_raises_the_version_adds_an_entry_and_touches_its_own_nodes_onl
     assert layout.decode_topic(node.path, node.data) == created
 
 
-def test_a_topic_is_created_written_and_removed_as_the_pictures_say() -> None:
+def test_a_topics_node_is_created_written_and_deleted_with_the_topic() -> None:
     created = topic("a")
     image = apply_changes(EMPTY, [TopicCreated(topic=created)])
     changed = TopicSettingsChanged(name="a", settings={"k": "v"})
@@ -90,7 +90,7 @@ def test_a_broker_is_written_when_it_registers_and_removed_when_it_is_gone() -> 
     assert {each.path for each in guards} == {"/live/1"}
 
 
-def test_what_brokers_are_told_is_one_node_as_long_as_there_is_something() -> None:
+def test_broker_settings_are_one_node_that_is_deleted_with_the_last_setting() -> None:
     first = BrokerSettingsChanged(who="", settings={"k": "v"})
     (node,) = operations(EMPTY, first)[2:]
     assert isinstance(node, Create)
@@ -129,8 +129,8 @@ def test_small_nodes_are_json_and_large_ones_are_packed() -> None:
     assert layout.decode_topic(large.path, large.data) == wide
 
 
-def test_what_zookeeper_would_not_take_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(PolicyViolation, match="ask for fewer topics or partitions"):
+def test_a_transaction_too_large_for_zookeeper_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(PolicyViolation, match="request fewer topics or partitions"):
         operations(EMPTY, *(TopicCreated(topic=topic(f"t{n}")) for n in range(5_000)))
 
 

@@ -1,4 +1,4 @@
-"""Named leaders: in-sync sets, fencing, restarts, and whom the coordinator names."""
+"""Fetch mode: in-sync sets, fencing, restarts, and leaders that the controller names."""
 
 from dataclasses import replace
 
@@ -22,19 +22,19 @@ from zhumq.consensus.contract import (
 from zhumq.model.errors import ErrorCode
 from zhumq.testing.replica_bench import ReplicaBench
 
-EVERYBODY = {0, 1, 2}
+ALL_REPLICAS = {0, 1, 2}
 
 
 def led_by_0(in_sync: set[int] | None = None, *, min_in_sync: int = 2) -> ReplicaBench:
     settings = ReplicaSettings(min_in_sync_replicas=min_in_sync)
     bench = ReplicaBench(3, mode=Mode.FETCH, settings=settings)
-    bench.assign(0, in_sync or EVERYBODY)
+    bench.assign(0, in_sync or ALL_REPLICAS)
     bench.settle()
     return bench
 
 
 def accept(bench: ReplicaBench) -> InSyncProposal:
-    """The coordinator takes the last proposal over."""
+    """The controller accepts the last proposal."""
     proposal = bench.proposals.pop()
     assert isinstance(proposal, InSyncProposal)
     changing_mode = bench.assignment.changing_mode and not bench.voters.is_majority(
@@ -77,14 +77,14 @@ def test_with_too_few_in_sync_nothing_is_accepted_nor_committed() -> None:
     assert bench.high_watermarks[0] == 1
 
 
-def test_a_proposed_member_counts_before_the_coordinator_has_answered() -> None:
+def test_a_proposed_member_counts_before_the_controller_has_answered() -> None:
     bench = led_by_0({0, 1})
     assert isinstance(bench.proposals[-1], InSyncProposal)
-    assert bench.proposals[-1].in_sync == EVERYBODY
+    assert bench.proposals[-1].in_sync == ALL_REPLICAS
     bench.isolate(2)
     bench.write(0, 1)
     bench.settle()
-    # The coordinator may have accepted it by now, and may name 2 next.
+    # The controller may have accepted it by now, and may name 2 next.
     assert bench.high_watermarks[0] == 0
 
 
@@ -143,19 +143,19 @@ def test_an_unanswered_proposal_is_made_again() -> None:
 # Fencing
 
 
-def test_old_news_is_not_believed() -> None:
+def test_an_older_assignment_is_ignored() -> None:
     bench = led_by_0()
     old = bench.assignment
-    bench.assign(1, EVERYBODY)
+    bench.assign(1, ALL_REPLICAS)
     bench.settle()
     bench.step(0, old)
     assert bench.replicas[0].role is Role.FOLLOWER
     assert bench.replicas[0].leader_id == 1
 
 
-def test_a_leader_that_hears_of_a_newer_epoch_accepts_nothing_more() -> None:
+def test_a_leader_that_learns_of_a_newer_epoch_accepts_nothing_more() -> None:
     bench = led_by_0()
-    bench.publish(bench.assignment.epoch + 1, 1, EVERYBODY)
+    bench.publish(bench.assignment.epoch + 1, 1, ALL_REPLICAS)
     bench.step(2, bench.assignment)
     fetch = bench.messages.pop()[1].message
     assert isinstance(fetch, FetchArrived)
@@ -164,7 +164,7 @@ def test_a_leader_that_hears_of_a_newer_epoch_accepts_nothing_more() -> None:
     answers = {each.to: each.message for _, each in bench.messages}
     assert isinstance(answers[2], FetchAnswered)
     assert answers[2].error is ErrorCode.UNKNOWN_LEADER_EPOCH
-    # Who still waits for an answer of the old epoch gets it, too.
+    # A fetch of the old epoch that still waits is answered as well.
     assert isinstance(answers[1], FetchAnswered)
     assert answers[1].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -195,10 +195,10 @@ def test_a_restarted_leader_asks_for_a_new_epoch() -> None:
     assert bench.replicas[0].role is Role.UNATTACHED
     bench.step(0, bench.assignment)
     assert bench.replicas[0].role is Role.UNATTACHED
-    wanted = bench.proposals[-1]
-    assert isinstance(wanted, LeadershipDeclined)
-    assert (wanted.epoch, wanted.damaged) == (1, False)
-    bench.assign(0, EVERYBODY)
+    declined = bench.proposals[-1]
+    assert isinstance(declined, LeadershipDeclined)
+    assert (declined.epoch, declined.damaged) == (1, False)
+    bench.assign(0, ALL_REPLICAS)
     bench.settle()
     assert bench.replicas[0].serving
 
@@ -211,15 +211,15 @@ def test_a_new_leader_without_the_tail_makes_followers_truncate() -> None:
     bench.settle()
     bench.cuts.clear()
     bench.slow_disks = set()
-    bench.assign(2, EVERYBODY)
+    bench.assign(2, ALL_REPLICAS)
     bench.settle()
     assert bench.logs[1].read_all(0, 99) == bench.logs[2].read_all(0, 99)
     assert bench.logs[0].read_all(0, 99) == bench.logs[2].read_all(0, 99)
 
 
-def test_without_a_leader_everybody_waits_and_nothing_is_due() -> None:
+def test_without_a_leader_no_replica_has_a_deadline() -> None:
     bench = led_by_0()
-    bench.assign(None, EVERYBODY)
+    bench.assign(None, ALL_REPLICAS)
     assert {each.role for each in bench.replicas.values()} == {Role.UNATTACHED}
     assert {each.next_deadline_ms for each in bench.replicas.values()} == {None}
 
@@ -234,8 +234,8 @@ def test_an_unclean_leader_may_undo_what_was_committed() -> None:
     assert bench.high_watermarks[1] == 3
     bench.crash(0)
     bench.cuts.clear()
-    bench.checkers.excused |= EVERYBODY
-    bench.checkers.role_taken = lambda *_: None  # type: ignore[method-assign]
+    bench.checkers.excused |= ALL_REPLICAS
+    bench.checkers.on_role_changed = lambda *_: None  # type: ignore[method-assign]
     bench.checkers.serves = lambda *_: None  # type: ignore[method-assign]
     bench.checkers.raised = lambda *_, **__: None  # type: ignore[method-assign]
     bench.publish(bench.assignment.epoch + 1, 2, {2})
@@ -252,12 +252,12 @@ def test_a_damaged_leader_asks_to_be_replaced() -> None:
     bench = led_by_0()
     bench.damage(0, 0)
     assert bench.replicas[0].role is Role.UNATTACHED
-    wanted = bench.proposals[-1]
-    assert isinstance(wanted, LeadershipDeclined)
-    assert wanted.damaged
+    declined = bench.proposals[-1]
+    assert isinstance(declined, LeadershipDeclined)
+    assert declined.damaged
 
 
-def test_a_damaged_follower_is_proposed_out_and_back_in_once_healed() -> None:
+def test_a_damaged_follower_is_proposed_out_and_back_in_once_recovered() -> None:
     bench = led_by_0()
     bench.write(0, 3)
     bench.settle()
@@ -270,7 +270,7 @@ def test_a_damaged_follower_is_proposed_out_and_back_in_once_healed() -> None:
         bench.let_deadline_pass(2)
         bench.settle()
     assert not bench.states[2].recovering
-    assert accept(bench).in_sync == EVERYBODY
+    assert accept(bench).in_sync == ALL_REPLICAS
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
 
 
@@ -298,7 +298,7 @@ def test_a_raft_candidate_gets_no_vote_here() -> None:
 
 
 @pytest.mark.parametrize("refusals", [1, 2])
-def test_a_named_leader_gives_up_once_its_ballot_is_lost(refusals: int) -> None:
+def test_a_named_leader_declines_once_it_cannot_win_the_votes(refusals: int) -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.switch(2, Mode.FETCH)

@@ -1,4 +1,4 @@
-"""Voters, progress, ballots, and what a voter checks."""
+"""Voters, progress, vote tallies, and the checks of a voter."""
 
 import pytest
 
@@ -37,22 +37,22 @@ def test_a_majority_is_more_than_half(count: int, majority: int) -> None:
     assert not voters.is_majority(range(majority - 1))
 
 
-def test_strangers_and_repetitions_make_no_majority() -> None:
+def test_observers_and_duplicates_make_no_majority() -> None:
     assert not Voters({1, 2, 3}).is_majority([1, 1, 7, 8])
 
 
-def test_nobody_votes_in_an_empty_set() -> None:
-    with pytest.raises(ValueError, match="without voters"):
+def test_an_empty_set_of_voters_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one voter"):
         Voters(())
 
 
-def test_the_point_a_majority_has_reached() -> None:
+def test_the_offset_that_a_majority_has_reached() -> None:
     assert Voters(range(3)).reached_by_majority([9, 4, 7]) == 7
     assert Voters(range(5)).reached_by_majority([1, 2, 3, 4, 5]) == 3
     assert Voters(range(4)).reached_by_majority([1, 2, 3, 4]) == 2
 
 
-def test_voters_are_asked_in_a_circle() -> None:
+def test_voters_are_asked_in_turn() -> None:
     voters = Voters({2, 5, 9})
     assert [voters.after(2), voters.after(5), voters.after(9)] == [5, 9, 2]
     assert voters.others(5) == (2, 9)
@@ -78,7 +78,7 @@ def test_there_is_no_vote_against_a_known_leader_nor_from_a_damaged_replica() ->
     assert not may_vote_for(QuorumState(epoch=2, recovering=True), 2)
 
 
-def test_a_ballot_counts_each_voter_once() -> None:
+def test_a_vote_tally_counts_each_voter_once() -> None:
     tally = VoteTally(Voters(range(5)), 1, 0, pre_vote=False)
     tally.count(1, granted=True)
     tally.count(1, granted=True)
@@ -89,7 +89,7 @@ def test_a_ballot_counts_each_voter_once() -> None:
     assert tally.is_won
 
 
-def test_a_ballot_is_lost_once_too_few_are_left() -> None:
+def test_a_vote_tally_is_lost_once_no_majority_is_left() -> None:
     tally = VoteTally(Voters(range(3)), 1, 0, pre_vote=False)
     tally.count(1, granted=False)
     assert not tally.is_lost
@@ -111,20 +111,20 @@ def test_an_older_fetch_changes_nothing() -> None:
     assert table[1].flushed_offset == NOT_COUNTED
 
 
-def test_a_fetch_from_elsewhere_takes_back_what_was_counted() -> None:
+def test_a_fetch_that_diverges_resets_the_flushed_offset() -> None:
     table = ProgressTable([1], 0)
     table.matched(fetch(1, 10, 10), 12, 5)
     table.unmatched(fetch(2, 99, 99))
     assert table[1].flushed_offset == NOT_COUNTED
 
 
-def test_caught_up_is_who_has_what_there_was_at_its_last_fetch() -> None:
+def test_a_follower_is_caught_up_with_the_log_end_of_its_last_fetch() -> None:
     table = ProgressTable([1], 0)
     table.matched(fetch(1, 10, 10), 10, 100)
     assert table[1].caught_up_ms == 100
     table.matched(fetch(2, 10, 10), 15, 200)
     table.matched(fetch(3, 15, 15), 20, 300)
-    # At 300 it had what the leader had at 200.
+    # At 300 the follower had what the leader had at 200.
     assert table[1].caught_up_ms == 200
     table.matched(fetch(4, 15, 15), 30, 400)
     assert table[1].caught_up_ms == 200

@@ -1,4 +1,4 @@
-"""One beat between two brokers keeps their idle partitions alive, at next to no cost."""
+"""One heartbeat between two brokers keeps all their idle partitions alive."""
 
 from collections.abc import Callable
 
@@ -25,8 +25,8 @@ from zhumq.testing.simulated_log import SimulatedLog
 DAY_MS = 24 * 3_600 * 1_000
 
 
-class Beats:
-    """When each broker was last heard of."""
+class Heartbeats:
+    """The last contact with each broker."""
 
     def __init__(self) -> None:
         self.at_ms: dict[int, int] = {}
@@ -35,7 +35,7 @@ class Beats:
         return self.at_ms.get(replica_id, -DAY_MS)
 
 
-def follower(beats: Callable[[int], int], mode: Mode) -> RaftReplica | AssignedReplica:
+def follower(heartbeats: Callable[[int], int], mode: Mode) -> RaftReplica | AssignedReplica:
     kind = RaftReplica if mode is Mode.RAFT else AssignedReplica
     replica = kind(
         1,
@@ -47,7 +47,7 @@ def follower(beats: Callable[[int], int], mode: Mode) -> RaftReplica | AssignedR
         incarnation=1,
         draw=lambda low, high: low,
         now_ms=0,
-        session_contact_ms=beats,
+        session_contact_ms=heartbeats,
     )
     if mode is Mode.FETCH:
         assigned = LeaderAssigned(version=1, epoch=1, leader_id=0, in_sync=frozenset({0, 1, 2}))
@@ -59,13 +59,13 @@ def follower(beats: Callable[[int], int], mode: Mode) -> RaftReplica | AssignedR
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_an_idle_follower_of_a_live_broker_sends_nothing(mode: Mode) -> None:
-    beats = Beats()
-    replica = follower(beats, mode)
+    heartbeats = Heartbeats()
+    replica = follower(heartbeats, mode)
     now_ms = steps = 0
     while now_ms < 60_000:
         assert replica.next_deadline_ms is not None
         now_ms = max(replica.next_deadline_ms, now_ms)
-        beats.at_ms[0] = now_ms - 100
+        heartbeats.at_ms[0] = now_ms - 100
         replica.step(DeadlinePassed(), now_ms)
         assert replica.take_ready() is NOTHING
         steps += 1
@@ -73,9 +73,9 @@ def test_an_idle_follower_of_a_live_broker_sends_nothing(mode: Mode) -> None:
 
 
 def test_a_follower_campaigns_once_the_leaders_broker_is_silent() -> None:
-    beats = Beats()
-    replica = follower(beats, Mode.RAFT)
-    beats.at_ms[0] = 5_000
+    heartbeats = Heartbeats()
+    replica = follower(heartbeats, Mode.RAFT)
+    heartbeats.at_ms[0] = 5_000
     now_ms = 0
     while replica.role is not Role.PROSPECTIVE:
         assert replica.next_deadline_ms is not None
@@ -84,52 +84,52 @@ def test_a_follower_campaigns_once_the_leaders_broker_is_silent() -> None:
     assert now_ms >= 5_000 + ReplicaSettings().election_timeout_ms
 
 
-def test_a_leader_stays_while_a_majority_of_the_brokers_is_heard_of() -> None:
+def test_a_leader_stays_while_it_has_contact_with_a_majority_of_the_brokers() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     leader = bench.replicas[0]
-    beats = Beats()
-    leader._session_contact_ms = beats
-    beats.at_ms[1] = 50_000
+    heartbeats = Heartbeats()
+    leader._session_contact_ms = heartbeats
+    heartbeats.at_ms[1] = 50_000
     leader.step(DeadlinePassed(), 50_500)
     assert leader.role is Role.LEADER
     leader.step(DeadlinePassed(), 50_000 + ReplicaSettings().election_timeout_ms)
     assert leader.role is Role.UNATTACHED
 
 
-def test_a_session_that_ends_is_not_taken_for_a_long_silence() -> None:
+def test_the_last_contact_of_an_ended_session_counts() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     leader = bench.replicas[0]
-    leader._session_contact_ms = Beats()
-    leader.last_contact_was(1, 50_000)
+    leader._session_contact_ms = Heartbeats()
+    leader.note_last_contact(1, 50_000)
     leader.step(DeadlinePassed(), 50_500)
     assert leader.role is Role.LEADER
     leader.step(DeadlinePassed(), 50_000 + ReplicaSettings().election_timeout_ms)
     assert leader.role is Role.UNATTACHED
 
 
-def test_one_that_never_fetched_in_this_epoch_is_not_heard_of_by_its_broker() -> None:
+def test_a_session_does_not_count_for_a_replica_that_has_not_fetched_in_this_epoch() -> None:
     bench = ReplicaBench(3)
     bench.campaign(0)
     while bench.replicas[0].role is not Role.LEADER:
         bench.deliver_next()
     leader = bench.replicas[0]
-    beats = Beats()
-    leader._session_contact_ms = beats
-    beats.at_ms = {1: 50_000, 2: 50_000}
+    heartbeats = Heartbeats()
+    leader._session_contact_ms = heartbeats
+    heartbeats.at_ms = {1: 50_000, 2: 50_000}
     leader.step(DeadlinePassed(), 50_500)
     assert leader.role is Role.UNATTACHED
 
 
-def test_an_idle_follower_stays_in_sync_as_long_as_its_broker_is_heard_of() -> None:
+def test_an_idle_follower_stays_in_sync_while_its_broker_makes_contact() -> None:
     bench = ReplicaBench(3, mode=Mode.FETCH)
     bench.assign(0, {0, 1, 2})
     bench.settle()
     leader = bench.replicas[0]
-    beats = Beats()
-    leader._session_contact_ms = beats
-    beats.at_ms = {1: 50_000, 2: 1}
+    heartbeats = Heartbeats()
+    leader._session_contact_ms = heartbeats
+    heartbeats.at_ms = {1: 50_000, 2: 1}
     leader.step(DeadlinePassed(), 50_500)
     proposal = leader.take_ready().propose
     assert isinstance(proposal, InSyncProposal)

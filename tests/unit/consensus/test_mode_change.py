@@ -1,4 +1,4 @@
-"""A topic changes between raft and fetch, and loses nothing on the way."""
+"""A topic changes between raft and fetch mode without losing committed records."""
 
 from dataclasses import replace
 
@@ -23,15 +23,15 @@ def test_an_epoch_that_is_ahead_does_not_go_back() -> None:
     assert state_for_raft(named, 5).epoch == 9
 
 
-def test_votes_from_before_fetch_mode_are_over_and_the_damage_is_not() -> None:
+def test_raft_mode_forgets_unknown_votes_and_keeps_the_damage() -> None:
     unsure = QuorumState(epoch=4, mode=Mode.FETCH, recovering=True, votes_unknown=True)
     after = state_for_raft(unsure, 5)
     assert (after.votes_unknown, after.recovering) == (False, True)
     voting = replace(unsure, mode=Mode.RAFT)
-    assert state_for_raft(voting, 5).votes_unknown, "they were given in this raft"
+    assert state_for_raft(voting, 5).votes_unknown, "the votes were given in this raft mode"
 
 
-def test_who_is_in_raft_already_keeps_its_vote() -> None:
+def test_a_replica_that_is_in_raft_mode_keeps_its_vote() -> None:
     state = QuorumState(epoch=9, voted_for=2)
     assert state_for_raft(state, 12) is state
 
@@ -91,12 +91,12 @@ def test_a_named_epoch_below_that_of_raft_is_refused() -> None:
     bench.switch(0, Mode.FETCH)
     bench.publish(0, 0, {0}, changing_mode=True)
     bench.step(0, bench.assignment)
-    wanted = bench.proposals[-1]
-    assert isinstance(wanted, LeadershipDeclined)
-    assert wanted.epoch == bench.replicas[0].epoch
+    declined = bench.proposals[-1]
+    assert isinstance(declined, LeadershipDeclined)
+    assert declined.epoch == bench.replicas[0].epoch
 
 
-def test_a_named_leader_that_does_not_know_its_votes_does_not_stand() -> None:
+def test_a_named_leader_that_does_not_know_its_votes_declines() -> None:
     bench = ReplicaBench(3)
     bench.crash(2)
     bench.checkers.wiped(2)
@@ -105,30 +105,30 @@ def test_a_named_leader_that_does_not_know_its_votes_does_not_stand() -> None:
     bench.publish(1, 2, {2}, changing_mode=True)
     bench.step(2, bench.assignment)
     assert bench.replicas[2].role is Role.UNATTACHED
-    wanted = bench.proposals[-1]
-    assert isinstance(wanted, LeadershipDeclined)
-    assert wanted.damaged
+    declined = bench.proposals[-1]
+    assert isinstance(declined, LeadershipDeclined)
+    assert declined.damaged
 
 
-def test_votes_from_before_it_was_whole_in_fetch_mode_are_over() -> None:
+def test_unknown_votes_from_before_fetch_mode_no_longer_count() -> None:
     bench = ReplicaBench(3)
     bench.crash(2)
     bench.checkers.wiped(2)
     bench.states[2] = QuorumState(mode=Mode.FETCH, votes_unknown=True)
     bench.start(2)
-    # Where it is only named, no vote is needed.
+    # Outside of a mode change a named leader needs no votes.
     bench.publish(1, 2, {2})
     bench.step(2, bench.assignment)
     assert bench.replicas[2].role is Role.LEADER
     assert bench.states[2].votes_unknown
-    # Of raft, which has come and gone since, it has not heard; it must have.
+    # A mode change proves that raft mode has started and ended since, although the replica missed it.
     bench.publish(3, 2, {2}, changing_mode=True)
     bench.step(2, bench.assignment)
     assert bench.replicas[2].role is Role.CANDIDATE
     assert not bench.states[2].votes_unknown
 
 
-def test_a_named_leader_does_not_stand_in_an_epoch_that_somebody_has_led() -> None:
+def test_a_named_leader_declines_in_an_epoch_that_another_replica_has_led() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.crash(2)
@@ -157,7 +157,7 @@ def test_nothing_is_committed_before_a_majority_is_in_sync() -> None:
 
 
 def to_fetch(bench: ReplicaBench, leader: int) -> None:
-    """All replicas change to fetch mode; the coordinator accepts what is proposed to it."""
+    """All replicas change to fetch mode; the controller accepts every proposal."""
     for node in (0, 1, 2):
         bench.switch(node, Mode.FETCH)
     bench.messages.clear()

@@ -1,4 +1,4 @@
-"""Replicas that miss their leader at the same time do not stand in each other's way."""
+"""Replicas that lose their leader at the same time campaign one after the other."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def due_in_ms(bench: ReplicaBench, node: int) -> int:
     return due_ms - bench.now_ms
 
 
-def test_replicas_have_an_order_in_which_they_follow_a_leader_that_is_gone() -> None:
+def test_replicas_have_an_order_of_candidacy_after_a_lost_leader() -> None:
     voters = Voters((3, 1, 2))
     assert voters.ids == (1, 2, 3)
     assert [voters.rank(each, None) for each in (3, 1, 2)] == [0, 1, 2]
@@ -49,7 +49,7 @@ def test_replicas_have_an_order_in_which_they_follow_a_leader_that_is_gone() -> 
     assert voters.rank(9, None) == 3
 
 
-def test_when_a_leader_is_gone_its_followers_campaign_one_after_the_other() -> None:
+def test_followers_of_a_lost_leader_campaign_one_after_the_other() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     for node in (1, 2):
@@ -57,7 +57,7 @@ def test_when_a_leader_is_gone_its_followers_campaign_one_after_the_other() -> N
     assert due_in_ms(bench, 1) < JITTER_MS <= due_in_ms(bench, 2) < ELECTION_TIMEOUT_MS
 
 
-def test_one_that_would_help_another_gives_it_time() -> None:
+def test_a_voter_that_grants_a_pre_vote_delays_its_own_candidacy() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.step(2, BrokerLost(broker_id=0))
@@ -66,7 +66,7 @@ def test_one_that_would_help_another_gives_it_time() -> None:
     assert due_in_ms(bench, 2) >= 4 * JITTER_MS
 
 
-def test_of_two_that_ask_at_the_same_time_the_first_in_order_goes_on() -> None:
+def test_of_two_candidates_at_the_same_time_the_first_in_order_continues() -> None:
     bench = ReplicaBench(3)
     for node in (0, 1):
         bench.replicas[node].campaign_soon(bench.now_ms)
@@ -77,7 +77,7 @@ def test_of_two_that_ask_at_the_same_time_the_first_in_order_goes_on() -> None:
     assert bench.replicas[0].epoch == 1
 
 
-def test_one_that_asks_makes_way_for_one_that_has_more() -> None:
+def test_a_candidate_gives_precedence_to_one_with_a_longer_log() -> None:
     bench = ReplicaBench(3)
     bench.replicas[0].campaign_soon(bench.now_ms)
     bench.step(0, DeadlinePassed())
@@ -86,12 +86,12 @@ def test_one_that_asks_makes_way_for_one_that_has_more() -> None:
     assert due_in_ms(bench, 0) >= 4 * JITTER_MS
 
 
-def test_one_that_has_more_than_who_asks_asks_soon_itself() -> None:
+def test_a_voter_with_a_longer_log_than_the_candidate_campaigns_soon() -> None:
     bench = ReplicaBench(3)
     bench.logs[1].append(Entry(0, -1, -1))
     bench.step(1, question(0, 0))
     assert due_in_ms(bench, 1) <= JITTER_MS
-    # Not while it hears a leader: that one may only be cut off from who asks.
+    # Not while it has contact with the leader: only the candidate may be cut off from it.
     bench = ReplicaBench(3)
     bench.elect(0)
     before_ms = due_in_ms(bench, 1)
@@ -99,7 +99,7 @@ def test_one_that_has_more_than_who_asks_asks_soon_itself() -> None:
     assert due_in_ms(bench, 1) == before_ms
 
 
-def test_split_votes_are_tried_again_before_anybody_would_miss_a_leader() -> None:
+def test_after_split_votes_a_candidate_retries_before_the_election_timeout() -> None:
     bench = ReplicaBench(3)
     candidate = bench.replicas[0]
     bench.campaign(0)
@@ -114,7 +114,7 @@ def test_split_votes_are_tried_again_before_anybody_would_miss_a_leader() -> Non
         pre_vote=False,
         position=EMPTY,
     )
-    # The third voter may be dead: nobody waits for its answer.
+    # The third voter may be dead: the candidate does not wait for its answer.
     bench.step(0, refusal)
     assert candidate.role is Role.CANDIDATE
     assert due_in_ms(bench, 0) <= 3 * JITTER_MS
@@ -127,13 +127,13 @@ def test_a_new_partition_need_not_wait_for_a_timeout() -> None:
     bench.step(1, DeadlinePassed())
     bench.settle()
     assert bench.replicas[1].role is Role.LEADER
-    # Whoever follows or leads does not begin anew.
+    # A follower or a leader does not campaign.
     bench.replicas[0].campaign_soon(bench.now_ms)
     assert bench.replicas[0].role is Role.FOLLOWER
     assert due_in_ms(bench, 0) > 0
 
 
-def test_who_hears_the_beat_of_an_idle_leader_helps_nobody_else() -> None:
+def test_a_follower_with_contact_to_an_idle_leader_refuses_other_candidates() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     follower = bench.replicas[1]
@@ -147,7 +147,7 @@ def test_who_hears_the_beat_of_an_idle_leader_helps_nobody_else() -> None:
     assert not outgoing.message.granted
 
 
-def test_an_idle_follower_is_not_even_looked_at_while_its_leader_is_heard_of() -> None:
+def test_an_idle_follower_is_not_due_while_its_leader_makes_contact() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     follower = bench.replicas[1]

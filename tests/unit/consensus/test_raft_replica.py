@@ -1,4 +1,4 @@
-"""Raft per partition: elections, commits, divergence, damage."""
+"""Raft mode: elections, commits, divergence, damage."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def answers(bench: ReplicaBench) -> list[VoteAnswered]:
     return [each for each in messages if isinstance(each, VoteAnswered)]
 
 
-def test_nobody_votes_for_one_that_counts_on_other_voters() -> None:
+def test_a_candidate_with_another_voter_set_gets_no_vote() -> None:
     bench = ReplicaBench(3)
     for pre_vote in (True, False):
         bench.step(1, vote(0, 1, pre_vote=pre_vote, voters=(0, 1, 7)))
@@ -101,14 +101,14 @@ def test_a_restarted_voter_remembers_its_vote() -> None:
     assert [each.granted for each in answers(bench)] == [False, True]
 
 
-def test_a_pre_vote_costs_nobody_a_vote_and_no_epoch() -> None:
+def test_a_pre_vote_uses_up_no_vote_and_no_epoch() -> None:
     bench = ReplicaBench(3)
     bench.step(1, vote(0, 0, pre_vote=True))
     assert [each.granted for each in answers(bench)] == [True]
     assert bench.states[1] == QuorumState()
 
 
-def test_a_replica_that_hears_its_leader_refuses_a_pre_vote() -> None:
+def test_a_replica_with_contact_to_its_leader_refuses_a_pre_vote() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.step(1, replace(vote(2, 1, pre_vote=True), position=LogPosition(9, 99)))
@@ -130,7 +130,7 @@ def test_a_cut_off_replica_does_not_raise_the_epoch() -> None:
     assert bench.replicas[0].role is Role.LEADER
 
 
-def test_news_of_a_lost_broker_starts_an_election_at_once() -> None:
+def test_a_lost_broker_starts_an_election_at_once() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.crash(0)
@@ -143,7 +143,7 @@ def test_news_of_a_lost_broker_starts_an_election_at_once() -> None:
     assert bench.now_ms - before_ms <= ReplicaSettings().campaign_jitter_ms
 
 
-def test_news_of_another_broker_disturbs_nobody() -> None:
+def test_the_loss_of_another_broker_starts_no_election() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.step(1, BrokerLost(broker_id=2))
@@ -186,7 +186,7 @@ def test_two_flushed_followers_commit_what_the_leader_has_not_flushed() -> None:
     assert bench.high_watermarks[0] == 1
 
 
-def test_elected_is_not_ready() -> None:
+def test_an_elected_leader_does_not_serve_before_its_epoch_is_accepted() -> None:
     bench = ReplicaBench(3)
     bench.campaign(0)
     while bench.replicas[0].role is not Role.LEADER:
@@ -196,7 +196,7 @@ def test_elected_is_not_ready() -> None:
     assert bench.replicas[0].serving
 
 
-def test_a_returning_leader_truncates_what_nobody_acknowledged() -> None:
+def test_a_returning_leader_truncates_what_no_majority_acknowledged() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.isolate(0)
@@ -207,7 +207,7 @@ def test_a_returning_leader_truncates_what_nobody_acknowledged() -> None:
     bench.cuts.clear()
     bench.let_deadline_pass(1)
     bench.settle()
-    # The new leader has told everybody else of itself; the old one hears it from the next fetch.
+    # The new leader has announced itself to the others; the old leader learns of it now.
     bench.step(0, LeaderAnnounced(leader_id=1, epoch=2))
     bench.settle()
     assert bench.logs[0].read_all(0, 99) == bench.logs[1].read_all(0, 99)
@@ -228,7 +228,7 @@ def test_a_follower_too_far_behind_starts_over_where_the_leader_begins() -> None
     assert bench.logs[2].read_all(6, 99) == bench.logs[0].read_all(6, 99)
 
 
-def test_a_leader_without_a_majority_resigns_and_says_so() -> None:
+def test_a_leader_without_a_majority_resigns_and_reports_it() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.isolate(0)
@@ -260,12 +260,12 @@ def test_an_answer_from_before_the_election_does_not_end_it() -> None:
     assert bench.replicas[1].leader_id == 0
     bench.step(1, replace(refusal, sequence=2**50))
     assert bench.replicas[1].leader_id is None
-    # It is over: who has not heard of that does not bring it back.
+    # The leader has resigned: a late announcement does not bring it back.
     bench.step(1, LeaderAnnounced(leader_id=0, epoch=1))
     assert bench.replicas[1].leader_id is None
 
 
-def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
+def test_a_wiped_replica_asks_every_voter_before_it_votes_again() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.write(0, 3)
@@ -277,7 +277,7 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     for _ in range(4):
         bench.let_deadline_pass(2)
         bench.settle()
-    # It has everything again, but replica 1 may have its vote.
+    # It has all records again, but replica 1 may have its vote.
     assert bench.logs[2].read_all(0, 99) == bench.logs[0].read_all(0, 99)
     assert bench.states[2].votes_unknown
     assert bench.states[2].recovering
@@ -293,13 +293,13 @@ def test_a_wiped_replica_asks_everybody_before_it_votes_again() -> None:
     assert bench.high_watermarks[0] == 4
 
 
-def test_a_wiped_replica_is_whole_when_the_last_voter_was_heard_though_nothing_is_written() -> None:
+def test_a_wiped_replica_recovers_with_the_answer_of_the_last_voter_without_new_records() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.write(0, 3)
     bench.settle()
     bench.wipe(2)
-    # Everything of the leader comes before the first word of replica 1.
+    # All answers of the leader arrive before the first answer of replica 1.
     bench.start(2)
     late: list[tuple[int, Outgoing]] = []
     while bench.messages:
@@ -364,14 +364,14 @@ def test_truncation_below_the_high_watermark_stops_the_replica() -> None:
         replica.step(answer, 0)
 
 
-def test_two_leaders_of_one_epoch_are_not_passed_over() -> None:
+def test_two_leaders_of_one_epoch_are_an_error() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     with pytest.raises(ConsensusBroken, match="both lead epoch 1"):
         bench.replicas[0].step(LeaderAnnounced(leader_id=2, epoch=1), 0)
 
 
-def test_a_damaged_leader_resigns_and_heals_from_the_next_one() -> None:
+def test_a_damaged_leader_resigns_and_recovers_from_the_next_one() -> None:
     bench = ReplicaBench(3)
     bench.elect(0)
     bench.write(0, 4)
@@ -379,7 +379,7 @@ def test_a_damaged_leader_resigns_and_heals_from_the_next_one() -> None:
     bench.damage(0, 2)
     assert bench.replicas[0].role is not Role.LEADER
     assert bench.states[0].recovering
-    # What cannot be read is kept until somebody has sent it again.
+    # The replica keeps unreadable data until a leader has sent it again.
     assert bench.logs[0].log_end_offset == 4
     bench.elect(1)
     bench.let_deadline_pass(0)

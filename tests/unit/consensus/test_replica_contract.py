@@ -1,4 +1,4 @@
-"""What both kinds of replica promise to their driver."""
+"""The contract of raft and assigned replicas with their driver."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def change_leader(bench: ReplicaBench, mode: Mode, node: int) -> None:
 
 
 @both_modes
-def test_a_new_replica_has_no_leader_and_serves_nobody(mode: Mode) -> None:
+def test_a_new_replica_has_no_leader_and_does_not_serve(mode: Mode) -> None:
     replica: Replica = ReplicaBench(3, mode=mode).replicas[0]
     assert replica.role is Role.UNATTACHED
     assert replica.leader_id is None
@@ -59,13 +59,13 @@ def test_a_new_replica_has_no_leader_and_serves_nobody(mode: Mode) -> None:
 
 
 @both_modes
-def test_taken_is_taken(mode: Mode) -> None:
+def test_a_ready_is_taken_once(mode: Mode) -> None:
     bench = led_by_0(mode)
     assert bench.replicas[0].take_ready() is NOTHING
 
 
 @both_modes
-def test_the_epoch_is_written_down_in_the_ready_that_speaks_of_it(mode: Mode) -> None:
+def test_the_epoch_is_persisted_in_the_ready_that_sends_it(mode: Mode) -> None:
     bench = ReplicaBench(1, mode=mode)
     replica = bench.replicas[0]
     if mode is Mode.RAFT:
@@ -78,7 +78,7 @@ def test_the_epoch_is_written_down_in_the_ready_that_speaks_of_it(mode: Mode) ->
     assert ready.persist_quorum_state.epoch == 1
     assert ready.persist_quorum_state.leader_id == 0
     assert ready.append == ()
-    # Alone it is enough, with what is on its disk.
+    # A single replica commits what is on its disk.
     assert ready.role is not None
     assert ready.role.serving
 
@@ -171,7 +171,7 @@ def test_a_fetch_is_answered_again_with_what_is_new(mode: Mode) -> None:
 
 
 @both_modes
-def test_who_does_not_lead_says_who_does(mode: Mode) -> None:
+def test_a_follower_names_the_leader(mode: Mode) -> None:
     bench = led_by_0(mode)
     fetch = bench._parked[(0, 1)]
     answer = bench.replicas[2].fetch_answer(fetch)

@@ -1,4 +1,4 @@
-"""The log of the simulations loses what a disk may lose, and nothing else."""
+"""The simulated log loses what a disk may lose, and nothing else."""
 
 import pytest
 

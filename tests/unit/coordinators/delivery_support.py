@@ -1,4 +1,4 @@
-"""Delivery on real logs over a disk that crashes: a broker without its doors."""
+"""Delivery on real logs over a disk that crashes: a broker without listeners."""
 
 import asyncio
 import contextlib
@@ -14,6 +14,7 @@ from zhumq.broker.group_coordinator import GroupCoordinator
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.host.clock import SystemClock
 from zhumq.metadata.image import Broker
@@ -45,7 +46,7 @@ SETTINGS = {
 
 @dataclass
 class World:
-    """What a test needs of a broker."""
+    """The parts of a broker that a test uses."""
 
     coordinator: DeliveryCoordinator
     metadata_client: MetadataClient
@@ -57,17 +58,17 @@ class World:
         return self.coordinator.service
 
     async def make_topic(self, name: str = "t", partitions: int = 1, **settings: str) -> None:
-        subscription = NewTopic(
+        new_topic = NewTopic(
             name=name,
             partitions=partitions,
             replication_factor=1,
             settings={key.replace("_", "."): value for key, value in settings.items()},
         )
-        (result,) = await self.metadata_client.create_topics([subscription])
+        (result,) = await self.metadata_client.create_topics([new_topic])
         assert not isinstance(result, Exception), result
 
     def fill(self, count: int, *, topic: str = "t", partition: int = 0, batch: int = 10) -> None:
-        """So many records with their numbers as values."""
+        """Append `count` records whose values are their offsets."""
         served = self.replicas.partition(topic, partition)
         first = served.log_end_offset
         for begin in range(first, first + count, batch):
@@ -108,7 +109,7 @@ class World:
 async def broker_without_listeners(
     disk: MemoryDisk, *, crash: bool = False, settings: dict[str, str] | None = None
 ) -> AsyncIterator[World]:
-    """Ended cleanly, or by a crash that loses what was not synced."""
+    """A broker that stops cleanly, or by a crash that loses what was not synced."""
     clock = SystemClock()
     config = BrokerConfig.load(data_dir=Path("/data"), settings=SETTINGS | (settings or {}))
     async with contextlib.AsyncExitStack() as parts:
@@ -124,15 +125,16 @@ async def broker_without_listeners(
         parts.callback(flusher.close)
         replicas = ReplicaManager(BrokerId(0), logs, flusher, config.partition_settings)
         metadata_client = MetadataClient(store, LIMITS, uuid.uuid4)
-        groups = GroupCoordinator(config.settings, store, metadata_client, replicas, clock)
+        router = LeaderRouter(store, BrokerId(0), None)
+        groups = GroupCoordinator(config.settings, store, metadata_client, replicas, router, clock)
         delivery = DeliveryCoordinator(
             config.settings,
             store,
             metadata_client,
             replicas,
             groups,
+            router,
             clock,
-            broker_id=BrokerId(0),
         )
         for watcher in (replicas.apply, groups.apply, delivery.apply):
             watcher(store.image)
@@ -142,9 +144,9 @@ async def broker_without_listeners(
             yield World(delivery, metadata_client, replicas, store)
         finally:
             if crash:
-                # As if the power went: nothing is told anybody, nothing is written any more.
+                # As in a power failure: nothing is sent or written any more.
                 disk.bytes_free = 0
-                # Record data must live by its own syncs; the small files beside it are storage's.
+                # Record data must survive by its own syncs; storage tests cover the small files beside it.
                 disk.crash(lambda path, unsynced: 0 if path.endswith(".log") else unsynced)
             await delivery.close()
             await groups.close()
@@ -160,7 +162,7 @@ def run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 async def until(fact: Callable[[], bool]) -> None:
-    """Wait for a fact; the deadline is the scenario's."""
+    """Wait until `fact` is true; the scenario has the deadline."""
     while not fact():
         await asyncio.sleep(0.005)
 

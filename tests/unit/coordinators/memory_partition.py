@@ -1,4 +1,4 @@
-"""A partition in memory whose flushes happen when the test says so, and whose disk can refuse."""
+"""A partition in memory: the test triggers its flushes, and its disk can fail."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which records a dead letter is made of."""
+"""The records of dead letters."""
 
 from typing import cast
 
@@ -40,7 +40,7 @@ class Source:
         return self.log.read(offset, max_bytes=max_bytes, up_to_offset=self.log.log_end_offset)
 
 
-def test_a_batch_that_nobody_can_decode_is_left_out_of_the_dead_letters(
+def test_a_batch_that_cannot_be_decoded_is_left_out_of_the_dead_letters(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source = Source()

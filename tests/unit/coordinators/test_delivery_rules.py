@@ -1,4 +1,4 @@
-"""Who may subscribe, what becomes of dead letters, and how windows end, on real logs."""
+"""Subscription rules, dead letters, and closing of share partitions, on real logs."""
 
 import asyncio
 
@@ -95,7 +95,9 @@ def test_what_can_never_be_served_is_refused(
             world.fill(10)
             with pytest.raises(error):
                 await world.service.subscribe(subscription)
-            assert await world.service.claim_of("t") is None, "what was refused claims nothing"
+            assert await world.service.claim_of("t") is None, (
+                "a refused subscription claims nothing"
+            )
 
     run(scenario)
 
@@ -103,7 +105,7 @@ def test_what_can_never_be_served_is_refused(
 # Dead letters
 
 
-def test_a_rejected_message_is_a_dead_letter_with_its_story() -> None:
+def test_a_rejected_message_is_a_dead_letter_with_its_reason_and_origin() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic(partitions=2)
@@ -132,7 +134,7 @@ def test_a_rejected_message_is_a_dead_letter_with_its_story() -> None:
     run(scenario)
 
 
-def test_a_message_past_its_most_deliveries_is_a_dead_letter() -> None:
+def test_a_message_past_its_delivery_limit_is_a_dead_letter() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(
             MemoryDisk(), settings={"delivery.max.deliveries": "3"}
@@ -187,7 +189,7 @@ def test_a_dead_letter_is_not_written_twice_when_a_crash_comes_between() -> None
             async def write_until_the_dead_letters_are_there(update) -> None:
                 if any(run.state.name == "ARCHIVED" for run in update.runs):
                     dead_letterings.append(update)
-                    await asyncio.Event().wait()  # the power goes before this is written
+                    await asyncio.Event().wait()  # the crash comes before this is written
                 await real_write(update)
 
             share_partition._store.write = write_until_the_dead_letters_are_there
@@ -201,7 +203,7 @@ def test_a_dead_letter_is_not_written_twice_when_a_crash_comes_between() -> None
             assert 3 not in offsets_of(share_partition.acquire("ann", records_max=100))
             await until(lambda: share_partition._share_partition.archiving_count == 0)
             assert [dead_letter.value for dead_letter in world.dead_letters()] == [b"2", b"3", b"4"]
-            # And the numbering goes on behind them.
+            # And the numbering continues after them.
             await share_partition.acknowledge("ann", [reject(7, 7)])
             await until(lambda: len(world.dead_letters()) == 4)
 
@@ -211,7 +213,7 @@ def test_a_dead_letter_is_not_written_twice_when_a_crash_comes_between() -> None
 
 def test_dead_letters_wait_while_their_topic_cannot_be_made() -> None:
     async def scenario() -> None:
-        name = "n" * 247  # with its suffix longer than a name may be
+        name = "n" * 247  # with its suffix longer than a topic name may be
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic(name)
             world.fill(1, topic=name)
@@ -228,10 +230,10 @@ def test_dead_letters_wait_while_their_topic_cannot_be_made() -> None:
     run(scenario)
 
 
-# Ends
+# Closing
 
 
-def test_a_window_closes_with_its_topic_and_a_new_topic_begins_anew() -> None:
+def test_a_share_partition_closes_with_its_topic_and_a_new_topic_starts_fresh() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -239,10 +241,10 @@ def test_a_window_closes_with_its_topic_and_a_new_topic_begins_anew() -> None:
             share_partition = await world.open()
             share_partition.acquire("ann", records_max=5)
             await share_partition.acknowledge("ann", [accept(0, 4)])
-            told = asyncio.Event()
-            share_partition.watch(told.set)
+            notified = asyncio.Event()
+            share_partition.watch(notified.set)
             await world.metadata_client.delete_topics(["t"])
-            await told.wait()
+            await notified.wait()
             assert share_partition.is_closed
             with pytest.raises(BrokerError):
                 share_partition.acquire("ann", records_max=1)
@@ -254,7 +256,7 @@ def test_a_window_closes_with_its_topic_and_a_new_topic_begins_anew() -> None:
     run(scenario)
 
 
-def test_a_failed_write_closes_the_window_and_what_was_said_may_be_said_again() -> None:
+def test_a_failed_write_closes_the_share_partition_and_acknowledgements_can_be_repeated() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
         async with broker_without_listeners(disk) as world:
@@ -280,7 +282,7 @@ def test_a_position_beyond_a_log_that_lost_its_end_goes_back_to_that_end() -> No
             world.fill(5)
             served = world.partition("t")
             await served.when_durable(5)
-            world.fill(5)  # these are not on the disk when the power goes
+            world.fill(5)  # not on the disk when the crash comes
             share_partition = await world.open()
             share_partition.acquire("ann", records_max=10)
             await share_partition.acknowledge("ann", [accept(0, 9)])

@@ -1,4 +1,4 @@
-"""Windows on real logs: acquire, acknowledge, restart, crash, owners, positions."""
+"""Share partitions on real logs: acquire, acknowledge, restart, crash, owners, positions."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ def test_members_share_a_partition_and_each_message_goes_to_one_of_them() -> Non
             await world.make_topic()
             world.fill(50)
             share_partition = await world.open()
-            assert await world.open() is share_partition, "one window for all members"
+            assert await world.open() is share_partition, "all members share one object"
             of_ann = offsets_of(share_partition.acquire("ann", records_max=15))
             of_bob = offsets_of(share_partition.acquire("bob", records_max=100))
             assert of_ann == list(range(15))
@@ -95,13 +95,15 @@ def test_what_was_acknowledged_is_not_delivered_again_after_a_crash() -> None:
             counts = {
                 each.first_offset: each.delivery_count for part in given for each in part.ranges
             }
-            assert counts[13] == 2, "that it failed once is known"
+            assert counts[13] == 2, "the failed delivery is counted"
 
     run(before)
     run(after)
 
 
-def test_an_acknowledgement_of_what_is_not_held_is_refused_and_changes_nothing() -> None:
+def test_an_acknowledgement_of_offsets_that_are_not_acquired_is_refused_and_changes_nothing() -> (
+    None
+):
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -115,7 +117,7 @@ def test_an_acknowledgement_of_what_is_not_held_is_refused_and_changes_nothing()
             assert isinstance(results[1], InvalidRecordState)
             assert results[2] is None
             (of_bob,) = await share_partition.acknowledge("bob", [accept(2, 2)])
-            assert isinstance(of_bob, InvalidRecordState), "it is ann's"
+            assert isinstance(of_bob, InvalidRecordState), "ann has acquired it"
             assert (share_partition.start_offset, share_partition.in_flight) == (2, 3)
 
     run(scenario)
@@ -152,7 +154,7 @@ def test_a_renewed_lock_does_not_expire() -> None:
                 first_offset=0, last_offset=0, kind=AckKind.RENEW, lock_ms=60_000
             )
             assert await share_partition.acknowledge("ann", [renewal]) == [None]
-            # A second window's lock of the same length is over: then so would this one's be.
+            # A second share partition's lock of the same length has expired: an unrenewed one would have too.
             other = await world.open("other")
             other.acquire("bob", records_max=1, lock_ms=100)
             await until(lambda: other.in_flight == 0)
@@ -161,7 +163,7 @@ def test_a_renewed_lock_does_not_expire() -> None:
     run(scenario)
 
 
-def test_new_messages_wake_those_who_wait() -> None:
+def test_new_messages_wake_watchers() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -189,12 +191,12 @@ def test_a_member_that_is_gone_leaves_its_messages_to_others() -> None:
             await share_partition.release_member("bob", "it does not answer")
             given = share_partition.acquire("cid", records_max=4)
             counts = [each.delivery_count for part in given for each in part.ranges]
-            assert counts == [1, 2], "only a failure counts"
+            assert counts == [1, 2], "only a failed delivery counts"
 
     run(scenario)
 
 
-def test_a_window_is_bounded_by_its_in_flight_limit() -> None:
+def test_a_share_partition_is_bounded_by_its_in_flight_limit() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(
             MemoryDisk(), settings={"delivery.in.flight.max": "7"}
@@ -210,7 +212,7 @@ def test_a_window_is_bounded_by_its_in_flight_limit() -> None:
     run(scenario)
 
 
-def test_the_lag_of_a_group_that_nobody_reads_for_is_told_too() -> None:
+def test_the_lag_of_a_group_without_consumers_is_reported_too() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -222,10 +224,10 @@ def test_the_lag_of_a_group_that_nobody_reads_for_is_told_too() -> None:
             world.service.close_if_idle(share_partition)
             await until(lambda: share_partition.is_closed)
             world.fill(10)
-            told = "\n".join(metric.render() for metric in world.coordinator.metrics())
+            rendered = "\n".join(metric.render() for metric in world.coordinator.metrics())
             labels = '{group="say \\"g\\"",topic="t"}'
-            assert f"zhumq_subscription_lag{labels} 12" in told
-            assert f"zhumq_subscription_acknowledged_total{labels} 3" in told
+            assert f"zhumq_subscription_lag{labels} 12" in rendered
+            assert f"zhumq_subscription_acknowledged_total{labels} 3" in rendered
 
     run(scenario)
 
@@ -239,13 +241,13 @@ def test_only_acknowledgements_count_as_acknowledged() -> None:
             share_partition.acquire("ann", records_max=10)
             renew = Acknowledgement(first_offset=0, last_offset=9, kind=AckKind.RENEW)
             await share_partition.acknowledge("ann", [renew, accept(0, 2), reject(3, 4)])
-            # In order a nack takes back what follows it, which nobody nacked.
+            # In order, a nack also releases the later records, which were not nacked.
             await share_partition.acknowledge("ann", [release(5, 5)])
             labels = '{group="g",topic="t"}'
             for is_open in (True, False):
-                told = "\n".join(metric.render() for metric in world.coordinator.metrics())
+                rendered = "\n".join(metric.render() for metric in world.coordinator.metrics())
                 for name, count in (("acknowledged", 3), ("rejected", 2), ("nacked", 1)):
-                    assert f"zhumq_subscription_{name}_total{labels} {count}\n" in told + "\n"
+                    assert f"zhumq_subscription_{name}_total{labels} {count}\n" in rendered + "\n"
                 if is_open:
                     await share_partition.settle()
                     share_partition.close(NotLeaderOrFollower("the test closes it"))
@@ -256,7 +258,7 @@ def test_only_acknowledgements_count_as_acknowledged() -> None:
 # In order
 
 
-def test_an_ordered_window_redelivers_from_the_failed_message_on() -> None:
+def test_an_ordered_share_partition_redelivers_from_the_failed_message_on() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -265,14 +267,14 @@ def test_an_ordered_window_redelivers_from_the_failed_message_on() -> None:
             share_partition.acquire("ann", records_max=6)
             await share_partition.acknowledge("ann", [accept(0, 1), release(3, 3, "try later")])
             given = share_partition.acquire("ann", records_max=100)
-            assert offsets_of(given) == list(range(3, 10)), "2 is still held"
+            assert offsets_of(given) == list(range(3, 10)), "2 is still acquired"
             counts = [each.delivery_count for part in given for each in part.ranges]
-            assert counts == [2, 1], "those behind it are not to blame"
+            assert counts == [2, 1], "the later deliveries do not count"
 
     run(scenario)
 
 
-def test_an_earlier_owner_gets_nothing_and_is_not_heard() -> None:
+def test_an_earlier_owner_gets_nothing_and_its_acknowledgements_are_refused() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -289,7 +291,7 @@ def test_an_earlier_owner_gets_nothing_and_is_not_heard() -> None:
             with pytest.raises(FencedLeaderEpoch):
                 await world.open(mode=EXCLUSIVE, owner=Owner(member="ann", epoch=1))
             assert offsets_of(share_partition.acquire("bob", records_max=4)) == [0, 1, 2, 3]
-            # The same owner in a later epoch of its group keeps what it holds.
+            # The same owner with a later member epoch keeps what it has acquired.
             await world.open(mode=EXCLUSIVE, owner=Owner(member="bob", epoch=3))
             assert share_partition.in_flight == 4
 
@@ -321,7 +323,7 @@ def test_psb_groups_are_independent_and_begin_where_they_say() -> None:
     run(scenario)
 
 
-def test_a_window_that_is_not_durable_leaves_nothing_behind() -> None:
+def test_a_share_partition_that_is_not_durable_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -335,7 +337,7 @@ def test_a_window_that_is_not_durable_leaves_nothing_behind() -> None:
     run(scenario)
 
 
-# Positions that consumers who pull can see
+# Positions that pull consumers see
 
 
 def test_an_owner_begins_where_a_pulling_consumer_of_its_group_committed() -> None:
@@ -349,12 +351,12 @@ def test_an_owner_begins_where_a_pulling_consumer_of_its_group_committed() -> No
             assert offsets_of(share_partition.acquire("ann", records_max=4)) == [6, 7, 8, 9]
             await share_partition.acknowledge("ann", [accept(6, 8)])
             await share_partition.release_member("ann")
-            assert await positions.committed("g", "t", 0) == 9, "and leaves its own behind"
+            assert await positions.committed("g", "t", 0) == 9, "and commits its own position"
             await positions.commit("g", "t", 0, 15, Owner(member=""))
             again = await world.open(mode=EXCLUSIVE, owner=Owner(member="bob"))
             assert again is share_partition
             assert offsets_of(again.acquire("bob", records_max=2)) == [15, 16]
-            # One that went back is not followed: what was acknowledged stays so.
+            # A commit of an earlier offset is ignored: what was acknowledged stays so.
             await positions.commit("g", "t", 0, 2, Owner(member=""))
             await world.open(mode=EXCLUSIVE, owner=Owner(member="bob"))
             assert offsets_of(again.acquire("bob", records_max=2)) == [17, 18]
@@ -377,7 +379,7 @@ def test_the_position_of_a_psb_group_is_committed_behind_it() -> None:
     run(scenario)
 
 
-def test_an_idle_window_is_closed_only_when_its_dead_letters_are_written() -> None:
+def test_an_idle_share_partition_is_closed_only_when_its_dead_letters_are_written() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -395,7 +397,7 @@ def test_an_idle_window_is_closed_only_when_its_dead_letters_are_written() -> No
     run(scenario)
 
 
-def test_an_idle_window_that_is_opened_again_in_time_stays_open() -> None:
+def test_an_idle_share_partition_that_is_opened_again_in_time_stays_open() -> None:
     async def scenario() -> None:
         async with broker_without_listeners(MemoryDisk()) as world:
             await world.make_topic()
@@ -411,33 +413,9 @@ def test_an_idle_window_that_is_opened_again_in_time_stays_open() -> None:
             unwatch = share_partition.watch(lambda: None)
             world.service.close_if_idle(share_partition)
             await share_partition.settle()
-            assert not share_partition.is_closed, "somebody waits for news of it"
+            assert not share_partition.is_closed, "a member watches it"
             unwatch()
             world.service.close_if_idle(share_partition)
             await until(lambda: share_partition.is_closed)
-
-    run(scenario)
-
-
-def test_a_redelivery_is_not_forgotten_when_its_timer_comes_early() -> None:
-    """libuv rounds to milliseconds of its own: its timers may come before what they were set for."""
-
-    async def scenario() -> None:
-        async with broker_without_listeners(
-            MemoryDisk(), settings={"delivery.backoff.ms": "50"}
-        ) as world:
-            await world.make_topic()
-            world.fill(1)
-            share_partition = await world.open()
-            assert offsets_of(share_partition.acquire("ann", records_max=1)) == [0]
-            woken: list[list[int]] = []
-            share_partition.watch(
-                lambda: woken.append(offsets_of(share_partition.acquire("ann", records_max=1)))
-            )
-            await share_partition.acknowledge("ann", [release(0, 0)])
-            assert share_partition._timer is not None
-            share_partition._timer.cancel()
-            share_partition._deadline_passed()
-            await until(lambda: [0] in woken)
 
     run(scenario)

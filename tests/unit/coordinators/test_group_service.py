@@ -1,4 +1,4 @@
-"""The group service over its runtime: routing, fanning out, and Kafka's choice of partition."""
+"""The group service over its runtime: routing, fan-out, and Kafka's choice of partition."""
 
 import asyncio
 import itertools
@@ -129,7 +129,7 @@ def run(scenario: Callable[[Broker], Coroutine[None, None, None]]) -> None:
         ("\U0001f600", 50, 1772899 % 50),  # two UTF-16 units: 0xd83d * 31 + 0xde00
     ],
 )
-def test_a_group_lies_where_kafka_would_keep_it(
+def test_a_group_maps_to_the_same_partition_as_in_kafka(
     group_id: str, partition_count: int, partition: int
 ) -> None:
     assert partition_for(group_id, partition_count) == partition
@@ -252,7 +252,7 @@ def test_a_group_asked_for_twice_is_answered_twice() -> None:
     run(scenario)
 
 
-def test_authorized_operations_are_told_when_asked_for() -> None:
+def test_authorized_operations_are_returned_when_requested() -> None:
     async def scenario(broker: Broker) -> None:
         await broker.commit("g", "topic", 3)
         for asked, operations in ((True, 328), (False, OPERATIONS_NOT_ASKED_FOR)):
@@ -271,16 +271,16 @@ def test_a_commit_by_topic_id_is_fetched_by_topic_id() -> None:
         assert topic_id is not None
         message = commit("g", "", 8)
         message.topics[0].topic_id = topic_id
-        stranger = uuid.UUID(int=99)
+        unknown = uuid.UUID(int=99)
         message.topics.append(
             OffsetCommitRequestTopic(
-                topic_id=stranger, partitions=[OffsetCommitRequestPartition(partition_index=0)]
+                topic_id=unknown, partitions=[OffsetCommitRequestPartition(partition_index=0)]
             )
         )
         response = await broker.ask(message, 10)
         assert isinstance(response, OffsetCommitResponse)
         errors = {each.topic_id: each.partitions[0].error_code for each in response.topics}
-        assert errors == {topic_id: ErrorCode.NONE, stranger: ErrorCode.UNKNOWN_TOPIC_ID}
+        assert errors == {topic_id: ErrorCode.NONE, unknown: ErrorCode.UNKNOWN_TOPIC_ID}
         fetched = await broker.ask(
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 10
         )
@@ -310,7 +310,7 @@ def test_offsets_of_deleted_topics_are_dropped_in_every_shard() -> None:
     run(scenario)
 
 
-def test_a_list_with_holes_is_an_error_instead() -> None:
+def test_an_incomplete_list_of_groups_is_an_error() -> None:
     async def scenario(broker: Broker) -> None:
         broker.partitions[0].holds_flushes = True
         broker.runtime.unload(0)
@@ -348,7 +348,7 @@ EVERY_REQUEST: list[tuple[GroupMessage, int]] = [
 
 
 @pytest.mark.parametrize(("message", "version"), EVERY_REQUEST)
-def test_where_this_broker_does_not_coordinate_every_request_is_sent_elsewhere(
+def test_a_broker_that_is_not_the_coordinator_answers_not_coordinator(
     message: GroupMessage, version: int
 ) -> None:
     async def scenario(broker: Broker) -> None:

@@ -78,7 +78,7 @@ async def running(disk: MemoryDisk, *, crash: bool = False) -> AsyncIterator[Gro
         await runtime.close()
         flusher.close()
         if crash:
-            # Record data must live by its own syncs; the small files beside it are storage's affair.
+            # Record data must survive by its own syncs; storage tests cover the small files beside it.
             disk.crash(lambda path, unsynced: 0 if path.endswith(".log") else unsynced)
         else:
             logs.close()

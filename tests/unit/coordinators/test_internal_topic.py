@@ -1,4 +1,4 @@
-"""Shards come and go with the leadership of their partitions; their topic is made on first use."""
+"""Shards are loaded and unloaded with the leadership of their partitions; the topic is created on first use."""
 
 import asyncio
 import uuid
@@ -26,7 +26,7 @@ Callback = Callable[[TopicPartition, bool, int], None]
 
 
 class OneTopic:
-    """A store and its controller: whether the topic exists, and how it was asked for."""
+    """A metadata store and its client: whether the topic exists, and the requests to create it."""
 
     def __init__(self, *, brokers: int = 1) -> None:
         self.image = ClusterImage(
@@ -40,11 +40,11 @@ class OneTopic:
             topics={},
             topics_by_id={},
         )
-        self.wishes: list[NewTopic] = []
+        self.requested: list[NewTopic] = []
         self.refusals: list[BrokerError] = []
 
-    async def create_topics(self, wishes: Sequence[NewTopic]) -> list[Topic | BrokerError]:
-        self.wishes.extend(wishes)
+    async def create_topics(self, new_topics: Sequence[NewTopic]) -> list[Topic | BrokerError]:
+        self.requested.extend(new_topics)
         if self.refusals and not isinstance(self.refusals[0], TopicAlreadyExists):
             return [self.refusals.pop(0)]
         topic = Topic(name=NAME, topic_id=uuid.UUID(int=1), partitions=())
@@ -53,21 +53,21 @@ class OneTopic:
 
 
 class Partitions:
-    """Partitions of this broker, and who wants to hear which of them it leads."""
+    """Partitions of this broker, and the callback for leadership changes."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, int], MemoryPartition] = {}
-        self.tell: Callback = lambda *_: None
+        self.notify: Callback = lambda *_: None
 
     def find(self, topic: str, partition: int) -> MemoryPartition:
         return self.found.setdefault((topic, partition), MemoryPartition())
 
     def watch_leadership(self, callback: Callback) -> None:
-        self.tell = callback
+        self.notify = callback
 
 
 class RunContext:
-    """An internal topic among fakes."""
+    """An internal topic with fakes around it."""
 
     def __init__(self, cluster: OneTopic, copies: int = 3) -> None:
         self.partitions = Partitions()
@@ -81,7 +81,7 @@ class RunContext:
         )
 
     def leads(self, index: int, leads: bool = True, name: str = NAME) -> None:
-        self.partitions.tell(TopicPartition(name, index), leads, 1)
+        self.partitions.notify(TopicPartition(name, index), leads, 1)
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -94,80 +94,80 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 def test_a_shard_serves_while_its_partition_is_led_here() -> None:
     async def scenario() -> None:
-        scene = RunContext(OneTopic())
-        assert await scene.runtime.submit(0, "a") == "NOT_COORDINATOR"
-        scene.leads(0)
-        scene.leads(1, name="of-somebody-else")
-        await scene.topic.ensure()
-        assert await scene.runtime.submit(0, "a") == "ok"
-        assert scene.runtime.led == [0]
-        scene.leads(0, leads=False)
-        assert await scene.runtime.submit(0, "a") == "NOT_COORDINATOR"
-        await scene.topic.close()
+        context = RunContext(OneTopic())
+        assert await context.runtime.submit(0, "a") == "NOT_COORDINATOR"
+        context.leads(0)
+        context.leads(1, name="other-topic")
+        await context.topic.ensure()
+        assert await context.runtime.submit(0, "a") == "ok"
+        assert context.runtime.led == [0]
+        context.leads(0, leads=False)
+        assert await context.runtime.submit(0, "a") == "NOT_COORDINATOR"
+        await context.topic.close()
 
     run(scenario)
 
 
-def test_whoever_waits_is_sent_away_when_leadership_goes() -> None:
+def test_waiting_requests_are_refused_when_leadership_is_lost() -> None:
     async def scenario() -> None:
-        scene = RunContext(OneTopic())
-        scene.leads(0)
-        await scene.topic.ensure()
-        scene.partitions.find(NAME, 0).holds_flushes = True
-        waiting = scene.runtime.submit(0, "a")
+        context = RunContext(OneTopic())
+        context.leads(0)
+        await context.topic.ensure()
+        context.partitions.find(NAME, 0).holds_flushes = True
+        waiting = context.runtime.submit(0, "a")
         await asyncio.sleep(0)
         assert not waiting.done()
-        scene.leads(0, leads=False)
+        context.leads(0, leads=False)
         assert await waiting == "NOT_COORDINATOR"
-        await scene.topic.close()
+        await context.topic.close()
 
     run(scenario)
 
 
 def test_a_new_epoch_of_the_same_leader_begins_from_the_log() -> None:
     async def scenario() -> None:
-        scene = RunContext(OneTopic())
-        scene.leads(0)
-        await scene.topic.ensure()
-        partition = scene.partitions.find(NAME, 0)
+        context = RunContext(OneTopic())
+        context.leads(0)
+        await context.topic.ensure()
+        partition = context.partitions.find(NAME, 0)
         partition.holds_flushes = True
-        waiting = scene.runtime.submit(0, "a")
-        scene.leads(0)
+        waiting = context.runtime.submit(0, "a")
+        context.leads(0)
         assert await waiting == "NOT_COORDINATOR"
-        assert await scene.runtime.submit(0, "b") == "COORDINATOR_LOAD_IN_PROGRESS"
+        assert await context.runtime.submit(0, "b") == "COORDINATOR_LOAD_IN_PROGRESS"
         partition.holds_flushes = False
         partition.flush()
-        await scene.topic.ensure()
-        assert await scene.runtime.submit(0, "b") == "ok"
-        await scene.topic.close()
+        await context.topic.ensure()
+        assert await context.runtime.submit(0, "b") == "ok"
+        await context.topic.close()
 
     run(scenario)
 
 
-def test_a_shard_that_cannot_be_read_is_tried_again_and_holds_up_nobody(
+def test_a_shard_that_cannot_be_read_is_retried_and_delays_no_other_shard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(internal_topic, "LOAD_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(internal_topic, "LOAD_WAIT_SECONDS_MAX", 0.05)
 
     async def scenario() -> None:
-        scene = RunContext(OneTopic())
-        broken = scene.partitions.find(NAME, 0)
+        context = RunContext(OneTopic())
+        broken = context.partitions.find(NAME, 0)
         broken.high_watermark = 1
         broken.read_error = StorageFailed("the disk")
-        silent = scene.partitions.find(NAME, 1)
+        silent = context.partitions.find(NAME, 1)
         silent.high_watermark = 1
         silent.holds_flushes = True
-        scene.leads(0)
-        scene.leads(1)
-        await scene.topic.ensure()
-        assert await scene.runtime.submit(0, "a") == "COORDINATOR_NOT_AVAILABLE"
-        assert await scene.runtime.submit(1, "a") == "COORDINATOR_LOAD_IN_PROGRESS"
+        context.leads(0)
+        context.leads(1)
+        await context.topic.ensure()
+        assert await context.runtime.submit(0, "a") == "COORDINATOR_NOT_AVAILABLE"
+        assert await context.runtime.submit(1, "a") == "COORDINATOR_LOAD_IN_PROGRESS"
         broken.read_error = None
         broken.high_watermark = 0
-        while await scene.runtime.submit(0, "a") != "ok":
+        while await context.runtime.submit(0, "a") != "ok":
             await asyncio.sleep(0.001)
-        await scene.topic.close()
+        await context.topic.close()
 
     run(scenario)
 
@@ -176,24 +176,24 @@ def test_the_topic_is_made_once_with_as_many_replicas_as_there_are_brokers() -> 
     async def scenario() -> None:
         for brokers, expected in ((1, 1), (2, 2), (5, 3)):
             cluster = OneTopic(brokers=brokers)
-            scene = RunContext(cluster)
-            await scene.topic.ensure()
-            await scene.topic.ensure()
-            assert [new_topic.replication_factor for new_topic in cluster.wishes] == [expected]
-            await scene.topic.close()
+            context = RunContext(cluster)
+            await context.topic.ensure()
+            await context.topic.ensure()
+            assert [new_topic.replication_factor for new_topic in cluster.requested] == [expected]
+            await context.topic.close()
 
     run(scenario)
 
 
-def test_another_broker_may_have_made_it_meanwhile_and_a_refusal_is_told() -> None:
+def test_another_broker_may_create_the_topic_meanwhile_and_a_refusal_is_raised() -> None:
     async def scenario() -> None:
         cluster = OneTopic()
-        scene = RunContext(cluster)
+        context = RunContext(cluster)
         cluster.refusals = [InvalidReplicationFactor("too few")]
         with pytest.raises(InvalidReplicationFactor):
-            await scene.topic.ensure()
+            await context.topic.ensure()
         cluster.refusals = [TopicAlreadyExists("there")]
-        await scene.topic.ensure()
-        await scene.topic.close()
+        await context.topic.ensure()
+        await context.topic.close()
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""Drives a shard with the consumer protocol: members that say what they own, and what they are told."""
+"""Drives a shard with the consumer protocol: members report owned partitions and apply assignments."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Owned = dict[str, list[int]]
 
 @dataclass
 class ConsumerDriver(Driver):
-    """A shard that knows a topic `topic` of six partitions."""
+    """A shard with a topic `topic` of six partitions."""
 
     def __post_init__(self) -> None:
         self.topics.put("topic", 6)
@@ -42,7 +42,7 @@ class ConsumerDriver(Driver):
         group_id: str = GROUP,
         version: int = 1,
     ) -> ConsumerGroupHeartbeatResponse:
-        """One heartbeat. What is owned is by name; a topic that is gone keeps its id."""
+        """One heartbeat. Owned partitions are given by topic name; a deleted topic keeps its id."""
         response = self.ask(
             ConsumerGroupHeartbeatRequest(
                 group_id=group_id,
@@ -92,7 +92,7 @@ class ConsumerDriver(Driver):
         }
 
     def settle(self, *members: "SimpleMember") -> None:
-        """Let these beat until nothing changes for any of them."""
+        """Send heartbeats of these members until no assignment changes."""
         for _ in range(20):
             before = [(member.epoch, member.owned) for member in members]
             for member in members:
@@ -104,7 +104,7 @@ class ConsumerDriver(Driver):
 
 @dataclass
 class SimpleMember:
-    """A client that does at once what it is told."""
+    """A client that applies every assignment at once."""
 
     driver: ConsumerDriver
     member_id: str
@@ -126,7 +126,7 @@ class SimpleMember:
         )
 
     def beat(self) -> ConsumerGroupHeartbeatResponse:
-        """Say what it owns, and take what it is told."""
+        """Report the owned partitions, and apply the assignment in the response."""
         owned = {name: each for name, each in self.owned.items() if name in self.driver.topics.ids}
         return self._take(self.driver.beat(self.member_id, self.epoch, owned=owned))
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, who leads, what is voted for, and how long the group waits."""
+"""JoinGroup: admission, leader, protocol vote, and rebalance delays."""
 
 import pytest
 from group_driver import Driver, protocols, subscription
@@ -13,7 +13,7 @@ def test_a_member_without_an_id_is_given_one_and_asked_to_come_back() -> None:
     response = driver.joined(driver.join("", client_id="my-app"))
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert response.member_id == "my-app-0001"
-    assert driver.log == [], "an id that was only handed out is nothing to remember"
+    assert driver.log == [], "a generated id alone is not recorded"
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -26,7 +26,7 @@ def test_before_version_4_a_member_is_in_with_its_first_request(version: int) ->
     assert [member.member_id for member in response.members] == [response.member_id]
 
 
-def test_the_leader_alone_is_told_all_members() -> None:
+def test_only_the_leader_gets_the_list_of_members() -> None:
     driver = Driver()
     first, second = driver.member(), driver.member()
     joins = [driver.join(first, settle=False), driver.join(second, settle=False)]
@@ -40,7 +40,7 @@ def test_the_leader_alone_is_told_all_members() -> None:
     assert (leader.protocol_type, leader.protocol_name) == ("consumer", "range")
 
 
-def test_only_a_member_without_an_id_can_found_a_group() -> None:
+def test_only_a_member_without_an_id_can_create_a_group() -> None:
     driver = Driver()
     response = driver.joined(driver.join("made-up"))
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -229,7 +229,7 @@ def test_version_0_waits_for_the_session_timeout_instead() -> None:
     assert not driver.is_parked(join)
 
 
-def test_the_slowest_member_sets_the_pace_of_a_rebalance() -> None:
+def test_a_rebalance_waits_for_the_longest_rebalance_timeout() -> None:
     driver = Driver()
     ids = [driver.member(), driver.member()]
     driver.join(ids[0], rebalance_timeout_ms=20_000, settle=False)
@@ -262,7 +262,7 @@ def test_a_follower_that_asks_again_is_answered_at_once() -> None:
     assert response.members == []
 
 
-def test_a_leader_that_asks_again_wants_to_assign_anew() -> None:
+def test_a_leader_that_rejoins_starts_a_new_assignment() -> None:
     driver = Driver()
     (leader, follower), generation = driver.stable_group(2)
     assert driver.is_parked(driver.join(leader))
@@ -336,7 +336,7 @@ def test_the_initial_delay_gathers_the_first_members() -> None:
     driver.advance(2_999)
     second = driver.join(ids[1])
     driver.advance(1)
-    assert driver.is_parked(first), "a member came in the meantime: wait for more"
+    assert driver.is_parked(first), "a member joined meanwhile: wait for more"
     driver.advance(1_000)
     third = driver.join(ids[2])
     driver.advance(2_000)
@@ -397,7 +397,7 @@ def test_a_group_that_emptied_can_become_of_another_kind() -> None:
     token = driver.join("", version=3, protocol_type="connect", offered=protocols(("default", b"")))
     response = driver.joined(token)
     assert (response.error_code, response.protocol_type) == (ErrorCode.NONE, "connect")
-    assert response.generation_id == 3, "one for the last member's leaving, one for this"
+    assert response.generation_id == 3, "one when the last member left, one for this join"
 
 
 def test_every_state_but_the_last_can_end_and_none_follows_itself() -> None:

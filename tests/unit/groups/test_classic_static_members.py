@@ -1,4 +1,4 @@
-"""Static members (KIP-345, KIP-814): back under a new id without a rebalance, the old id fenced."""
+"""Static members (KIP-345, KIP-814): a restart with a new id needs no rebalance, and fences the old id."""
 
 from group_driver import Driver, protocols, subscription
 
@@ -58,13 +58,13 @@ def test_the_old_id_of_a_static_member_is_fenced_everywhere() -> None:
     assert driver.heartbeat(two, generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_instance_nobody_joined_with_is_unknown() -> None:
+def test_an_instance_id_without_a_member_is_unknown() -> None:
     driver = Driver()
     (one, _), generation = static_group(driver)
     assert driver.heartbeat(one, generation, instance_id="three") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
+def test_a_leader_that_comes_back_gets_skip_assignment() -> None:
     driver = Driver()
     static_group(driver)
     response = driver.joined(driver.join("", instance_id="one", version=9))
@@ -73,7 +73,7 @@ def test_a_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
     assert len(response.members) == 2, "so that it can watch the subscriptions of all"
 
 
-def test_an_older_leader_that_comes_back_is_not_told_that_it_leads() -> None:
+def test_an_older_leader_that_comes_back_does_not_learn_that_it_leads() -> None:
     driver = Driver()
     (one, _), _ = static_group(driver)
     response = driver.joined(driver.join("", instance_id="one", version=8))
@@ -150,7 +150,7 @@ def test_a_rebalance_that_no_static_member_has_joined_waits_on() -> None:
 def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> None:
     driver = Driver()
     (one, two), generation = static_group(driver)
-    response = driver.leave(("", "two"), ("", "nobody"), ("", None))
+    response = driver.leave(("", "two"), ("", "unknown"), ("", None))
     assert [each.error_code for each in response.members] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,

@@ -29,14 +29,14 @@ def test_followers_wait_for_the_leader_and_each_gets_its_own() -> None:
     leader, follower = completing_group(driver)
     waiting = driver.sync(follower, 1)
     assert driver.is_parked(waiting)
-    done = driver.sync(leader, 1, {leader: b"l", follower: b"f", "stranger": b"s"})
+    done = driver.sync(leader, 1, {leader: b"l", follower: b"f", "unknown": b"s"})
     assert driver.synced(done).assignment == b"l"
     assert driver.synced(waiting).assignment == b"f"
     assert driver.synced(waiting).protocol_name == "range"
     assert driver.synced(waiting).protocol_type == "consumer"
 
 
-def test_the_assignment_is_recorded_once_and_before_anybody_has_it() -> None:
+def test_the_assignment_is_recorded_once_and_before_any_member_gets_it() -> None:
     driver = Driver()
     leader, follower = completing_group(driver)
     driver.sync(follower, 1)
@@ -50,10 +50,12 @@ def test_a_follower_that_syncs_later_gets_its_assignment_at_once() -> None:
     leader, follower = completing_group(driver)
     driver.sync(leader, 1, {follower: b"f"})
     assert driver.synced(driver.sync(follower, 1)).assignment == b"f"
-    assert driver.synced(driver.sync(follower, 1)).assignment == b"f", "and again if it asks again"
+    assert driver.synced(driver.sync(follower, 1)).assignment == b"f", (
+        "also when it repeats the request"
+    )
 
 
-def test_whom_the_leader_forgot_gets_nothing() -> None:
+def test_a_member_without_an_assignment_from_the_leader_gets_nothing() -> None:
     driver = Driver()
     leader, follower = completing_group(driver)
     driver.sync(leader, 1, {leader: b"l"})
@@ -69,7 +71,7 @@ def test_sync_of_another_generation_is_illegal() -> None:
         assert error == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_sync_of_a_stranger_or_of_no_group_is_of_an_unknown_member() -> None:
+def test_sync_of_an_unknown_member_or_group_is_refused() -> None:
     driver = Driver()
     assert driver.synced(driver.sync("x", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     completing_group(driver)
@@ -164,7 +166,7 @@ def test_heartbeats_keep_a_member_alive() -> None:
         assert driver.heartbeat(member_id, generation) == ErrorCode.NONE
 
 
-def test_a_member_not_heard_of_for_a_session_is_out() -> None:
+def test_a_member_whose_session_expires_is_removed() -> None:
     driver = Driver()
     (first, second), generation = driver.stable_group(2)
     driver.advance(5_000)
@@ -174,7 +176,7 @@ def test_a_member_not_heard_of_for_a_session_is_out() -> None:
     assert driver.heartbeat(second, generation) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_a_commit_renews_the_session() -> None:
     driver = Driver()
     (member_id,), generation = driver.stable_group()
     driver.advance(9_000)
@@ -216,7 +218,7 @@ def test_who_leaves_is_out_at_once_and_the_others_rebalance() -> None:
 def test_several_can_leave_at_once_each_with_its_own_answer() -> None:
     driver = Driver()
     (first, second, third), generation = driver.stable_group(3)
-    response = driver.leave(second, "stranger", third)
+    response = driver.leave(second, "unknown", third)
     assert [each.error_code for each in response.members] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,

@@ -1,4 +1,4 @@
-"""Consumer groups as tools see them, and offsets of their members."""
+"""Consumer groups in admin requests, and offsets of their members."""
 
 import pytest
 from consumer_driver import ConsumerDriver
@@ -121,7 +121,9 @@ def test_only_a_member_in_its_epoch_commits() -> None:
         == ErrorCode.FENCED_INSTANCE_ID
     )
     member.leave()
-    assert driver.commit(9, generation=-1) == ErrorCode.NONE, "a tool may, when nobody is there"
+    assert driver.commit(9, generation=-1) == ErrorCode.NONE, (
+        "a tool may, when the group has no members"
+    )
 
 
 def test_a_member_of_another_epoch_does_not_read_offsets() -> None:
@@ -130,7 +132,7 @@ def test_a_member_of_another_epoch_does_not_read_offsets() -> None:
     assert fetch_error(driver, "m1", 1) == ErrorCode.NONE
     assert fetch_error(driver, "m1", 0) == ErrorCode.STALE_MEMBER_EPOCH
     assert fetch_error(driver, "other", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert fetch_error(driver, None, -1) == ErrorCode.NONE, "tools do not say who they are"
+    assert fetch_error(driver, None, -1) == ErrorCode.NONE, "tools send no member id"
 
 
 def test_offsets_of_topics_that_are_read_stay() -> None:

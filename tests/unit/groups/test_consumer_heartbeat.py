@@ -1,4 +1,4 @@
-"""Members of a consumer group: joining, reconciling, leaving, and what is refused (KIP-848)."""
+"""Members of a consumer group: joining, reconciling, leaving, and refusals (KIP-848)."""
 
 import pytest
 from consumer_driver import REBALANCE_TIMEOUT_MS, ConsumerDriver
@@ -18,7 +18,7 @@ def test_the_first_member_gets_everything_in_its_first_answer() -> None:
     assert driver.group.state is ConsumerGroupState.STABLE
 
 
-def test_an_answer_names_partitions_only_when_they_changed_or_everything_was_said() -> None:
+def test_a_response_has_partitions_only_when_they_changed_or_for_a_full_heartbeat() -> None:
     driver = ConsumerDriver()
     member = driver.consumer()
     assert driver.beat("m1", 1).assignment is None
@@ -36,9 +36,9 @@ def test_a_partition_is_given_up_before_it_is_given_away() -> None:
     assert (second.epoch, second.partitions) == (2, [])
     assert driver.group.members["m2"].state is MemberState.UNRELEASED_PARTITIONS
 
-    told = driver.beat("m1", 1)
-    assert told.member_epoch == 1, "it stays where it is until it has given up"
-    kept = driver.named(told)["topic"]
+    response = driver.beat("m1", 1)
+    assert response.member_epoch == 1, "it keeps its epoch until it has revoked"
+    kept = driver.named(response)["topic"]
     assert len(kept) == 3
     assert driver.group.members["m1"].state is MemberState.UNREVOKED_PARTITIONS
     assert second.beat().assignment is None, "it is still waiting"
@@ -50,7 +50,7 @@ def test_a_partition_is_given_up_before_it_is_given_away() -> None:
     assert driver.group.state is ConsumerGroupState.STABLE
 
 
-def test_silence_about_what_is_owned_is_no_promise() -> None:
+def test_a_heartbeat_without_owned_partitions_revokes_nothing() -> None:
     driver = ConsumerDriver()
     driver.consumer()
     driver.consumer()
@@ -59,7 +59,7 @@ def test_silence_about_what_is_owned_is_no_promise() -> None:
     assert driver.group.members["m1"].state is MemberState.UNREVOKED_PARTITIONS
 
 
-def test_a_member_that_does_not_give_up_in_time_is_put_out() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     driver = ConsumerDriver(settings=GroupSettings(consumer_session_timeout_ms=10_000_000))
     driver.consumer()
     second = driver.consumer()
@@ -71,7 +71,7 @@ def test_a_member_that_does_not_give_up_in_time_is_put_out() -> None:
     assert driver.beat("m1", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_falls_silent_is_put_out() -> None:
+def test_a_consumer_whose_session_expires_is_removed() -> None:
     driver = ConsumerDriver()
     driver.consumer()
     driver.advance(44_999)
@@ -141,8 +141,8 @@ def test_a_change_of_subscription_is_a_new_assignment() -> None:
     member = driver.consumer()
     member._take(driver.beat("m1", 1, topics=["topic", "other"], owned=member.owned))
     assert member.owned == {"topic": list(range(6)), "other": [0, 1]}
-    told = driver.beat("m1", 2, topics=["other"], owned=member.owned)
-    assert driver.named(told) == {"other": [0, 1]}
+    response = driver.beat("m1", 2, topics=["other"], owned=member.owned)
+    assert driver.named(response) == {"other": [0, 1]}
     assert driver.beat("m1", 2, owned={"other": [0, 1]}).member_epoch == 3
 
 
@@ -162,14 +162,14 @@ def test_a_topic_that_is_created_and_deleted_comes_and_goes() -> None:
     assert member.owned == {"topic": list(range(6)), "later": [0]}
     gone = driver.topics.ids["topic"]
     driver.topics.delete("topic")
-    told = driver.beat("m1", 2)
-    assert driver.named(told) == {"later": [0]}
-    assert (gone, 0) in driver.group.owners, "until the member says that it has let go"
+    response = driver.beat("m1", 2)
+    assert driver.named(response) == {"later": [0]}
+    assert (gone, 0) in driver.group.owners, "until the member reports the revocation"
     assert driver.beat("m1", 2, owned={"later": [0]}).member_epoch == 3
     assert (gone, 0) not in driver.group.owners
 
 
-def test_a_change_of_topics_that_nobody_reads_changes_nothing() -> None:
+def test_a_change_of_topics_without_readers_changes_nothing() -> None:
     driver = ConsumerDriver()
     driver.consumer()
     records = len(driver.log)
@@ -187,13 +187,13 @@ def test_an_expression_is_matched_here() -> None:
     driver.topics.put("orders-2", 1)
     member.beat()
     assert member.owned == {"orders-1": [0], "orders-2": [0]}
-    told = driver.beat("m1", member.epoch, topics=["topic"], regex="", owned=member.owned)
-    assert told.error_code == ErrorCode.NONE
+    response = driver.beat("m1", member.epoch, topics=["topic"], regex="", owned=member.owned)
+    assert response.error_code == ErrorCode.NONE
     assert driver.group.regexes == {}
 
 
 def test_an_expression_can_mean_internal_topics() -> None:
-    # As in Kafka, where rights to read decide; a client that does not want them can say so.
+    # As in Kafka, where ACLs decide; a client can exclude them.
     driver = ConsumerDriver()
     driver.topics.put("__consumer_offsets", 2)
     assert driver.consumer(regex="__.*").owned == {"__consumer_offsets": [0, 1]}
@@ -241,7 +241,7 @@ def test_a_static_member_finds_its_partitions_after_a_restart() -> None:
     driver.settle(first, second)
     had, epoch = first.partitions, driver.group.epoch
     assert first.leave(epoch=-2) == ErrorCode.NONE
-    assert second.beat().assignment is None, "nobody gets what waits for it"
+    assert second.beat().assignment is None, "its partitions stay reserved"
     again = driver.consumer("m1-again", instance_id="one")
     assert again.partitions == had
     assert (again.epoch, driver.group.epoch) == (epoch, epoch), "no rebalance"
@@ -304,7 +304,7 @@ def test_a_static_member_can_leave_for_good() -> None:
         {"topics": ["x" * 2_000_000]},
     ],
 )
-def test_a_senseless_heartbeat_changes_nothing(options: dict[str, object]) -> None:
+def test_an_invalid_heartbeat_changes_nothing(options: dict[str, object]) -> None:
     driver = ConsumerDriver()
     given = {
         "member_id": "m",
@@ -325,7 +325,7 @@ def test_version_0_may_leave_the_id_to_the_coordinator() -> None:
     assert answer.member_id == "0001"
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     driver = ConsumerDriver(settings=GroupSettings(consumer_members_max=1))
     first = driver.consumer()
     assert driver.consumer().answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -339,11 +339,11 @@ def test_the_protocol_can_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize("epoch", [-1, 5])
-def test_a_stranger_is_unknown(epoch: int) -> None:
+def test_a_heartbeat_of_an_unknown_member_is_refused(epoch: int) -> None:
     driver = ConsumerDriver()
     assert driver.beat("m1", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     driver.consumer()
-    assert driver.beat("stranger", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.beat("unknown", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_is_as_it_was_after_a_reload_in_the_middle() -> None:
@@ -358,7 +358,7 @@ def test_a_group_is_as_it_was_after_a_reload_in_the_middle() -> None:
     assert driver.group.members == members
     driver.settle(first, second)
     assert sorted(first.partitions + second.partitions) == list(range(6))
-    assert driver.group.epoch == 2, "a reload is no reason for a new assignment"
+    assert driver.group.epoch == 2, "a reload does not start a new assignment"
 
 
 def test_a_reloaded_group_still_waits_only_so_long() -> None:

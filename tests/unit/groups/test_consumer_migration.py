@@ -1,4 +1,4 @@
-"""Classic members in a consumer group, and groups that change their protocol while they are at work."""
+"""Classic members in a consumer group, and online migration between the protocols."""
 
 import pytest
 from consumer_driver import ConsumerDriver
@@ -34,7 +34,7 @@ def assigned(data: bytes) -> list[int]:
 
 
 def owning(*partitions: int) -> list[JoinGroupRequestProtocol]:
-    """A cooperative member's join: what it reads, and what it has."""
+    """A cooperative member's join: its subscription, and its owned partitions."""
     metadata = encode_versioned(
         ConsumerProtocolSubscription(
             topics=["topic"],
@@ -75,7 +75,7 @@ class ClassicMember:
         return self.driver.heartbeat(self.member_id, self.generation)
 
     def catch_up(self) -> None:
-        """Do what a client does when it is told to join again."""
+        """Rejoin as a client does after REBALANCE_IN_PROGRESS."""
         while self.beat() == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
             assert self.sync() == ErrorCode.NONE
@@ -103,14 +103,14 @@ def classic_group(driver: ConsumerDriver) -> list[ClassicMember]:
     return members
 
 
-def test_a_consumer_takes_a_classic_group_along() -> None:
+def test_a_consumer_that_joins_upgrades_a_classic_group() -> None:
     driver = ConsumerDriver()
     old = classic_group(driver)
     driver.commit(7, member_id=old[0].member_id, generation=old[0].generation)
     new = driver.consumer()
     assert new.answer.error_code == ErrorCode.NONE
     assert new.epoch == old[0].generation + 1
-    assert new.partitions == [], "the others still have everything"
+    assert new.partitions == [], "the others still own everything"
     assert [driver.group.members[each.member_id].assigned for each in old] == [
         {driver.topics.ids["topic"]: frozenset({0, 1, 2})},
         {driver.topics.ids["topic"]: frozenset({3, 4, 5})},
@@ -128,14 +128,14 @@ def test_a_consumer_takes_a_classic_group_along() -> None:
     assert types == {old[0].member_id: 0, old[1].member_id: 0, new.member_id: 1}
 
 
-def test_a_classic_member_is_told_to_join_when_what_it_waits_for_is_free() -> None:
+def test_a_classic_member_must_rejoin_when_its_target_partitions_are_free() -> None:
     driver = ConsumerDriver()
     new = driver.consumer()
     old = ClassicMember(driver)
     old.join()
     assert old.sync() == ErrorCode.NONE
     assert old.partitions == []
-    assert old.beat() == ErrorCode.NONE, "there is nothing for it yet"
+    assert old.beat() == ErrorCode.NONE, "its assignment has not changed yet"
     new.beat()
     new.beat()
     assert old.beat() == ErrorCode.REBALANCE_IN_PROGRESS
@@ -151,7 +151,7 @@ def test_a_classic_member_gives_up_before_another_gets_it() -> None:
     assert old[0].sync() == ErrorCode.NONE
     assert len(old[0].partitions) == 2
     new.beat()
-    assert new.partitions == [], "it has not said so yet"
+    assert new.partitions == [], "the classic member has not reported the revocation yet"
     old[0].catch_up()
     new.beat()
     assert len(new.partitions) == 1
@@ -204,7 +204,7 @@ def test_a_classic_member_that_does_not_join_again_in_time_is_put_out() -> None:
     assert old[1].member_id in driver.group.members
 
 
-def test_whoever_joins_an_empty_group_decides_its_protocol() -> None:
+def test_the_first_member_of_an_empty_group_decides_its_protocol() -> None:
     driver = ConsumerDriver()
     old = classic_group(driver)
     driver.commit(7, member_id=old[0].member_id, generation=old[0].generation)
@@ -248,7 +248,7 @@ def test_a_policy_can_forbid_the_downgrade(policy: MigrationPolicy) -> None:
     old.sync()
     new.leave()
     old.catch_up()
-    assert old.partitions == list(range(6)), "the coordinator goes on assigning"
+    assert old.partitions == list(range(6)), "the coordinator still assigns"
 
 
 @pytest.mark.parametrize("what", ["protocol type", "subscription", "assignment", "user data"])
@@ -268,8 +268,8 @@ def test_what_cannot_be_understood_is_not_upgraded(what: str) -> None:
     assert driver.heartbeat(member_id, joined.generation_id) == ErrorCode.NONE
 
 
-def test_what_a_client_s_own_assignor_notes_down_is_no_obstacle() -> None:
-    # librdkafka's cooperative-sticky assignor hands members their earlier partitions back.
+def test_user_data_of_a_client_s_builtin_assignor_does_not_prevent_an_upgrade() -> None:
+    # librdkafka's cooperative-sticky assignor sends members their previous partitions.
     driver = ConsumerDriver()
     member_id = driver.member(offered=owning())
     joined = driver.joined(driver.join(member_id, offered=owning()))
@@ -283,8 +283,8 @@ def test_a_classic_member_without_a_common_protocol_is_refused() -> None:
     driver.consumer()
     ClassicMember(driver).join()
     metadata = subscription("topic")
-    stranger = driver.join("s", offered=[JoinGroupRequestProtocol(name="other", metadata=metadata)])
-    assert driver.joined(stranger).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    unknown = driver.join("s", offered=[JoinGroupRequestProtocol(name="other", metadata=metadata)])
+    assert driver.joined(unknown).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     garbled = driver.join(
         "s", offered=[JoinGroupRequestProtocol(name="cooperative-sticky", metadata=b"")]
     )
@@ -301,9 +301,9 @@ def test_classic_requests_of_others_are_refused() -> None:
     other = driver.synced(driver.sync(old.member_id, old.generation, protocol_name="range"))
     assert other.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.heartbeat(new.member_id, new.epoch) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.heartbeat("stranger", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat("unknown", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.commit(1, member_id=old.member_id, generation=99) == ErrorCode.ILLEGAL_GENERATION
-    assert driver.leave("stranger", new.member_id).members[0].error_code == (
+    assert driver.leave("unknown", new.member_id).members[0].error_code == (
         ErrorCode.UNKNOWN_MEMBER_ID
     )
     assert set(driver.group.members) == {new.member_id, old.member_id}
@@ -333,7 +333,7 @@ def test_an_administrator_removes_a_static_member_of_either_protocol() -> None:
     assert driver.group.is_empty
 
 
-def test_a_classic_member_that_was_given_up_hears_so_before_it_joins_again() -> None:
+def test_a_removed_classic_member_gets_unknown_member_id_before_it_rejoins() -> None:
     driver = ConsumerDriver()
     driver.consumer()
     zombie = driver.join("given-up", offered=owning(3, 4))
@@ -341,10 +341,10 @@ def test_a_classic_member_that_was_given_up_hears_so_before_it_joins_again() -> 
     assert set(driver.group.members) == {"m1"}
 
 
-def test_what_a_classic_member_has_not_let_go_of_is_nobody_else_s_after_an_upgrade() -> None:
+def test_what_a_classic_member_has_not_revoked_stays_its_own_after_an_upgrade() -> None:
     driver = ConsumerDriver()
     old = classic_group(driver)
-    # A rebalance takes partitions 1 and 2 from the first; its answer is still on its way.
+    # A rebalance takes partitions 1 and 2 from the first; the response is still in flight.
     tokens = [driver.join(each.member_id, offered=owning(*each.partitions)) for each in old]
     generation = driver.joined(tokens[0]).generation_id
     shares = {old[0].member_id: assignment(0), old[1].member_id: assignment(3, 4, 5)}

@@ -119,7 +119,7 @@ def test_only_a_group_without_members_can_be_deleted() -> None:
     assert driver.committed() == (-1, "")
 
 
-def test_a_deleted_group_can_be_founded_again() -> None:
+def test_a_deleted_group_can_be_created_again() -> None:
     driver = Driver()
     driver.commit(1)
     delete(driver, GROUP)

@@ -12,7 +12,7 @@ def popped(deadlines: Deadlines[str], now_ms: int) -> list[str]:
     return keys
 
 
-def test_nothing_waits_for_nothing() -> None:
+def test_without_keys_there_is_no_deadline() -> None:
     assert Deadlines[str]().next_deadline_ms is None
     assert Deadlines[str]().pop_due(10**9) is None
 

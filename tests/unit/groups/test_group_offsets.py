@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is read back, what is deleted, and when offsets expire."""
+"""Committed offsets: commit, fetch, delete, and expiry."""
 
 import pytest
 from group_driver import GROUP, Driver, protocols, subscription
@@ -129,13 +129,13 @@ def test_a_member_commits_in_its_generation_only() -> None:
     assert driver.committed() == (1, "")
 
 
-def test_nobody_else_commits_while_a_group_has_members() -> None:
+def test_only_members_commit_while_a_group_has_members() -> None:
     driver = Driver()
     driver.stable_group()
     assert driver.commit(1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_anybody_commits_for_an_empty_group() -> None:
+def test_any_client_commits_for_an_empty_group() -> None:
     driver = Driver()
     (member_id,), _ = driver.stable_group()
     driver.leave(member_id)
@@ -149,7 +149,7 @@ def test_during_a_rebalance_members_still_commit_what_they_had() -> None:
     assert driver.commit(1, member_id=second, generation=generation) == ErrorCode.NONE
 
 
-def test_between_join_and_sync_nobody_commits() -> None:
+def test_between_join_and_sync_commits_are_refused() -> None:
     driver = Driver()
     member_id = driver.joined(driver.join("", version=3)).member_id
     error = driver.commit(1, member_id=member_id, generation=1)
@@ -166,7 +166,7 @@ def test_a_member_of_no_group_learns_it_as_its_version_has_it(
     assert Driver().commit(1, member_id="m", generation=1, version=version) == error
 
 
-def test_offsets_of_topics_nobody_reads_can_be_deleted() -> None:
+def test_offsets_of_topics_without_readers_can_be_deleted() -> None:
     driver = Driver()
     (member_id,), generation = driver.stable_group()
     driver.commit(1, member_id=member_id, generation=generation, topic="topic")
@@ -217,7 +217,7 @@ def test_offsets_of_a_deleted_topic_go_from_every_group() -> None:
     driver.commit(1, topic="gone", partition=7)
     driver.commit(1, topic="gone", group_id="another")
     driver.commit(9, topic="stays")
-    response = driver.ask(TopicsDeletedRequest(names=("gone", "unheard-of")), 0)
+    response = driver.ask(TopicsDeletedRequest(names=("gone", "unknown")), 0)
     assert response == TopicsDeletedResponse(offsets_deleted=3)
     assert driver.committed("gone") == (-1, "")
     assert driver.committed("stays") == (9, "")
@@ -253,7 +253,7 @@ def test_with_its_last_offset_an_empty_group_is_forgotten_for_good() -> None:
     driver.leave(member_id)
     driver.advance(2 * DAY_MS)
     assert driver.shard.hard_state() == {}
-    assert driver.shard.next_deadline_ms is None, "an idle shard costs nothing"
+    assert driver.shard.next_deadline_ms is None, "an idle shard has no deadlines"
     driver.reload()
     assert driver.shard.hard_state() == {}
 
@@ -268,7 +268,7 @@ def test_a_simple_consumers_offsets_age_from_their_commit() -> None:
     assert driver.committed(partition=1) == (1, "")
 
 
-def test_in_a_living_group_only_topics_nobody_reads_any_more_expire() -> None:
+def test_in_a_group_with_members_only_offsets_of_unread_topics_expire() -> None:
     driver = Driver(GroupSettings(offsets_retention_ms=HOUR_MS))
     offered = protocols(("range", subscription("topic")))
     member_id = driver.joined(

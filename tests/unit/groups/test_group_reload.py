@@ -1,4 +1,4 @@
-"""After a restart: what the log says is what the group is, and whatever it says, reading never fails."""
+"""After a restart a group equals its log, and no log content breaks loading."""
 
 import random
 
@@ -29,7 +29,7 @@ def test_a_group_is_back_with_its_members_generation_and_assignments() -> None:
     assert driver.joined(driver.join(follower)).leader == leader
 
 
-def test_after_a_restart_members_have_a_session_to_be_heard_in() -> None:
+def test_after_a_restart_members_have_a_full_session_timeout() -> None:
     driver = Driver()
     (first, second), generation = driver.stable_group(2)
     driver.now_ms += 3_600_000  # the broker was down for an hour
@@ -92,7 +92,7 @@ def test_replaying_twice_is_replaying_once() -> None:
     assert driver.shard.hard_state() == state
 
 
-def test_records_nobody_knows_are_passed_over() -> None:
+def test_records_of_unknown_kinds_are_ignored() -> None:
     driver = Driver()
     driver.commit(5)
     strange = [

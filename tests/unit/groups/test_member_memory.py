@@ -1,4 +1,4 @@
-"""What members send and a shard keeps is bounded, by group and by shard, and room comes back."""
+"""The memory for members is limited by group and by shard, and freed when members leave."""
 
 from consumer_driver import ConsumerDriver
 from group_driver import Driver, protocols

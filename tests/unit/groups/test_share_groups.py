@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): heartbeats, assignments that may overlap, what outlives a reload."""
+"""Share groups (KIP-932): heartbeats, assignments that may overlap, reloading."""
 
 import uuid
 from collections.abc import Iterable
@@ -100,11 +100,11 @@ def test_a_lone_member_gets_everything_and_a_crowd_shares(driver: Driver) -> Non
         for each in member.assignment.topic_partitions
         for index in each.partitions
     ]
-    assert sorted(readers) == [0, 0, 1, 1], "two read each partition"
+    assert sorted(readers) == [0, 0, 1, 1], "each partition has two readers"
     assert described.group_state == "Stable"
 
 
-def test_a_heartbeat_without_news_is_answered_without_an_assignment(driver: Driver) -> None:
+def test_a_heartbeat_without_changes_is_answered_without_an_assignment(driver: Driver) -> None:
     epoch = driver.beat("a", topics=["t"]).member_epoch
     answer = driver.beat("a", epoch)
     assert (answer.error_code, answer.assignment) == (0, None)
@@ -114,7 +114,7 @@ def test_a_heartbeat_without_news_is_answered_without_an_assignment(driver: Driv
     assert partitions_of(answer) == {0, 1, 2, 3}, "new partitions"
 
 
-def test_a_member_leaves_or_is_given_up_and_others_take_over(driver: Driver) -> None:
+def test_a_member_leaves_or_expires_and_others_take_over(driver: Driver) -> None:
     driver.beat("a", topics=["t"])
     epoch = driver.beat("b", topics=["t"]).member_epoch
     assert driver.beat("a", -1).member_epoch == -1
@@ -165,7 +165,7 @@ def test_a_group_outlives_a_reload_with_its_members(driver: Driver) -> None:
     again = driver.reloaded()
     answer = again.beat("a", epoch)
     assert answer.error_code == 0
-    assert answer.member_epoch > epoch, "a new assignment, which all are told"
+    assert answer.member_epoch > epoch, "all members get a new assignment"
     assert len(again.described().members) == 2
     again.beat("b", epoch)
     hard = again.shard.hard_state()
@@ -173,7 +173,7 @@ def test_a_group_outlives_a_reload_with_its_members(driver: Driver) -> None:
     assert hard == {key: value for key, value in latest.items() if value is not None}
 
 
-def test_the_kinds_of_groups_keep_out_of_each_others_way(driver: Driver) -> None:
+def test_a_group_accepts_only_members_of_its_own_type(driver: Driver) -> None:
     driver.beat("a", topics=["t"])
     join = JoinGroupRequest(
         group_id="g",
@@ -229,7 +229,7 @@ def test_a_share_group_is_listed_and_stays_until_it_is_deleted(driver: Driver) -
     assert driver.ask(delete, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     driver.beat("a", -1)
     driver.pass_time(SETTINGS.offsets_retention_check_interval_ms * 2)
-    assert driver.described().group_state == "Empty", "where it stands is kept elsewhere"
+    assert driver.described().group_state == "Empty", "its positions are kept elsewhere"
     assert driver.ask(delete, 2).results[0].error_code == 0
     assert driver.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.reloaded().described().error_code == ErrorCode.GROUP_ID_NOT_FOUND

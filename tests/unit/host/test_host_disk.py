@@ -1,4 +1,4 @@
-"""What storage expects of a disk: the real one and the one in memory pass the same tests."""
+"""The disk interface of storage: the system disk and the disk in memory pass the same tests."""
 
 import errno
 import os
@@ -74,7 +74,7 @@ def test_small_files_are_replaced_as_a_whole(disk: Disk, folder: str) -> None:
         disk.write_file(f"{folder}/no/such", b"x", sync=False)
 
 
-def test_two_threads_that_replace_one_file_do_not_take_it_from_each_other(tmp_path: Path) -> None:
+def test_two_threads_can_replace_one_file_at_once(tmp_path: Path) -> None:
     disk = SystemDisk()
     path = f"{tmp_path}/small"
 
@@ -89,7 +89,7 @@ def test_two_threads_that_replace_one_file_do_not_take_it_from_each_other(tmp_pa
     assert [entry.name for entry in disk.list_directory(str(tmp_path))] == ["small"]
 
 
-def test_a_listing_tells_folders_and_sizes(disk: Disk, folder: str) -> None:
+def test_a_listing_has_folders_and_sizes(disk: Disk, folder: str) -> None:
     disk.write_file(f"{folder}/file", b"12345", sync=False)
     disk.make_directory(f"{folder}/sub/below")
     found = {entry.name: (entry.is_directory, entry.size) for entry in disk.list_directory(folder)}
@@ -153,7 +153,7 @@ def test_a_write_without_room_leaves_the_file_as_it_was(
     file.append([bytes(900)])
     for parts in ([bytes(50), bytes(100)], [bytes(101)], [bytes(5000)]):
         with pytest.raises(DiskFull):
-            file.append(parts)  # the kernel writes what fits, and fails at the rest
+            file.append(parts)  # the kernel writes what fits and fails for the rest
         assert file.size == 900
         assert (tmp_path / "a").stat().st_size == 900
     assert file.append([bytes(100)]) == 900

@@ -1,4 +1,4 @@
-"""Memory that was freed is used again without asking the system for it."""
+"""The allocator settings: freed memory is reused without page faults, and returned after a burst."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""Ports for servers that are started again."""
+"""Free ports for servers that restart on the same port."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Connections that do not take what was sent to them are found by their peer and shut down."""
+"""Stuck connections are found by their peer and shut down."""
 
 import contextlib
 import socket
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from zhumq.host.sockets import cut_off_stuck
+from zhumq.host.sockets import close_stuck
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -31,7 +31,7 @@ def test_only_a_stuck_connection_to_a_named_peer_is_cut_off() -> None:
         fill(stuck)
         fill(other)
         peers = {stuck_client.getsockname(), idle_client.getsockname()}
-        assert cut_off_stuck(peers) == 1
+        assert close_stuck(peers) == 1
         with pytest.raises(BrokenPipeError):
             stuck.send(b"x")
         idle.sendall(b"x")

@@ -1,15 +1,14 @@
-"""Pictures of small clusters, written down in a line."""
+"""Metadata images of small clusters, each written in one line."""
 
 import uuid
 from collections.abc import Iterable, Mapping
 
-from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import InSyncRequest, LeaderPolicy, LogEnd
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from zhumq.model.replication_mode import Mode
 
 T0 = TopicPartition("t", 0)
-NOBODY = NO_BROKER
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:

@@ -24,7 +24,7 @@ class Spread:
 
     replicas: tuple[float, float]
     leaders: tuple[float, float]
-    # The part of all replicas that a joining broker makes move.
+    # The share of all replicas that move when a broker joins.
     moved: float
 
 

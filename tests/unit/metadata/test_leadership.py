@@ -1,10 +1,9 @@
-"""Who leads: which replica, in which epoch, and when nobody may."""
+"""Choice of leaders: which replica, in which epoch, and when none may lead."""
 
 from dataclasses import replace
 
 import pytest
 from leadership_support import (
-    NOBODY,
     T0,
     clean,
     cluster,
@@ -23,7 +22,7 @@ from zhumq.metadata.changes import (
     change_from_json,
     change_to_json,
 )
-from zhumq.metadata.image import ClusterImage, PartitionState
+from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState
 from zhumq.metadata.leadership import (
     CHANGES_PER_PROPOSAL_MAX,
     ElectionResult,
@@ -69,7 +68,7 @@ def after_loss(
     return apply_changes(image, changes).topics["t"].partitions[0]
 
 
-def test_nothing_changes_while_everybody_lives() -> None:
+def test_nothing_changes_while_all_brokers_are_alive() -> None:
     assert decide(cluster(partition([1, 2, 3])), ids(1, 2, 3), clean) == []
 
 
@@ -106,10 +105,10 @@ def test_a_replica_that_is_not_in_sync_does_not_lead_however_long_its_log() -> N
     assert after_loss(image, {2, 3}, log_ends=ends(b2=(9, 900), b3=(5, 1))).leader == 3
 
 
-def test_without_a_live_in_sync_replica_nobody_leads_and_the_in_sync_set_is_remembered() -> None:
+def test_without_a_live_in_sync_replica_there_is_no_leader_and_the_in_sync_set_stays() -> None:
     image = cluster(partition([1, 2, 3], in_sync=[1]))
     state = after_loss(image, {2, 3})
-    assert (state.leader, state.leader_epoch, state.in_sync) == (NOBODY, 6, ids(1))
+    assert (state.leader, state.leader_epoch, state.in_sync) == (NO_BROKER, 6, ids(1))
     leaderless = apply_changes(image, decide(image, ids(2, 3), clean))
     assert decide(leaderless, ids(2, 3), clean) == []
     back = replace(leaderless, brokers=cluster(epochs={1: 9, 2: 1, 3: 1}).brokers)
@@ -131,19 +130,19 @@ def test_an_in_sync_replica_leads_even_where_an_unclean_leader_is_allowed() -> N
 
 def test_a_leader_that_registered_again_leads_in_a_new_epoch() -> None:
     image = cluster(partition([1, 2, 3]), epochs={1: 8, 2: 1, 3: 1})
-    assert image.leader_of(image.topics["t"].partitions[0]) == NOBODY
+    assert image.leader_of(image.topics["t"].partitions[0]) == NO_BROKER
     assert partitions_without_leader(image, ids(1, 2, 3)) == [T0]
     state = after_loss(image, {1, 2, 3})
     assert (state.leader, state.leader_epoch, state.leader_broker_epoch) == (1, 6, 8)
 
 
-def test_topics_whose_replicas_vote_are_left_to_them() -> None:
+def test_raft_partitions_are_left_to_their_voters() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
     assert decide(image, ids(2, 3), clean) == [BrokerGone(broker_id=BrokerId(1))]
     assert partitions_without_leader(image, ids(2, 3)) == []
 
 
-def test_votes_are_made_known_in_the_order_of_their_epochs() -> None:
+def test_election_results_are_recorded_in_the_order_of_their_epochs() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
     vote = ElectionResult(leader=BrokerId(2), leader_epoch=LeaderEpoch(7))
     (change,) = plan_election_results(image, {T0: vote})
@@ -159,9 +158,9 @@ def test_votes_are_made_known_in_the_order_of_their_epochs() -> None:
     assert plan_election_results(cluster(partition([1, 2, 3])), {T0: vote}) == []
 
 
-def test_an_elected_leader_that_registered_again_is_made_known_in_its_epoch() -> None:
+def test_an_elected_leader_that_registered_again_is_recorded_in_its_epoch() -> None:
     image = cluster(partition([1, 2, 3], mode=Mode.RAFT), epochs={1: 8, 2: 1, 3: 1})
-    assert image.leader_of(image.topics["t"].partitions[0]) == NOBODY
+    assert image.leader_of(image.topics["t"].partitions[0]) == NO_BROKER
     vote = ElectionResult(leader=BrokerId(1), leader_epoch=LeaderEpoch(5))
     (change,) = plan_election_results(image, {T0: vote})
     assert (change.state.leader_epoch, change.state.leader_broker_epoch) == (5, 8)
@@ -181,7 +180,7 @@ def test_a_thousand_partitions_are_decided_in_few_proposals() -> None:
     assert leaders == {2}
 
 
-def test_a_new_controller_goes_on_where_the_last_one_stopped() -> None:
+def test_a_new_controller_continues_where_the_last_one_stopped() -> None:
     image = cluster(*[partition([1, 2, 3])] * 5, topics=500)
     first, *_ = in_batches(decide(image, ids(2, 3), clean))
     halfway = apply_changes(image, first)
@@ -193,7 +192,7 @@ def test_a_new_controller_goes_on_where_the_last_one_stopped() -> None:
 # Preferred leaders
 
 
-def test_leadership_goes_back_to_preferred_replicas_that_can_take_it() -> None:
+def test_preferred_leaders_that_can_lead_are_elected() -> None:
     image = cluster(
         partition([1, 2], leader=2),
         partition([1, 2], leader=1),
@@ -204,7 +203,7 @@ def test_leadership_goes_back_to_preferred_replicas_that_can_take_it() -> None:
     assert change.state.in_sync == ids(1, 2)
 
 
-def test_a_broker_that_misses_little_is_left_alone() -> None:
+def test_a_small_imbalance_of_a_broker_is_tolerated() -> None:
     lost, kept = partition([1, 2], leader=2), partition([1, 2])
     image = cluster(lost, *[kept] * 9)
     assert list(plan_preferred_leaders(image, tolerated_percent=10)) == []
@@ -212,7 +211,7 @@ def test_a_broker_that_misses_little_is_left_alone() -> None:
     assert len(list(plan_preferred_leaders(image, tolerated_percent=10))) == 1
 
 
-def test_a_preferred_election_says_why_not() -> None:
+def test_a_refused_preferred_election_names_the_reason() -> None:
     image = cluster(partition([1, 2]), partition([3, 2], leader=2, in_sync=[2]))
     with pytest.raises(ElectionNotNeeded):
         elect_preferred(image, T0)
@@ -222,7 +221,7 @@ def test_a_preferred_election_says_why_not() -> None:
         elect_preferred(image, TopicPartition("t", 2))
 
 
-def test_an_operator_may_ask_for_an_unclean_leader() -> None:
+def test_an_operator_may_request_an_unclean_leader() -> None:
     image = cluster(partition([1, 2, 3], leader=-1, in_sync=[1]), epochs={2: 1, 3: 1})
     change = elect_unclean(image, T0, ends(b3=(5, 1))[T0])
     assert (change.state.leader, change.state.in_sync) == (3, ids(3))
@@ -246,7 +245,7 @@ def test_a_leader_shrinks_and_grows_its_in_sync_set() -> None:
     assert grown.state.in_sync == ids(1, 2, 3)
 
 
-def test_an_in_sync_wish_on_old_facts_is_refused_by_the_fact() -> None:
+def test_an_outdated_in_sync_request_is_refused_with_its_reason() -> None:
     state = partition([1, 2, 3])
     image = cluster(state, epochs={1: 1, 2: 1})
     good = request(state, 1, 2)
@@ -268,7 +267,7 @@ def test_an_in_sync_wish_on_old_facts_is_refused_by_the_fact() -> None:
         change_in_sync(image, TopicPartition("nope", 0), good)
 
 
-def test_changes_of_brokers_and_partitions_survive_being_written_down() -> None:
+def test_changes_of_brokers_and_partitions_round_trip_through_json() -> None:
     changes: list[Change] = [
         *decide(cluster(partition([1, 2, 3])), ids(2, 3), clean),
         PartitionChanged(

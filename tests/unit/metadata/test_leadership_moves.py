@@ -1,4 +1,4 @@
-"""Replicas on the move: previewed, begun, completed, cancelled, never with a copy too few."""
+"""Reassignments: previewed, begun, completed, cancelled, never with too few replicas."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_a_move_keeps_the_old_replicas_until_the_new_ones_are_in_sync() -> None:
     assert (done.leader, done.leader_epoch) == (1, 6)
 
 
-def test_a_leader_that_moves_away_hands_over_at_the_end() -> None:
+def test_a_leader_that_moves_away_is_replaced_at_the_end() -> None:
     image, state = begun(cluster(partition([1]), epochs=FIVE), 4)
     assert (state.replicas, state.leader) == (ids(4, 1), 1)
     done = change_in_sync(image, T0, request(state, 1, 4)).state
@@ -60,7 +60,7 @@ def test_another_order_or_fewer_replicas_need_no_copies() -> None:
     assert state.leader_epoch == 6
 
 
-def test_a_cancelled_move_goes_back_to_where_it_was() -> None:
+def test_a_cancelled_move_returns_to_the_original_replicas() -> None:
     image, state = begun(cluster(partition([1, 2, 3]), epochs=FIVE), 4, 5)
     change = change_in_sync(image, T0, request(state, 1, 2, 3, 4))
     image = apply_changes(image, [change])
@@ -72,7 +72,7 @@ def test_a_cancelled_move_goes_back_to_where_it_was() -> None:
         cancel_move(apply_changes(image, [cancel_move(image, T0)]), T0)
 
 
-def test_a_move_may_change_its_mind() -> None:
+def test_a_move_may_get_another_target() -> None:
     image, _ = begun(cluster(partition([1, 2]), epochs=FIVE), 3, 4)
     _, state = begun(image, 5, 2)
     assert state.replicas == ids(5, 2, 1)
@@ -126,11 +126,13 @@ def test_a_preview_for_a_leaving_broker_empties_it() -> None:
 def test_too_few_brokers_for_the_replicas_are_a_clear_error() -> None:
     image = placed_cluster(3)
     staying = [each for each in image.brokers.values() if each.broker_id != 2]
-    with pytest.raises(InvalidReplicationFactor, match="3 replicas, and 2 brokers would be left"):
+    with pytest.raises(
+        InvalidReplicationFactor, match="3 replicas, but only 2 brokers would be left"
+    ):
         plan_moves(image, staying)
 
 
-def test_a_topic_that_was_made_with_too_few_brokers_gets_its_other_replicas() -> None:
+def test_a_topic_created_with_too_few_brokers_gets_its_other_replicas() -> None:
     image = cluster(partition([1]), partition([2]), partition([1, 2, 3]))
     changes = list(plan_more_copies(image, image.topics["t"], 3))
     assert [change.partition for change in changes] == [0, 1]
@@ -142,7 +144,7 @@ def test_a_topic_that_was_made_with_too_few_brokers_gets_its_other_replicas() ->
     assert list(plan_more_copies(moving, moving.topics["t"], 3)) == []
 
 
-def test_as_many_replicas_as_brokers_are_enough_and_the_dead_are_not_joined() -> None:
+def test_replicas_are_added_up_to_the_number_of_brokers_and_not_beside_dead_ones() -> None:
     image = cluster(partition([1]), partition([9]), epochs={1: 1, 2: 1})
     (change,) = plan_more_copies(image, image.topics["t"], 3)
     assert (change.partition, set(change.state.replicas)) == (0, {1, 2})

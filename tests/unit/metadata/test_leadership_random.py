@@ -1,14 +1,14 @@
-"""Random lives and deaths, late controllers and odd wishes: what has to hold all the same."""
+"""Invariants under random broker failures, late controllers and invalid requests."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from leadership_support import NOBODY, cluster, ids, partition
+from leadership_support import cluster, ids, partition
 
 from zhumq.metadata.changes import BrokerRegistered, Change, apply_changes
-from zhumq.metadata.image import ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import (
     InSyncRequest,
     LeaderPolicy,
@@ -33,7 +33,7 @@ def policy_of(topic: Topic) -> LeaderPolicy:
 
 
 class World:
-    """A store, the brokers that live, and two controllers, of which one may be late."""
+    """A store, the live brokers, and two controllers, of which one may be late."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -45,7 +45,7 @@ class World:
 
     def step(self) -> None:
         seen = self.draw.randrange(2)
-        # A controller looks at the newest picture, or goes on with the one it has.
+        # A controller reads the newest image, or continues with the one it has.
         if self.draw.random() < 0.7:
             self.seen_by_controllers[seen] = self.image
         image = self.seen_by_controllers[seen]
@@ -57,7 +57,7 @@ class World:
                     self.come_back(self.draw.choice(BROKERS))
                 case 2 | 3:
                     changes = list(plan_membership(image, self.live, policy_of, self.log_ends()))
-                    # The controller may die at any point of it.
+                    # The controller may fail at any point of its changes.
                     self.propose(image, changes[: self.draw.randrange(len(changes) + 1)])
                 case 4:
                     self.propose(image, list(plan_preferred_leaders(image)))
@@ -76,7 +76,7 @@ class World:
             pass
 
     def come_back(self, broker_id: BrokerId) -> None:
-        """Also for one that lives: killed and started again before anybody noticed."""
+        """Also for a live broker: killed and restarted before its session expired."""
         self.live.add(broker_id)
         broker = replace(cluster().brokers[BrokerId(1)], broker_id=broker_id)
         registered = replace(broker, epoch=self.image.version + 1)
@@ -107,7 +107,7 @@ class World:
             return
         assert now.partition_epoch == before.partition_epoch + 1
         assert before.leader_epoch <= now.leader_epoch <= before.leader_epoch + 1
-        if now.leader != NOBODY:
+        if now.leader != NO_BROKER:
             assert now.leader in now.in_sync
             assert self.leaders.setdefault((name, now.leader_epoch), now.leader) == now.leader
         if (now.leader, now.leader_broker_epoch) != (before.leader, before.leader_broker_epoch):
@@ -115,8 +115,8 @@ class World:
         if not set(now.replicas) >= set(before.replicas):
             assert now.leader_epoch == before.leader_epoch + 1
         if name.topic != UNCLEAN_TOPIC:
-            # All that was acknowledged is on every in-sync replica: leaders come from them only,
-            # and only a leader's own word brings a replica back among them.
+            # Everything acknowledged is on every in-sync replica. Only in-sync replicas become leaders,
+            # and only a leader's request adds a replica to the set.
             assert grows or set(now.in_sync) <= set(before.in_sync)
 
     def any_partition(self) -> TopicPartition:
@@ -150,7 +150,7 @@ class World:
 
 
 @pytest.mark.parametrize("first_seed", range(0, 400, 50))
-def test_whatever_happens_one_broker_leads_an_epoch_and_the_cluster_heals(first_seed: int) -> None:
+def test_at_most_one_broker_leads_an_epoch_and_the_cluster_recovers(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 50):
         world = World(seed)
         for _ in range(STEPS):
@@ -161,7 +161,7 @@ def test_whatever_happens_one_broker_leads_an_epoch_and_the_cluster_heals(first_
         assert list(plan_membership(world.image, world.live, policy_of)) == []
         for topic in world.image.topics.values():
             for state in topic.partitions:
-                assert world.image.leader_of(state) == state.leader != NOBODY
+                assert world.image.leader_of(state) == state.leader != NO_BROKER
 
 
 def test_the_same_seed_makes_the_same_history() -> None:

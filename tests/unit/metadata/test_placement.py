@@ -1,4 +1,4 @@
-"""Where partitions go: even, apart, stable when brokers come and go, and the same everywhere."""
+"""Placement: even, rack-aware, stable when brokers join or leave, and deterministic."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_replicas_are_on_distinct_brokers_and_on_as_many_racks_as_there_are(
         assert len(chosen) == len(set(chosen)) == replicas
         used = Counter(racks[each] for each in chosen)
         assert len(used) == min(replicas, len(rack_sizes))
-        # No rack holds two more than another one that still has a broker to give.
+        # No rack holds two more than another rack that still has an unused broker.
         with_room = [used[rack] for rack, size in rack_sizes.items() if used[rack] < size]
         assert not with_room or max(used.values()) <= min(with_room) + 1
 
@@ -53,7 +53,7 @@ def test_no_broker_takes_much_more_of_a_topic_than_its_share(
     placed = place(brokers(broker_count), "t", partitions, replicas)
     load = Counter(each for chosen in placed for each in chosen)
     share_max = -(-partitions * replicas * 125 // (100 * broker_count))
-    # When nobody else has room for a copy, the last few go beyond it.
+    # If no other broker is below its share, the last replicas exceed it.
     assert max(load.values()) <= share_max + replicas
 
 
@@ -87,7 +87,7 @@ def test_a_leaving_broker_moves_about_its_share(gone: int, topic: str) -> None:
     assert held <= moved <= held + 0.1 * 900
 
 
-def test_added_partitions_leave_the_present_ones_alone_and_even_out_the_load() -> None:
+def test_added_partitions_leave_the_existing_ones_unchanged_and_even_out_the_load() -> None:
     present = place(brokers(3), "t", 3, 1)
     added = place(brokers(6), "t", 12, 1, present=present)
     assert len(added) == 9
@@ -115,7 +115,7 @@ def test_every_process_places_alike() -> None:
 
 
 def test_the_placement_of_a_release_is_the_placement_of_the_next() -> None:
-    # Were this to change, every rebalance after an upgrade would move nearly all data.
+    # If this changed, every rebalance after an upgrade would move nearly all data.
     assert place(brokers(5), "orders", 4, 2) == [(2, 0), (3, 4), (0, 1), (1, 4)]
 
 

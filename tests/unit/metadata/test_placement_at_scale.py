@@ -1,4 +1,4 @@
-"""Placing on a thousand brokers: how far around the ring a partition has to look."""
+"""Placement on a thousand brokers: how many brokers a partition visits on the ring."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def members(racks: int) -> list[Broker]:
 
 
 @pytest.mark.parametrize("racks", [0, 1, 2, 3, 7])
-def test_a_partition_looks_at_few_brokers_whatever_the_number_of_racks(
+def test_a_partition_visits_few_brokers_for_any_number_of_racks(
     racks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at = 0

@@ -166,7 +166,7 @@ def test_list_settings_take_and_lose_elements() -> None:
         append_to_list_setting("retention.ms", "1", "2")
 
 
-def test_every_change_survives_being_written_down() -> None:
+def test_every_change_round_trips_through_json() -> None:
     image = cluster(1)
     created = plan_topic(
         image, NewTopic(name="t", settings={"retention.ms": "5"}), TOPIC_ID, LIMITS

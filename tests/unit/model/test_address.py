@@ -12,7 +12,7 @@ from zhumq.model.address import Address, parse_address, parse_addresses, parse_l
         ("PLAINTEXT://host:9092", Address("host", 9092)),
         ("plaintext://[::1]:9092", Address("::1", 9092)),
         (" host:9092 ", Address("host", 9092)),
-        # It reaches the same machine where it is dialled; what is advertised is checked elsewhere.
+        # A client on the same machine can connect to it; other tests check advertised addresses.
         ("0.0.0.0:9092", Address("0.0.0.0", 9092)),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_list_of_addresses_is_split_and_a_port_may_be_understood() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "0", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"])
-def test_every_interface_is_no_place_of_its_own(host: str) -> None:
+def test_every_interface_is_unspecified(host: str) -> None:
     assert Address(host, 1).is_unspecified
     assert not Address(host, 1).is_loopback
 

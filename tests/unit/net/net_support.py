@@ -1,4 +1,4 @@
-"""A service that does as a test says, and a client that speaks frames."""
+"""A scripted service, and a client that sends and reads frames."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class ScriptedService:
-    """Answers with whatever `script` returns for a frame; remembers who left."""
+    """Answers with what `script` returns for a frame; remembers lost connections."""
 
     def __init__(self, script: Callable[[bytes], Answer]) -> None:
         self.script = script

@@ -1,4 +1,4 @@
-"""An outgoing connection: pipelined, bounded, with deadlines, made anew after a loss."""
+"""An outgoing connection: pipelined, bounded, with deadlines, reopened after a loss."""
 
 import asyncio
 import struct
@@ -29,7 +29,7 @@ def run(body: Coroutine[Any, Any, None]) -> None:
 
 
 class ScriptedPeer:
-    """Accepts connections; answers each frame with what the script makes of it, or not at all."""
+    """Accepts connections; answers each frame with what the script returns, or not at all."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -125,7 +125,7 @@ def test_an_answer_that_does_not_come_in_time_closes_the_connection() -> None:
     run(body())
 
 
-def test_a_lost_connection_fails_those_who_wait_and_is_made_anew() -> None:
+def test_a_lost_connection_fails_pending_requests_and_is_reopened() -> None:
     async def body() -> None:
         peer = await ScriptedPeer(
             lambda frame, number: _good(frame, 1) if number == 1 else None
@@ -147,7 +147,7 @@ def test_a_lost_connection_fails_those_who_wait_and_is_made_anew() -> None:
     run(body())
 
 
-def test_nobody_at_home_is_not_asked_again_at_once() -> None:
+def test_a_peer_that_does_not_listen_is_not_tried_again_at_once() -> None:
     async def body() -> None:
         peer = await ScriptedPeer(_good).open()
         address = peer.address
@@ -170,7 +170,7 @@ def test_nobody_at_home_is_not_asked_again_at_once() -> None:
     run(body())
 
 
-def test_a_peer_that_hangs_up_after_the_greeting_is_not_greeted_over_and_over() -> None:
+def test_a_peer_that_closes_after_the_handshake_is_not_tried_again_at_once() -> None:
     async def body() -> None:
         peer = await ScriptedPeer(lambda _frame, _number: b"nonsense that is no frame").open()
         channel = Channel(
@@ -188,10 +188,10 @@ def test_a_peer_that_hangs_up_after_the_greeting_is_not_greeted_over_and_over() 
     run(body())
 
 
-def test_a_peer_that_nobody_can_find_is_unavailable() -> None:
+def test_a_peer_without_a_known_address_is_unavailable() -> None:
     async def body() -> None:
         channel = Channel("the peer", lambda: None, _no_greeting)
-        with pytest.raises(PeerUnavailable, match="nobody knows"):
+        with pytest.raises(PeerUnavailable, match="address is unknown"):
             await channel.request(API, LogEndsRequest())
         with pytest.raises(PeerUnavailable):
             channel.start(API, LogEndsRequest())
@@ -200,7 +200,7 @@ def test_a_peer_that_nobody_can_find_is_unavailable() -> None:
     run(body())
 
 
-def test_a_greeting_that_fails_closes_the_connection() -> None:
+def test_a_handshake_that_fails_closes_the_connection() -> None:
     async def body() -> None:
         peer = await ScriptedPeer(_good).open()
 
@@ -217,7 +217,7 @@ def test_a_greeting_that_fails_closes_the_connection() -> None:
     run(body())
 
 
-def test_a_greeting_that_never_ends_is_given_up() -> None:
+def test_a_handshake_that_never_ends_times_out() -> None:
     async def body() -> None:
         peer = await ScriptedPeer(lambda _frame, _number: None).open()
 
@@ -284,11 +284,11 @@ def test_a_refusal_is_an_answer() -> None:
         struct.pack(">i", 0),
         struct.pack(">iih", 6, 99, 0),  # an answer to another question
         struct.pack(">iih", 6, 1, 0),  # without its message
-        struct.pack(">iih", 6, 1, 30_000),  # an error nobody knows
+        struct.pack(">iih", 6, 1, 30_000),  # an unknown error code
         struct.pack(">iihi", 10, 1, 0, 2**31 - 1),  # a list without end
     ],
 )
-def test_answers_that_make_no_sense_fail_the_request(answer: bytes) -> None:
+def test_malformed_answers_fail_the_request(answer: bytes) -> None:
     async def body() -> None:
         peer = await ScriptedPeer(lambda _frame, _number: answer).open()
         channel = _channel(peer)

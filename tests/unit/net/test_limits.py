@@ -1,4 +1,4 @@
-"""Every bound of a listener holds, and whoever meets one goes on once there is room."""
+"""Every limit of a listener holds, and a connection at a limit goes on once there is room."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -13,7 +13,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Promises:
-    """A script whose answers all come at one word."""
+    """A script whose answers all complete at `keep_all`."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[bytes, asyncio.Future[list[Any] | None]]] = []
@@ -136,7 +136,7 @@ def test_a_slow_reader_stops_being_served_and_its_answers_stay_bounded(run: Run)
             asking = asyncio.create_task(slow.send(framed(b"more") * 300))
             await until(lambda: listener.counters.reading_paused == 1)
             await asking
-            # What went into the two socket buffers, and no more than the limit beyond it.
+            # The bytes in the two socket buffers, and no more than the limit beyond them.
             served = len(service.frames)
             assert served < 150
             assert listener.counters.answer_bytes_queued <= 400_000

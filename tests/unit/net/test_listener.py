@@ -1,4 +1,4 @@
-"""Answers in order over real sockets, and how connections begin and end."""
+"""Answers in order over real sockets; how connections open and close."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Promises:
-    """A script whose answers come when the test says so."""
+    """A script whose answers complete when the test calls `keep`."""
 
     def __init__(self) -> None:
         self.futures: dict[bytes, asyncio.Future[list[Any] | None]] = {}
@@ -143,7 +143,7 @@ def test_a_malformed_frame_closes_its_connection_and_no_other(
 
     with caplog.at_level(logging.WARNING, logger="zhumq.net.listener"):
         run(scenario())
-    # The second complaint came within a second of the first, so it was held back.
+    # The second warning came within a second of the first, so it was suppressed.
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "bad frame" in caplog.text
 
@@ -193,7 +193,9 @@ def test_a_cancelled_answer_closes_the_connection(run: Run) -> None:
     run(scenario())
 
 
-def test_the_service_hears_once_that_a_client_left_and_its_answers_are_cancelled(run: Run) -> None:
+def test_the_service_is_notified_once_that_a_client_left_and_its_answers_are_cancelled(
+    run: Run,
+) -> None:
     async def scenario() -> None:
         promises = Promises()
         service = ScriptedService(promises)

@@ -1,4 +1,4 @@
-"""Request memory is shared fairly: small requests go on, whoever holds it without need is cut off."""
+"""Request memory is shared fairly: small requests go on, connections that hold it too long are cut off."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -33,7 +33,7 @@ MIB = 1024 * 1024
 
 
 class FakeReader:
-    """A connection that notes what the memory does with it."""
+    """A connection that records the calls of the request memory."""
 
     def __init__(
         self, address: str = "a", held_bytes: int = 0, *, proven_bytes: int = 1000 * MIB
@@ -68,7 +68,7 @@ def memory_of(bytes_max: int, *readers: FakeReader) -> RequestMemory:
 
 
 def reserved(memory: RequestMemory, reader: FakeReader, size: int) -> bool:
-    """As a connection does it: what is reserved counts as held."""
+    """Reserves as a connection does: reserved bytes count as held."""
     if memory.reserve(reader, size, size):
         reader.reserved_bytes = size
         reader.held_bytes += size
@@ -131,7 +131,7 @@ def test_new_clients_have_an_eighth_of_a_memory_that_others_use() -> None:
     assert crowd[1].granted == [1_000_000]
 
 
-def test_who_has_sent_requests_comes_before_those_that_wait_longer() -> None:
+def test_proven_clients_go_before_new_ones_that_wait_longer() -> None:
     holder = FakeReader(held_bytes=MIB)
     crowd = [FakeReader(proven_bytes=0) for _ in range(10)]
     known = FakeReader(proven_bytes=100_000)
@@ -142,13 +142,13 @@ def test_who_has_sent_requests_comes_before_those_that_wait_longer() -> None:
     assert not any(each.granted for each in crowd)
 
 
-def test_beginnings_of_new_clients_go_when_one_that_has_sent_requests_waits() -> None:
+def test_new_clients_are_cut_off_when_a_proven_client_waits() -> None:
     crowd = [FakeReader(held_bytes=200_000, proven_bytes=0) for _ in range(6)]
     parked = FakeReader(held_bytes=100_000)
     known = FakeReader()
     memory = memory_of(MIB, *crowd, parked, known)
     memory.relieve_proven()
-    assert not any(each.reasons for each in crowd), "nobody waits"
+    assert not any(each.reasons for each in crowd), "no reader waits"
     assert not reserved(memory, known, 400_000)
     memory.relieve_proven()
     assert sum(len(each.reasons) for each in crowd) == 4
@@ -156,7 +156,7 @@ def test_beginnings_of_new_clients_go_when_one_that_has_sent_requests_waits() ->
     assert not parked.reasons
 
 
-def test_nobody_goes_for_a_large_frame_that_waits_for_another_large_one() -> None:
+def test_no_reader_is_cut_off_for_a_large_frame_that_waits_for_another_large_one() -> None:
     large, waiting, new = FakeReader(), FakeReader(), FakeReader(held_bytes=MIB, proven_bytes=0)
     memory = memory_of(16 * MIB, large, waiting, new)
     assert reserved(memory, large, 10 * MIB)
@@ -167,7 +167,7 @@ def test_nobody_goes_for_a_large_frame_that_waits_for_another_large_one() -> Non
     assert waiting.granted == [4 * MIB]
 
 
-def test_who_waited_between_two_frames_waits_once_for_the_next_one() -> None:
+def test_a_reader_that_waited_between_two_frames_waits_once_for_the_next_one() -> None:
     holder, reader = FakeReader(held_bytes=MIB), FakeReader(held_bytes=MIB, proven_bytes=0)
     memory = memory_of(MIB, holder, reader)
     assert not memory.admits(reader)
@@ -186,7 +186,7 @@ def test_a_frame_that_arrives_slowly_is_cut_off_once_others_wait_for_its_memory(
     assert reserved(memory, fast, 6 * MIB)
     for now_ms in range(0, 60_000, 1_000):
         memory.relieve(now_ms)
-    assert not slow.reasons, "nobody waits for what it holds"
+    assert not slow.reasons, "no reader waits for the memory it holds"
     waiting = FakeReader()
     assert not reserved(memory, waiting, LARGE_FRAME_BYTES * 2)
     memory.relieve(60_000)
@@ -224,7 +224,7 @@ def test_the_largest_holders_of_the_address_that_holds_most_go_first() -> None:
     assert memory.bytes_used <= memory.bytes_max
 
 
-def test_who_holds_little_reads_on_when_the_memory_is_full() -> None:
+def test_a_reader_that_holds_little_reads_on_when_the_memory_is_full() -> None:
     large, small = FakeReader(held_bytes=2 * MIB), FakeReader(held_bytes=SMALL_SHARE_BYTES - 1)
     memory = memory_of(MIB, large, small)
     assert not memory.admits(large)
@@ -258,7 +258,7 @@ def test_unread_answers_are_bounded_and_the_longest_unread_go_first() -> None:
 
 
 async def trickle(client: Client) -> None:
-    """A byte again and again, until the broker has had enough."""
+    """Sends a byte again and again, until the connection is closed."""
     with suppress(ConnectionError):
         while True:
             await client.send(b"x")
@@ -317,7 +317,7 @@ def test_a_half_frame_behind_a_request_that_waits_has_an_end_too(run: Run) -> No
     run(scenario())
 
 
-def test_who_finds_no_memory_does_not_wait_for_ever(run: Run) -> None:
+def test_a_client_without_memory_does_not_wait_for_ever(run: Run) -> None:
     def park(frame: bytes) -> Answer:
         return asyncio.get_running_loop().create_future()
 
@@ -346,7 +346,7 @@ def test_six_large_frames_that_stop_do_not_stop_the_others(
         await trickle(client)
 
     async def scenario() -> None:
-        # The tick, and with it the look at who holds memory, is a quarter of the shortest deadline.
+        # The tick, which is also the interval of memory checks, is a quarter of the shortest deadline.
         limits = Limits(request_bytes_total_max=32 * MIB, close_ms=400)
         async with listening(ScriptedService(echo), limits) as listener, AsyncExitStack() as stack:
             holders = []

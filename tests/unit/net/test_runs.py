@@ -14,7 +14,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Runs:
-    """Serves frames that begin with the same letter together; by promises if it is an upper one."""
+    """Serves frames with the same first byte together; with a future if that is upper case."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -23,18 +23,18 @@ class Runs:
     def __call__(
         self, frames: Sequence[bytes], connection: ConnectionInfo
     ) -> tuple[int, Answer] | None:
-        dead_letter = frames[0][:1]
-        if dead_letter == b"-":
+        first_byte = frames[0][:1]
+        if first_byte == b"-":
             return None
-        if dead_letter == b"!":
+        if first_byte == b"!":
             raise MalformedFrame("this one is bad")
         run = []
         for frame in frames:
-            if frame[:1] != dead_letter:
+            if frame[:1] != first_byte:
                 break
             run.append(framed(frame))
         self.sizes.append(len(run))
-        if not dead_letter.isupper():
+        if not first_byte.isupper():
             return len(run), [b"".join(run)]
         promise: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
         self.promises.append((b"".join(run), promise))
@@ -105,7 +105,7 @@ def test_a_bad_frame_behind_a_run_closes_after_the_answers_before_it(run: Run) -
     run(scenario())
 
 
-def test_a_client_that_leaves_takes_the_promise_of_its_run_along(run: Run) -> None:
+def test_a_client_that_leaves_cancels_the_future_of_its_run(run: Run) -> None:
     async def scenario() -> None:
         runs = Runs()
         async with listening(ScriptedService(echo), handle_run=runs) as listener:

@@ -58,16 +58,16 @@ def test_a_large_region_arrives_byte_for_byte_between_small_answers(
                 listening(ScriptedService(script)) as listener,
                 connected(listener) as client,
             ):
-                wanted = [(0, FILE_BYTES), (7, 100), (1_000, SENDFILE_BYTES_MIN), (11, 5_000_011)]
-                for position, length in wanted:
+                regions = [(0, FILE_BYTES), (7, 100), (1_000, SENDFILE_BYTES_MIN), (11, 5_000_011)]
+                for position, length in regions:
                     await client.send(framed(struct.pack(">ii", position, length)))
                     await client.send(framed(b"small %d" % length))
-                for position, length in wanted:
+                for position, length in regions:
                     expected = b"head" + content[position : position + length] + b"tail"
                     assert await client.read_frame() == expected
                     assert await client.read_frame() == b"small %d" % length
                 assert listener.counters.bytes_sent_by_sendfile == sum(
-                    length for _, length in wanted if length >= SENDFILE_BYTES_MIN
+                    length for _, length in regions if length >= SENDFILE_BYTES_MIN
                 )
                 assert listener.counters.answer_bytes_queued == 0
 
@@ -109,7 +109,7 @@ def test_a_slow_reader_of_a_large_region_holds_no_memory_and_stops_no_one_else(
                 await slow.send(framed(b"file") * 50)
                 await until(lambda: listener.counters.reading_paused == 1)
                 assert await healthy.ask(b"alive") == b"alive"
-                # The second request is not looked at while the first answer is under way.
+                # The second request is not served while the first answer is being sent.
                 assert service.frames.count(b"file") == 1
                 assert await slow.read_frame() == content
                 await until(lambda: service.frames.count(b"file") == 2)

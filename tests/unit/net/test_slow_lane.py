@@ -24,7 +24,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 def burn(seconds: float) -> None:
-    """Keeps the processor busy, as a large request does."""
+    """Keeps the CPU busy, as a large request does."""
     begun = time.thread_time()
     while time.thread_time() - begun < seconds:
         pass
@@ -32,7 +32,7 @@ def burn(seconds: float) -> None:
 
 def test_a_connection_is_slow_by_the_time_of_its_thread_alone() -> None:
     long, short = SLOW_SECONDS * 2, SLOW_SECONDS / 2
-    # On a busy machine any request can take long by the clock on the wall.
+    # On a busy machine any request can take long by wall-clock time.
     assert [next_pace(pace, long) for pace in (QUICK, NEW, SUSPECT, SLOW)] == [
         SUSPECT,
         SLOW,

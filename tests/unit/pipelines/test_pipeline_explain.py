@@ -1,4 +1,4 @@
-"""One line out of all that Spark says about a failure."""
+"""The cause of a failure as one line of Spark's error text."""
 
 import pytest
 
@@ -38,5 +38,5 @@ ValueError: row 7 is not what it seems
         ("x" * 5000, "x" * 600),
     ],
 )
-def test_the_cause_is_said_in_one_line(text: str, words: str) -> None:
+def test_the_cause_is_one_line(text: str, words: str) -> None:
     assert explain(PySparkException(message=text)) == words

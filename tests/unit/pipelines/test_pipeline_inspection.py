@@ -1,4 +1,4 @@
-"""What is said about the counts of an inspection; and the sample that it is tried with."""
+"""The report of an inspection, and the sample that tests use for it."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +40,7 @@ def write_counts(folder: Path, rows: list[tuple[int, str, str, int]]) -> None:
     pyarrow.parquet.write_table(pa.table(columns), folder / "0.parquet")
 
 
-def test_minutes_that_follow_each_other_are_one_burst() -> None:
+def test_consecutive_minutes_are_one_burst() -> None:
     errors = {
         "web": {minute(1): 30, minute(2): 40, minute(4): 25, minute(9): 3},
         "quiet": {minute(1): 1},
@@ -84,10 +84,10 @@ def test_a_long_time_is_drawn_in_wider_steps(tmp_path: Path) -> None:
     assert max(len(line) for line in lines) < 80
 
 
-def test_a_report_has_a_picture(tmp_path: Path) -> None:
+def test_a_report_has_a_chart(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write_counts(tmp_path / "t", [(0, "web", "ERROR", 30)])
-    chart = tmp_path / "pictures" / "p.png"
+    chart = tmp_path / "charts" / "p.png"
     lines = list(report(str(tmp_path / "t"), "20", str(chart)))
     assert any("burst: web had 30 errors in 1 minute" in line for line in lines)
     assert chart.read_bytes().startswith(b"\x89PNG")
@@ -103,7 +103,7 @@ def test_many_services_are_drawn_together(tmp_path: Path) -> None:
     assert lines[-2].endswith(f"  {sum(range(1, 23))}")
 
 
-def test_a_table_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_table_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NothingInspected, match="run the inspection first"):
         read_inspection(str(tmp_path / "t"), burst=20)
 

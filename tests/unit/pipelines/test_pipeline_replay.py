@@ -1,4 +1,4 @@
-"""The rate of a replay, with a clock that only the sleeper moves."""
+"""The rate of a replay, with a clock that only sleep() advances."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from zhumq.pipelines.replay import keep_rate
 
 
 class Clock:
-    """Time passes only while somebody sleeps."""
+    """Time that passes only in sleep()."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -40,7 +40,7 @@ def test_rows_pass_at_their_rate(sizes: list[int]) -> None:
         assert rows - 10 <= elapsed * 100 + 1e-6 <= rows
 
 
-def test_a_sleeper_that_comes_late_does_not_slow_the_rest() -> None:
+def test_a_late_wakeup_does_not_slow_the_rest() -> None:
     class LateClock(Clock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds + 0.5)

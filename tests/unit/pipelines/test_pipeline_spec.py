@@ -1,4 +1,4 @@
-"""Pipeline files: what is in them, and what is said about those that are wrong."""
+"""Pipeline files: valid ones become a spec, and errors of invalid ones name the line."""
 
 import re
 from pathlib import Path
@@ -79,7 +79,7 @@ def refusal(text: str, **values: str) -> str:
     return str(caught.value)
 
 
-def test_a_file_says_sources_steps_and_sinks() -> None:
+def test_a_file_has_sources_steps_and_sinks() -> None:
     pipeline = parse(GOOD)
     assert (pipeline.name, pipeline.trigger.kind) == ("orders", TriggerKind.INTERVAL)
     assert pipeline.trigger.interval == "10 seconds"
@@ -125,15 +125,15 @@ def test_an_error_within_sql_names_the_line_of_the_file() -> None:
         ("name: orders", "name: a/b", 1, "name: 'a/b' is not a name"),
         ("name: orders", "nmae: orders", 1, "nmae: there is no such field (did you mean 'name'?)"),
         ("${topic}.dlq", "${tpoic}.dlq", 38, "dead_letters.topic: there is no parameter 'tpoic'"),
-        ("headers: true", "headers: yes", 9, "sources.records.headers: is true or false"),
+        ("headers: true", "headers: yes", 9, "sources.records.headers: must be true or false"),
         ("json: records", "json: recrods", 12, "steps[0].json: there is no source or step 'recrods'"),
         ("check: parsed", "chekc: parsed", 14, "steps[1]: needs one of the fields sql, python"),
         ("python: shop.steps:count", "python: shop.count", 24, "steps[3].python: is module:function"),
         ("rule: amount > 0, ", "", 17, "steps[1].rules[0]: needs the field 'rule'"),
-        ("partition_by: [topic]", "partition_by: {a: b}", 31, "sinks.table.partition_by: is to be"),
+        ("partition_by: [topic]", "partition_by: {a: b}", 31, "sinks.table.partition_by: must be"),
         ("    table: ${table}", "    table: ${table}\n    topic: a", 30, "excludes the field 'topic'"),
-        ("    table: ${table}", "    table: ${table}\n    format: exel", 31, "sinks.table.format: is one"),
-        ("keep: [headers, timestamp]", "keep: [value]", 36, "sinks.large.keep[0]: is one of headers"),
+        ("    table: ${table}", "    table: ${table}\n    format: exel", 31, "sinks.table.format: must be"),
+        ("keep: [headers, timestamp]", "keep: [value]", 36, "sinks.large.keep[0]: must be one of headers"),
         ("name: counted", "name: good", 23, "steps[3].name: there are two views named 'good'"),
         ("name: counted", "name: Counted!", 23, "steps[3].name: 'Counted!' is not a name"),
         ("headers: true", "options: {maxOffsetsPerTrigger: -1}", 8, "sources.records: maxOffsets"),
@@ -142,7 +142,7 @@ def test_an_error_within_sql_names_the_line_of_the_file() -> None:
         ("headers: true", "from: yesterday", 8, "sources.records: startingOffsets"),
         ("topic: ${topic}\n", "segments: data\n", 8, "a stream needs a broker"),
         ("topic: large-orders", "topic: large-orders\n    rate: 5", 35, "rate: is for trigger: batch"),
-        ("dead_letters:\n  topic: ${topic}.dlq\n", "", 12, "finds bad rows, so say where they go"),
+        ("dead_letters:\n  topic: ${topic}.dlq\n", "", 12, "finds bad rows: give the topic for them"),
         ("sinks:\n", "sinks:\n  dead_letters: {topic: a}\n", 28, "cannot name a sink"),
         ("parameters:", "parameters: [", 5, "this is not YAML"),
         ("trigger: 10s", "trigger: 10s\ntrigger: 20s", 3, "trigger: is given twice"),
@@ -152,9 +152,9 @@ def test_an_error_names_the_line_and_the_field(
     before: str, after: str, line: int, words: str
 ) -> None:
     assert before in GOOD
-    said = refusal(GOOD.replace(before, after, 1))
-    assert said.startswith(f"f.yml:{line}: "), said
-    assert words in said, said
+    error = refusal(GOOD.replace(before, after, 1))
+    assert error.startswith(f"f.yml:{line}: "), error
+    assert words in error, error
 
 
 def test_a_parameter_without_a_value_must_be_given() -> None:
@@ -183,7 +183,7 @@ def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
         read_document(path)
 
 
-def test_an_alias_that_multiplies_does_no_harm() -> None:
+def test_an_alias_that_multiplies_is_refused() -> None:
     bomb = "a0: &a0 [x, x]\n" + "".join(
         f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)
     )
@@ -211,10 +211,10 @@ def test_the_file_in_the_docs_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", docs.read_text(), re.DOTALL)
     pipeline = parse(text)
     assert (pipeline.name, len(pipeline.steps), len(pipeline.sinks)) == ("large-orders", 4, 2)
-    # The error in the docs is about the third step, on the line that it says.
-    said = re.search(r"large-orders\.yml:(\d+): steps\[2\]\.sql", docs.read_text())
-    assert said is not None
-    assert "amount >= 1000" in text.splitlines()[int(said[1]) - 1]
+    # The error in the docs is in the third step, and names the right line.
+    shown = re.search(r"large-orders\.yml:(\d+): steps\[2\]\.sql", docs.read_text())
+    assert shown is not None
+    assert "amount >= 1000" in text.splitlines()[int(shown[1]) - 1]
 
 
 def test_a_delta_table_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

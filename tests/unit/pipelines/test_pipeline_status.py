@@ -1,4 +1,4 @@
-"""The status of a run: what is gathered, kept and read again, and who may run."""
+"""The status of a run: added up, written and read again; and the lock of a pipeline."""
 
 import subprocess
 import sys
@@ -48,30 +48,30 @@ def progress(batch: int, rows: int, *, end: int, latest: int, out: int = -1) -> 
 def test_each_report_of_a_query_counts_once() -> None:
     query = QueryProgress(SinkProgress(name="table"))
     first = progress(0, 10, end=10, latest=30, out=10)
-    assert not query.hear(None, list)
-    assert query.hear(first, never)
-    assert not query.hear(first, never)
+    assert not query.update(None, list)
+    assert query.update(first, never)
+    assert not query.update(first, never)
     second = progress(1, 20, end=30, latest=30, out=20)
     idle = progress(2, 0, end=30, latest=30, out=0)
-    assert query.hear(idle, lambda: [first, second, idle])
-    assert not query.hear(idle, never)
+    assert query.update(idle, lambda: [first, second, idle])
+    assert not query.update(idle, never)
     sink = query.sink
     assert (sink.batch, sink.batches, sink.rows_in, sink.rows_out) == (1, 2, 30, 30)
     assert (sink.batch_ms, sink.rate, sink.lag) == (100, 200, 5)
 
 
 def never() -> list[Any]:
-    raise AssertionError("the last report says it all")
+    raise AssertionError("the last report is enough")
 
 
-def test_rows_that_only_the_table_knows_of_are_counted() -> None:
+def test_rows_that_only_the_table_reports_are_counted() -> None:
     query = QueryProgress(SinkProgress(name="table"))
     query.count(3)
-    query.hear(progress(0, 10, end=10, latest=10), never)
+    query.update(progress(0, 10, end=10, latest=10), never)
     assert query.sink.rows_out == 3
 
 
-def test_lag_is_unknown_while_the_source_does_not_say() -> None:
+def test_lag_is_unknown_while_the_source_does_not_report_it() -> None:
     report = progress(0, 1, end=1, latest=1)
     report["sources"][0]["latestOffset"] = None
     assert lag_of(report) is None
@@ -97,7 +97,7 @@ def test_a_run_whose_process_is_gone_is_lost(tmp_path: Path) -> None:
     assert read.state is State.LOST
 
 
-def test_a_damaged_status_is_said(tmp_path: Path) -> None:
+def test_a_damaged_status_is_an_error(tmp_path: Path) -> None:
     file = StatusFile(tmp_path, "orders")
     with file.locked():
         file.path.write_text('{"name": "or')
@@ -121,6 +121,6 @@ def test_two_runs_of_one_pipeline_are_refused(tmp_path: Path) -> None:
         with pytest.raises(PipelineBusy, match=busy), StatusFile(tmp_path, "orders").locked():
             pass
         other.kill()
-    # The lock of a process that was killed is gone with it.
+    # The lock of a killed process is released.
     with StatusFile(tmp_path, "orders").locked():
         pass

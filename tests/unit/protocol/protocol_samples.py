@@ -1,4 +1,4 @@
-"""A message of any kind with every field filled, for tests that want all of them."""
+"""A sample of any message with every field filled."""
 
 import uuid
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ RECORD_CLASSES = (
 
 
 def all_versions() -> Iterator[tuple[type[Message], int]]:
-    """Every message in every version: requests, responses and what is kept in records."""
+    """Every message in every version: requests, responses and records of internal topics."""
     for spec in APIS.values():
         for version in range(spec.min_version, spec.max_version + 1):
             yield spec.request, version
@@ -40,7 +40,7 @@ def all_versions() -> Iterator[tuple[type[Message], int]]:
 
 
 def sample(cls: type[Message], version: int, elements: int = 2) -> Message:
-    """A message in which every field the version knows differs from its default."""
+    """A message in which every field of the version differs from its default."""
     return cls(
         **{
             spec.name: _value(spec.type, spec.name, version, elements)

@@ -1,4 +1,4 @@
-"""Keys, versions and headers, with the traps that others fell into."""
+"""Keys, versions and headers, with the known traps of the protocol."""
 
 import struct
 import uuid
@@ -87,8 +87,8 @@ def test_produce_is_advertised_from_version_0_but_read_from_3() -> None:
 
 def test_the_gates_of_librdkafka_are_open() -> None:
     produce, fetch = APIS[ApiKey.PRODUCE], APIS[ApiKey.FETCH]
-    assert produce.max_version >= 7  # MsgVer2 wants 3, zstd wants 7
-    assert fetch.max_version >= 10  # MsgVer2 wants 4, zstd wants 10
+    assert produce.max_version >= 7  # MsgVer2 needs 3, zstd needs 7
+    assert fetch.max_version >= 10  # MsgVer2 needs 4, zstd needs 10
     assert ApiKey.INIT_PRODUCER_ID in APIS
 
 
@@ -144,7 +144,7 @@ def test_other_flexible_response_headers_have_tagged_fields() -> None:
 
 @pytest.mark.parametrize("version", [5, 99, 0x7FFF, -1])
 def test_apiversions_in_an_unknown_version_is_answered_in_version_0(version: int) -> None:
-    frame = struct.pack(">hhih", 18, version, 33, 3) + b"new" + b"bytes nobody can read"
+    frame = struct.pack(">hhih", 18, version, 33, 3) + b"new" + b"unreadable bytes"
     with pytest.raises(UnsupportedApiVersion) as caught:
         decode_request(frame)
     header = caught.value.header

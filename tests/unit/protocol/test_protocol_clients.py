@@ -1,4 +1,4 @@
-"""Frames that real clients sent: read to the last byte, and written again as the very same bytes."""
+"""Recorded frames of real clients: decoded to the last byte, and encoded again to the same bytes."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from zhumq.protocol.messages.coordinator_records import (
 )
 
 # Recorded from the clients named in it, each producing one record to the topic "golden" and consuming
-# it as the group "golden-group", against a server that advertised every version we speak.
+# it as the group "golden-group", against a server that advertised every supported version.
 FRAMES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("client_frames.json").read_text(encoding="utf-8")
 )
@@ -57,6 +57,6 @@ def test_what_a_client_meant_is_what_is_read(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_is_recorded_from_the_first_word_to_the_last(client: str) -> None:
+def test_every_client_is_recorded_from_its_first_request_to_its_last(client: str) -> None:
     for api in (ApiKey.API_VERSIONS, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LEAVE_GROUP):
         assert requests_of(client, api)

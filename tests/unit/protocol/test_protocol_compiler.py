@@ -1,4 +1,4 @@
-"""The generated functions: what they carry, and what they make of bytes that are not a message."""
+"""The generated functions: round trips of every message, and errors for bytes that are not a message."""
 
 import random
 import struct

@@ -1,4 +1,4 @@
-"""Frames out of pieces: whole, several, split anywhere, and sizes that cannot be."""
+"""Frames from received pieces: whole, several, split anywhere, and with impossible sizes."""
 
 import random
 import struct

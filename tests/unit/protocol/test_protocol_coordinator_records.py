@@ -1,4 +1,4 @@
-"""Structures that travel inside of bytes, after a version of their own."""
+"""Structures inside of bytes fields, each after its own version."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""The hand-written functions for Produce and Fetch do exactly what the generated ones do."""
+"""The hand-written functions for Produce and Fetch give the same results as the generated ones."""
 
 import random
 import struct
@@ -44,7 +44,7 @@ assert api.APIS  # importing it puts the hand-written functions in place
 
 
 def produce_requests() -> Iterator[ProduceRequest]:
-    """All shapes: of the common one and of every way to be not quite it."""
+    """Requests of all shapes: the common one, and each deviation from it."""
     for records in (None, b"", b"x", b"y" * 126, b"y" * 127, b"z" * 20_000):
         for name in ("", "t", "n" * 126, "n" * 127, "ü" * 80):
             for topics in (0, 1, 2):
@@ -91,7 +91,7 @@ def read_on_the_slow_path(frame: bytes, version: int) -> object:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_the_short_road_reads_a_request_as_the_long_one_does(version: int) -> None:
+def test_the_fast_path_reads_a_request_as_the_slow_path_does(version: int) -> None:
     taken = 0
     for request in produce_requests():
         for client_id in ("client", "", None):
@@ -104,7 +104,7 @@ def test_the_short_road_reads_a_request_as_the_long_one_does(version: int) -> No
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_what_is_damaged_leaves_the_short_road_or_reads_as_on_the_long_one(version: int) -> None:
+def test_a_damaged_request_leaves_the_fast_path_or_reads_as_on_the_slow_path(version: int) -> None:
     draw = random.Random(SEED)
     for name, records in (("topic", b"records"), ("", b""), ("t" * 200, b"r" * 300)):
         partition = PartitionProduceData(index=1, records=records)
@@ -116,7 +116,7 @@ def test_what_is_damaged_leaves_the_short_road_or_reads_as_on_the_long_one(versi
         for _ in range(600):
             damaged = bytearray(frame)
             for _ in range(draw.randint(1, 3)):
-                # The first four bytes name the API and its version, and are not in question here.
+                # The first four bytes are the API key and version, which this test leaves alone.
                 at = draw.randrange(4, min(80, len(frame)))
                 position = max(draw.choice((at, len(frame) + 3 - at)), 4)
                 damaged[position] = draw.choice((0, 1, 2, 3, 0x7F, 0x80, 0xFF))
@@ -126,7 +126,7 @@ def test_what_is_damaged_leaves_the_short_road_or_reads_as_on_the_long_one(versi
                 if isinstance(slow_path, tuple):
                     assert (*one[:1], *one[2:]) == (*slow_path[:1], *slow_path[2:])
                 else:
-                    # Only a name or client id that is no text is left to whoever looks it up.
+                    # Only the slow path checks that the topic's name and the client id are UTF-8.
                     assert not is_text(one[4]) or not is_text(bytes(damaged[10:16]))
 
 
@@ -139,7 +139,7 @@ def is_text(name: bytes) -> bool:
 
 
 @pytest.mark.parametrize("version", range(9, 14))
-def test_unknown_tags_in_a_produce_request_take_the_long_road(version: int) -> None:
+def test_unknown_tags_in_a_produce_request_take_the_slow_path(version: int) -> None:
     partition = PartitionProduceData(index=1, records=b"records")
     topic = TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=[partition])
     body = encode_body(ProduceRequest(transactional_id=None, topic_data=[topic]), version)
@@ -240,7 +240,7 @@ def assert_written_alike(response: Message, version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("name", ["t", "x" * 126])
-def test_the_answer_about_one_partition_is_the_same_on_the_short_road(
+def test_the_answer_about_one_partition_is_the_same_on_the_fast_path(
     version: int, name: str
 ) -> None:
     topic_id = uuid.UUID(int=2**100 + 7)
@@ -262,7 +262,7 @@ def test_a_run_is_read_as_its_requests_one_by_one_are(version: int) -> None:
     requests = list(produce_requests())
     longest = 0
     for _ in range(300):
-        # Few different ones, so that neighbours often are alike.
+        # Few different ones, so that neighbours are often equal.
         few = draw.sample(requests, 3)
         frames = [
             framed(encode_body(draw.choice(few), version), version, draw.choice(("a", "a", "b")))

@@ -1,4 +1,4 @@
-"""What a declaration makes: typed, slotted, keyword-only classes whose fields all have defaults."""
+"""Declarations make typed, slotted, keyword-only classes whose fields all have defaults."""
 
 import copy
 import uuid

@@ -1,4 +1,4 @@
-"""How long a silent consumer is waited for, by the clock alone."""
+"""Ack deadlines of a push consumer: pings, the timeout queue, late checks of the broker."""
 
 from zhumq.push.ack_deadlines import OVERDUE, RETRY_MESSAGES_MAX, SILENT, AckDeadlines
 from zhumq.push.settings import PushSettings
@@ -24,7 +24,7 @@ def test_pings_are_due_at_intervals() -> None:
     assert waiting.pings == 4
 
 
-def test_a_consumer_that_says_nothing_is_silent_and_one_that_does_is_not() -> None:
+def test_a_consumer_that_sends_no_frame_is_silent_and_one_that_does_is_not() -> None:
     waiting = ack_deadlines()
     assert waiting.failure(300, None) is None
     assert waiting.failure(301, None) == SILENT
@@ -38,7 +38,7 @@ def test_from_the_timeout_queue_to_parked_and_back() -> None:
     states = []
     now_ms = 0
     for _ in range(4):
-        waiting.failed(SILENT, now_ms, wall_ms=now_ms)
+        waiting.fail(SILENT, now_ms, wall_ms=now_ms)
         states.append((waiting.session.state, waiting.hold_until_ms - now_ms))
         now_ms = waiting.hold_until_ms
     assert states == [
@@ -47,58 +47,58 @@ def test_from_the_timeout_queue_to_parked_and_back() -> None:
         (SessionState.PARKED, 0),
         (SessionState.PARKED, 0),
     ]
-    assert waiting.failure(10**9, 0) is None, "a parked one is not waited for"
+    assert waiting.failure(10**9, 0) is None, "a parked session has no deadlines"
     assert waiting.room(100, 0, now_ms) == 0
-    assert not waiting.forgives(is_answer=True, now_ms=now_ms, wall_ms=now_ms)
-    assert waiting.is_parked, "only resume wakes it"
+    assert not waiting.end_retry(is_answer=True, now_ms=now_ms, wall_ms=now_ms)
+    assert waiting.is_parked, "only resume ends the parking"
     assert waiting.resume(now_ms, now_ms)
     assert waiting.is_active
     assert not waiting.resume(now_ms, now_ms)
 
 
-def test_a_try_is_made_with_little_and_only_when_it_is_due() -> None:
+def test_a_retry_sends_few_messages_and_only_when_it_is_due() -> None:
     waiting = ack_deadlines()
-    waiting.failed(OVERDUE, now_ms=0, wall_ms=0)
+    waiting.fail(OVERDUE, now_ms=0, wall_ms=0)
     assert waiting.room(500, held=0, now_ms=999) == 0
     assert waiting.room(500, held=3, now_ms=1_000) == RETRY_MESSAGES_MAX - 3
-    assert waiting.failure(999, next_deadline_ms=5) is None, "it is not being tried yet"
+    assert waiting.failure(999, next_deadline_ms=5) is None, "its retry is not due yet"
 
 
-def test_pings_do_not_excuse_deliveries_without_an_answer() -> None:
+def test_a_pong_does_not_make_up_for_unanswered_deliveries() -> None:
     waiting = ack_deadlines()
-    waiting.failed(OVERDUE, now_ms=0, wall_ms=0)
-    assert not waiting.forgives(is_answer=False, now_ms=5, wall_ms=5)
-    assert waiting.forgives(is_answer=True, now_ms=6, wall_ms=6)
+    waiting.fail(OVERDUE, now_ms=0, wall_ms=0)
+    assert not waiting.end_retry(is_answer=False, now_ms=5, wall_ms=5)
+    assert waiting.end_retry(is_answer=True, now_ms=6, wall_ms=6)
     assert waiting.is_active
     silent = ack_deadlines()
-    silent.failed(SILENT, now_ms=0, wall_ms=0)
-    assert silent.forgives(is_answer=False, now_ms=5, wall_ms=5)
+    silent.fail(SILENT, now_ms=0, wall_ms=0)
+    assert silent.end_retry(is_answer=False, now_ms=5, wall_ms=5)
 
 
-def test_the_next_look_is_when_something_may_be_due() -> None:
+def test_the_next_check_is_when_something_may_be_due() -> None:
     waiting = ack_deadlines()
-    assert waiting.next_look_ms(0, None, ack_timeout_ms=10_000) == 100
-    assert waiting.next_look_ms(0, 40, ack_timeout_ms=10_000) == 40
-    assert waiting.next_look_ms(0, None, ack_timeout_ms=30) == 30
+    assert waiting.next_check_ms(0, None, ack_timeout_ms=10_000) == 100
+    assert waiting.next_check_ms(0, 40, ack_timeout_ms=10_000) == 40
+    assert waiting.next_check_ms(0, None, ack_timeout_ms=30) == 30
 
 
-def test_a_broker_that_was_itself_away_blames_nobody_before_it_has_read_what_came() -> None:
+def test_a_broker_that_was_stopped_reads_waiting_frames_before_it_reports_a_failure() -> None:
     waiting = ack_deadlines()
-    assert waiting.next_look_ms(0, None, ack_timeout_ms=10_000) == 100
-    waiting.looked(2_000)
+    assert waiting.next_check_ms(0, None, ack_timeout_ms=10_000) == 100
+    waiting.note_check(2_000)
     assert waiting.failure(2_000, next_deadline_ms=1_000) is None
     assert waiting.failure(2_299, next_deadline_ms=1_000) is None
-    assert waiting.next_look_ms(2_299, 1_000, ack_timeout_ms=10_000) == 2_299, "a ping is due"
+    assert waiting.next_check_ms(2_299, 1_000, ack_timeout_ms=10_000) == 2_299, "a ping is due"
     assert waiting.ping_due(2_299)
-    assert waiting.next_look_ms(2_299, 1_000, ack_timeout_ms=10_000) == 2_300
-    waiting.looked(2_301)
+    assert waiting.next_check_ms(2_299, 1_000, ack_timeout_ms=10_000) == 2_300
+    waiting.note_check(2_301)
     assert waiting.failure(2_301, next_deadline_ms=None) == SILENT
 
 
-def test_a_broker_that_is_a_little_late_blames_who_is_to_blame() -> None:
+def test_a_broker_that_checks_a_little_late_still_reports_a_silent_consumer() -> None:
     waiting = ack_deadlines()
     for now_ms in range(0, 301, 100):
-        waiting.looked(now_ms + 50)
+        waiting.note_check(now_ms + 50)
         assert waiting.failure(now_ms + 50, None) == (SILENT if now_ms == 300 else None)
         waiting.ping_due(now_ms + 50)
-        waiting.next_look_ms(now_ms + 50, None, ack_timeout_ms=10_000)
+        waiting.next_check_ms(now_ms + 50, None, ack_timeout_ms=10_000)

@@ -1,4 +1,4 @@
-"""What a consumer holds: against a set of offsets, by any sequence of deliveries and answers."""
+"""In-flight deliveries match a set of offsets after any sequence of deliveries and answers."""
 
 import pytest
 from hypothesis import given
@@ -11,12 +11,12 @@ PLACE = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 
 
-def test_offsets_are_held_until_they_are_answered() -> None:
+def test_offsets_are_in_flight_until_they_are_answered() -> None:
     in_flight_deliveries = InFlightDeliveries()
     in_flight_deliveries.add(PLACE, 10, 19, deadline_ms=100)
     in_flight_deliveries.add(OTHER, 0, 4, deadline_ms=50)
     assert in_flight_deliveries.count == 15
-    in_flight_deliveries.answered(PLACE, 12, 13)
+    in_flight_deliveries.remove(PLACE, 12, 13)
     assert in_flight_deliveries.count_of(PLACE) == 8
     in_flight_deliveries.check(PLACE, 10, 11)
     in_flight_deliveries.check(PLACE, 14, 19)
@@ -31,7 +31,7 @@ def test_offsets_are_held_until_they_are_answered() -> None:
 def test_an_extended_range_is_due_later_than_the_rest() -> None:
     in_flight_deliveries = InFlightDeliveries()
     in_flight_deliveries.add(PLACE, 0, 9, deadline_ms=10)
-    in_flight_deliveries.renewed(PLACE, 3, 5, deadline_ms=99)
+    in_flight_deliveries.extend_deadline(PLACE, 3, 5, deadline_ms=99)
     assert in_flight_deliveries.count == 10
     overdue = [
         (piece.first_offset, piece.next_offset) for _, piece in in_flight_deliveries.overdue(50)
@@ -39,7 +39,7 @@ def test_an_extended_range_is_due_later_than_the_rest() -> None:
     assert overdue == [(0, 3), (6, 10)]
 
 
-def test_what_is_taken_back_in_order_goes_from_an_offset_on() -> None:
+def test_drop_from_removes_every_offset_from_one_on() -> None:
     in_flight_deliveries = InFlightDeliveries()
     in_flight_deliveries.add(PLACE, 0, 9, deadline_ms=10)
     in_flight_deliveries.add(PLACE, 20, 29, deadline_ms=10)
@@ -57,7 +57,9 @@ steps = st.lists(
 
 
 @given(steps)
-def test_holdings_are_a_set_of_offsets(actions: list[tuple[str, tuple[int, int]]]) -> None:
+def test_in_flight_deliveries_are_a_set_of_offsets(
+    actions: list[tuple[str, tuple[int, int]]],
+) -> None:
     in_flight_deliveries = InFlightDeliveries()
     model: set[int] = set()
     for action, (first, last) in actions:
@@ -67,10 +69,10 @@ def test_holdings_are_a_set_of_offsets(actions: list[tuple[str, tuple[int, int]]
                 in_flight_deliveries.add(PLACE, first, last, deadline_ms=1)
                 model |= offsets
             case "answer":
-                in_flight_deliveries.answered(PLACE, first, last)
+                in_flight_deliveries.remove(PLACE, first, last)
                 model -= offsets
             case "renew" if offsets <= model:
-                in_flight_deliveries.renewed(PLACE, first, last, deadline_ms=2)
+                in_flight_deliveries.extend_deadline(PLACE, first, last, deadline_ms=2)
             case "drop":
                 in_flight_deliveries.drop_from(PLACE, first)
                 model = {offset for offset in model if offset < first}

@@ -1,4 +1,4 @@
-"""Deliveries that are not read are bounded over all streams; the longest unread give way to others."""
+"""Unread frames are bounded over all streams; the longest unread streams end when others wait."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,7 +17,7 @@ class FakeStream:
         self.refusals.append(why)
 
 
-def test_who_does_not_read_goes_once_others_wait_for_room() -> None:
+def test_a_stream_that_is_not_read_ends_once_others_wait_for_room() -> None:
     now = 100.0
     cut_off: list[tuple[str, int]] = []
 
@@ -38,13 +38,13 @@ def test_who_does_not_read_goes_once_others_wait_for_room() -> None:
             assert (len(old.refusals), len(young.refusals)) == (1, 0)
             assert cut_off == [("::1", 1)]
             await unread.wait_for_room()
-            assert len(old.refusals) == 1, "it is told once"
+            assert len(old.refusals) == 1, "its stream is ended once"
         assert unread.bytes == 0
 
     asyncio.run(scenario())
 
 
-def test_who_waits_for_room_goes_on_when_a_frame_was_read() -> None:
+def test_a_stream_that_waits_for_room_continues_when_a_frame_is_read() -> None:
     async def scenario() -> None:
         unread = UnreadFrames(lambda: 0.0, lambda peers: None)
         reading = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Record batches: the view, the builder, and what malformed bytes lead to."""
+"""Record batches: the view, the builder, and the errors of malformed bytes."""
 
 import struct
 
@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
     return bytes(output)
 
 
-def test_the_header_says_what_was_built() -> None:
+def test_the_header_describes_the_batch() -> None:
     data = build_batch(
         [Record(timestamp=10), Record(timestamp=30), Record(timestamp=20)],
         base_offset=100,
@@ -141,7 +141,7 @@ def test_a_buffer_must_hold_whole_batches() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 48, -1, -(2**31), 2**31 - 1])
-def test_a_batch_length_that_cannot_be_is_corrupt(length: int) -> None:
+def test_an_impossible_batch_length_is_corrupt(length: int) -> None:
     data = bytearray(build_batch([Record()]))
     data[8:12] = struct.pack(">i", length)
     with pytest.raises(CorruptMessage):
@@ -174,7 +174,7 @@ def test_records_that_contradict_themselves_are_corrupt(payload: bytes) -> None:
         list(with_records(payload).records())
 
 
-def test_a_record_count_that_lies_is_corrupt() -> None:
+def test_a_wrong_record_count_is_corrupt() -> None:
     good = build_batch([Record(value=b"x")])[HEADER_BYTES:]
     with pytest.raises(CorruptMessage):
         list(with_records(good, count=3).records())

@@ -1,4 +1,4 @@
-"""Compression: every codec both ways, foreign frames, and bombs."""
+"""Compression: every codec in both directions, frames of other clients, decompression bombs."""
 
 import resource
 import struct
@@ -15,7 +15,7 @@ MEBIBYTE = 1024 * 1024
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("data", [b"", b"a", b"hello " * 1000, bytes(range(256)) * 2000])
-def test_every_codec_gives_back_what_it_got(codec: Compression, data: bytes) -> None:
+def test_every_codec_decompresses_what_it_compressed(codec: Compression, data: bytes) -> None:
     assert bytes(decompress(codec, compress(codec, data), size_max=MEBIBYTE)) == data
 
 
@@ -52,7 +52,7 @@ def test_snappy_without_blocks_is_read_as_well() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 2**31 - 1])
-def test_a_snappy_block_length_that_lies_is_corrupt(length: int) -> None:
+def test_a_wrong_snappy_block_length_is_corrupt(length: int) -> None:
     data = bytes(compress(Compression.SNAPPY, b"hello"))
     with pytest.raises(CorruptMessage):
         decompress(Compression.SNAPPY, data[:16] + struct.pack(">i", length) + data[20:])

@@ -1,4 +1,4 @@
-"""The lengths of records tell whether a batch holds as many as it says."""
+"""The check of a batch's number of records by their length fields."""
 
 import random
 
@@ -32,7 +32,7 @@ def is_taken(payload: bytes, count: int) -> bool:
 
 @given(runs, st.integers(-2, 2), st.integers(-2, 2))
 @settings(max_examples=200, deadline=None)
-def test_exactly_the_right_number_in_exactly_the_right_bytes_is_taken(
+def test_only_the_right_number_in_exactly_the_right_bytes_is_accepted(
     runs: list[tuple[int, int]], count_error: int, size_error: int
 ) -> None:
     lengths = [length for length, times in runs for _ in range(times)]
@@ -40,7 +40,7 @@ def test_exactly_the_right_number_in_exactly_the_right_bytes_is_taken(
     changed = payload[:size_error] if size_error < 0 else payload + bytes([1] * size_error)
     count = max(len(lengths) + count_error, 0)
     if not size_error:
-        # Records of no length are a byte each: a number more or less of them is a lie as well.
+        # An empty record is one byte: a wrong number of them is refused as well.
         assert is_taken(changed, count) == (count == len(lengths))
     elif payload:
         assert not is_taken(changed, len(lengths))
@@ -54,7 +54,7 @@ def test_one_wrong_length_in_a_long_run_is_found(place: int) -> None:
     assert not is_taken(b"".join(records), len(records))
 
 
-def test_lengths_that_all_differ_are_gone_through_singly() -> None:
+def test_lengths_that_all_differ_are_checked_one_by_one() -> None:
     rng = random.Random(7)
     payload = payload_of([rng.randrange(50, 150) for _ in range(SINGLES * 5)])
     check_lengths(payload, SINGLES * 5)
@@ -63,7 +63,7 @@ def test_lengths_that_all_differ_are_gone_through_singly() -> None:
 
 
 def ends(payload: bytes, count: int) -> bool:
-    """Whether so many records behind a head end where the bytes do."""
+    """Whether this many records behind a head end where the bytes end."""
     batch = memoryview(b"head" + payload)
     try:
         return end_of(batch, 4, count) == len(batch)

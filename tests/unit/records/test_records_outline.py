@@ -1,4 +1,4 @@
-"""A batch in outline tells the same as its records."""
+"""The outline of a batch agrees with its decoded records."""
 
 import random
 

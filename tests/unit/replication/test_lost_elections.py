@@ -1,4 +1,4 @@
-"""A leader that steps back for the first replica does so again where another one wins the votes."""
+"""A leader that resigns for the preferred replica does so again if another replica wins the election."""
 
 import asyncio
 import uuid
@@ -36,7 +36,7 @@ def image(leader: BrokerId, epoch: int) -> ClusterImage:
 
 
 class Elections:
-    """A cluster of which only this is known: who wins when the second replica steps back."""
+    """A cluster with given winners of the elections after the second replica resigns."""
 
     def __init__(self, *winners: BrokerId) -> None:
         self._winners = list(winners)
@@ -54,19 +54,21 @@ class Elections:
         partitions = cast(
             "Any", {T0: SimpleNamespace(transfer_leadership=self.transfer_leadership)}
         )
-        peers = cast("Any", None)  # Nobody else is asked: the second replica leads here.
+        peers = cast(
+            "Any", None
+        )  # No peer gets a request: the second replica leads on this broker.
         preferred_leaders = PreferredLeaders(SECOND, peers, lambda: self.image, partitions)
         return asyncio.run(preferred_leaders.elect([T0], 10_000))[T0]
 
 
 @pytest.mark.parametrize("winners", [(FIRST,), (SECOND, FIRST), (SECOND, SECOND, FIRST)])
-def test_it_steps_back_until_the_first_replica_wins(winners: Sequence[BrokerId]) -> None:
+def test_a_leader_resigns_until_the_preferred_replica_wins(winners: Sequence[BrokerId]) -> None:
     elections = Elections(*winners)
     assert elections.elect() is None
     assert elections.held == len(winners)
 
 
-def test_it_does_not_step_back_for_ever() -> None:
+def test_a_leader_does_not_resign_for_ever() -> None:
     elections = Elections(*[SECOND] * (ELECTIONS_MAX + 1))
     assert isinstance(elections.elect(), PreferredLeaderNotAvailable)
     assert elections.held == ELECTIONS_MAX

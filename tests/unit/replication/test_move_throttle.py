@@ -1,4 +1,4 @@
-"""Copies to brokers that partitions move to are paid for at the allowed rate; nothing else is."""
+"""Copies to brokers that a reassignment adds are limited to the rate; other copies are not."""
 
 import uuid
 
@@ -47,7 +47,7 @@ def throttle(rate: int) -> tuple[MoveThrottle, HandClock]:
     return made, clock
 
 
-def test_what_was_sent_is_paid_for_at_the_rate() -> None:
+def test_the_pause_after_a_read_follows_from_the_rate() -> None:
     limited, clock = throttle(1_000)
     assert limited.pause_ms(T0, NEWCOMER) == 0
     limited.sent(T0, NEWCOMER, 3_000)
@@ -58,37 +58,37 @@ def test_what_was_sent_is_paid_for_at_the_rate() -> None:
     assert limited.pause_ms(T0, NEWCOMER) == 0
 
 
-def test_time_in_which_nothing_was_sent_is_not_saved_up() -> None:
+def test_idle_time_earns_no_credit() -> None:
     limited, clock = throttle(1_000)
     clock.ms += 3_600_000
     limited.sent(T0, NEWCOMER, 1_000)
     assert limited.pause_ms(T0, NEWCOMER) == 1_000
 
 
-def test_only_a_replica_on_its_way_in_is_held_back() -> None:
+def test_only_a_replica_that_is_being_added_is_throttled() -> None:
     limited, _ = throttle(1)
     limited.sent(T0, NEWCOMER, 1_000)
     assert limited.pause_ms(T0, NEWCOMER) > 0
     assert limited.pause_ms(T0, 2) == 0
     assert limited.pause_ms(TopicPartition("t", 7), NEWCOMER) == 0
-    # Once it is in sync producers wait for it.
+    # Once it is in sync, producers wait for it.
     limited.see(image(1, 2, 3, NEWCOMER), 1)
     assert limited.pause_ms(T0, NEWCOMER) == 0
 
 
-def test_one_that_heard_of_its_move_before_the_leader_is_held_back() -> None:
+def test_a_replica_that_learns_of_its_move_before_the_leader_is_throttled() -> None:
     limited, _ = throttle(1)
     limited.sent(T0, 5, 1_000)
     assert limited.pause_ms(T0, 5) > 0
 
 
-def test_what_others_are_sent_costs_nothing() -> None:
+def test_bytes_sent_to_other_replicas_do_not_count() -> None:
     limited, _ = throttle(1)
     limited.sent(T0, 2, 1_000_000)
     assert limited.pause_ms(T0, NEWCOMER) == 0
 
 
-def test_another_rate_holds_for_what_is_owed_as_well() -> None:
+def test_a_new_rate_applies_to_earlier_bytes_as_well() -> None:
     limited, clock = throttle(1_000)
     limited.sent(T0, NEWCOMER, 10_000)
     clock.ms += 5_000

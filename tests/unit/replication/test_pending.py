@@ -41,7 +41,7 @@ def test_a_fetch_wakes_when_its_time_is_up() -> None:
     run(scenario)
 
 
-def test_a_fetch_that_was_given_up_leaves_nothing_behind() -> None:
+def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         source = Source()
         parked = ParkedFetch([source], 100, 60_000, asyncio.get_running_loop())
@@ -53,36 +53,36 @@ def test_a_fetch_that_was_given_up_leaves_nothing_behind() -> None:
     run(scenario)
 
 
-def test_waiters_are_released_up_to_what_is_on_disk() -> None:
+def test_waiters_complete_up_to_the_flushed_offset() -> None:
     waiters = DurabilityWaiters()
-    told: dict[int, BrokerError | None] = {}
+    results: dict[int, BrokerError | None] = {}
     # The third is the duplicate of an earlier append, so its offset is behind the others'.
     for next_offset in (5, 9, 3, 12):
-        waiters.add(next_offset, partial(told.__setitem__, next_offset))
+        waiters.add(next_offset, partial(results.__setitem__, next_offset))
     waiters.reached(4)
-    assert told == {}
+    assert results == {}
     waiters.reached(9)
-    assert told == {5: None, 9: None, 3: None}
+    assert results == {5: None, 9: None, 3: None}
     assert len(waiters) == 1
     broken = StorageFailed("broken")
     waiters.failed(broken)
-    assert told[12] is broken
+    assert results[12] is broken
     assert len(waiters) == 0
 
 
-def test_a_waiter_is_given_up_when_its_own_time_is_over() -> None:
+def test_a_waiter_fails_when_its_own_timeout_is_over() -> None:
     waiters = DurabilityWaiters()
-    told: dict[int, BrokerError | None] = {}
+    results: dict[int, BrokerError | None] = {}
     for next_offset, give_up_at_ms in ((5, 300), (6, 100), (7, 200)):
-        waiters.add(next_offset, partial(told.__setitem__, next_offset), give_up_at_ms)
-    waiters.add(8, partial(told.__setitem__, 8))
+        waiters.add(next_offset, partial(results.__setitem__, next_offset), give_up_at_ms)
+    waiters.add(8, partial(results.__setitem__, 8))
     assert not waiters.is_any_overdue(99)
     assert waiters.is_any_overdue(200)
     late = StorageFailed("late")
     waiters.failed_overdue(200, late)
-    assert told == {6: late, 7: late}
-    # Those who are left are still in the order of their offsets.
+    assert results == {6: late, 7: late}
+    # The remaining waiters are still in the order of their offsets.
     waiters.reached(5)
-    assert told[5] is None
+    assert results[5] is None
     assert not waiters.is_any_overdue(1 << 60)
     assert len(waiters) == 1

@@ -1,4 +1,4 @@
-"""The shard of delivery state: epochs that fence, snapshots that bound the log, claims, settings."""
+"""The delivery-state shard: fencing by epochs, snapshots that bound the log, claims, settings."""
 
 import uuid
 
@@ -58,7 +58,7 @@ class Kept:
 
 
 class Leader:
-    """Whoever has a window open."""
+    """A broker that has a share partition open."""
 
     def __init__(self, kept: Kept, *, epoch: int = 0, group: str = "g") -> None:
         self.kept, self.epoch, self.group = kept, epoch, group
@@ -105,7 +105,7 @@ def acked(first: int, last: int) -> StateRun:
     return StateRun(first, last, ACKED, 0)
 
 
-def test_a_window_that_nobody_began_is_not_known() -> None:
+def test_a_share_partition_that_was_never_opened_is_not_known() -> None:
     kept = Kept()
     leader = Leader(kept)
     assert not leader.answer.is_known
@@ -139,7 +139,7 @@ def test_an_earlier_leader_is_fenced_as_soon_as_a_later_one_has_read() -> None:
     )
 
 
-def test_whoever_opened_the_window_before_is_fenced_in_the_same_epoch() -> None:
+def test_an_earlier_opening_of_the_share_partition_is_fenced_in_the_same_epoch() -> None:
     kept = Kept()
     begin(kept)
     old, new = Leader(kept), Leader(kept)
@@ -157,7 +157,9 @@ def test_a_write_that_comes_twice_is_done_once() -> None:
     early = leader.number
     leader.write(acked(0, 0), start=0)
     size = len(kept.log)
-    assert leader.write(released, number=early).error_code == 0, "its answer was late, no more"
+    assert leader.write(released, number=early).error_code == 0, (
+        "a retry after a late answer succeeds"
+    )
     assert len(kept.log) == size
     assert state_of(kept).runs == (acked(0, 0),), "and it is not undone"
 
@@ -173,7 +175,7 @@ def test_a_reset_begins_a_new_state_epoch() -> None:
     assert state_of(kept).runs == ()
 
 
-def test_the_log_of_a_window_is_bounded_however_much_is_written() -> None:
+def test_the_log_of_a_share_partition_is_bounded_however_much_is_written() -> None:
     kept = Kept()
     begin(kept)
     leader = Leader(kept)
@@ -197,7 +199,7 @@ def test_compaction_around_a_snapshot_loses_nothing(extra: int) -> None:
     assert state_of(kept.reloaded(kept.compacted())) == state_of(kept)
 
 
-def test_an_update_of_an_earlier_snapshot_says_nothing_any_more() -> None:
+def test_an_update_of_an_earlier_snapshot_is_ignored() -> None:
     kept = Kept()
     begin(kept)
     leader = Leader(kept)
@@ -210,7 +212,7 @@ def test_an_update_of_an_earlier_snapshot_says_nothing_any_more() -> None:
     assert state_of(kept) == before
 
 
-def test_why_a_message_is_dying_is_kept() -> None:
+def test_the_reason_of_an_archiving_message_is_kept() -> None:
     kept = Kept()
     begin(kept)
     archiving = StateRun(3, 4, RecordState.ARCHIVING, 2, "not JSON")
@@ -218,7 +220,7 @@ def test_why_a_message_is_dying_is_kept() -> None:
     assert state_of(kept.reloaded()).runs == (archiving,)
 
 
-def test_a_deleted_window_leaves_nothing_in_the_compacted_log() -> None:
+def test_a_deleted_share_partition_leaves_nothing_in_the_compacted_log() -> None:
     kept = Kept()
     for group in ("g", "h"):
         begin(kept, group=group)
@@ -236,7 +238,7 @@ def test_a_deleted_window_leaves_nothing_in_the_compacted_log() -> None:
     assert [each for each in kept.compacted() if each.value is not None] == []
 
 
-def test_windows_are_described_by_group() -> None:
+def test_share_partitions_are_described_by_group() -> None:
     kept = Kept()
     begin(kept, start=4)
     begin(kept, group="other")
@@ -249,12 +251,12 @@ def test_windows_are_described_by_group() -> None:
     ) == (4, 3, 2)
 
 
-def test_a_topic_is_claimed_once_and_given_up_by_its_owner_only() -> None:
+def test_a_topic_is_claimed_once_and_released_by_its_owner_only() -> None:
     kept = Kept()
     claim = ClaimTopicRequest(topic="t", group_id="a", mode="ptp-shared")
     assert kept.ask(claim).group_id == "a"
     other = ClaimTopicRequest(topic="t", group_id="b", mode="ptp-shared")
-    assert kept.ask(other).group_id == "a", "the answer says who has it"
+    assert kept.ask(other).group_id == "a", "the answer names the owner"
     kept.ask(ClaimTopicRequest(topic="t", group_id="b", gives_up=True))
     again = kept.reloaded(kept.compacted())
     assert again.ask(ClaimTopicRequest(topic="t")).group_id == "a"
@@ -263,7 +265,7 @@ def test_a_topic_is_claimed_once_and_given_up_by_its_owner_only() -> None:
     assert again.ask(ClaimTopicRequest(topic="t", group_id="b", mode="nonsense")).group_id == ""
 
 
-def test_a_claim_is_about_one_topic_and_not_about_the_next_one_of_its_name() -> None:
+def test_a_claim_is_for_one_topic_and_not_for_a_later_one_of_the_same_name() -> None:
     kept = Kept()
     first, second = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -277,7 +279,7 @@ def test_a_claim_is_about_one_topic_and_not_about_the_next_one_of_its_name() -> 
     assert kept.ask(ClaimTopicRequest(topic="t", topic_id=second)).group_id == ""
     assert claim("b", second) == "b"
     kept.ask(DeleteSharePartitionsRequest(topic_ids=[first]))
-    assert claim("c", second) == "b", "the claim on the topic that is there stays"
+    assert claim("c", second) == "b", "the claim on the existing topic stays"
     kept.ask(DeleteSharePartitionsRequest(topic_ids=[second]))
     assert kept.reloaded().ask(ListClaimsRequest()).claims == []
 
@@ -310,7 +312,7 @@ def test_sessions_and_settings_are_kept_until_their_group_goes() -> None:
     assert again.ask(ListSessionsRequest()).sessions == []
 
 
-def test_records_that_make_no_sense_are_passed_over() -> None:
+def test_invalid_records_are_ignored() -> None:
     kept = Kept()
     begin(kept)
     before = state_of(kept)

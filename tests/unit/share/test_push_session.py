@@ -1,4 +1,4 @@
-"""A session's life: into the timeout queue, out of it again, or parked until somebody resumes it."""
+"""State transitions of a push session: into the timeout queue, out of it again, or parked until resumed."""
 
 import pytest
 
@@ -25,20 +25,20 @@ def parked() -> PushSession:
     return session
 
 
-def test_each_missed_answer_waits_longer_and_the_last_one_parks() -> None:
+def test_each_unanswered_delivery_doubles_the_backoff_and_the_last_one_parks() -> None:
     session = ACTIVE
     waits = []
     for now_ms in (1_000, 2_000, 3_000):
         session = unanswered(session, "no answer", POLICY, now_ms)
         assert session.state is SessionState.RETRYING
         waits.append(session.retry_at_ms - now_ms)
-    assert waits == [100, 200, 300], "doubled, up to the most"
+    assert waits == [100, 200, 300], "doubled, up to the maximum"
     session = unanswered(session, "still none", POLICY, 4_000)
     assert (session.state, session.reason) == (SessionState.PARKED, "still none")
     assert session.state_since_ms == 4_000
 
 
-def test_one_answer_forgives_everything() -> None:
+def test_one_answer_makes_a_retrying_session_active() -> None:
     session = unanswered(unanswered(ACTIVE, "no answer", POLICY, 1), "no answer", POLICY, 2)
     session = answered(session, 3)
     assert (session.state, session.retries, session.reason) == (SessionState.ACTIVE, 0, "")
@@ -61,5 +61,5 @@ def test_an_ended_session_stays_ended() -> None:
 
 
 @pytest.mark.parametrize("state", SessionState)
-def test_every_state_says_where_it_may_lead(state: SessionState) -> None:
+def test_every_state_has_its_transitions(state: SessionState) -> None:
     assert TRANSITIONS[state] <= set(SessionState)

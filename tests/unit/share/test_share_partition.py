@@ -1,4 +1,4 @@
-"""Cases of a window that are worth a name; all the others are compared with a model."""
+"""Selected cases of a share partition; the property test compares all others with a model."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def share_partition(**limits: object) -> SharePartition:
 def take(
     each: SharePartition, count: int, *, member: str = "ann", now_ms: int = 0, whole: bool = False
 ) -> list[AcquiredRange]:
-    wanted = each.wants_from(now_ms)
-    if wanted is None:
+    offset = each.next_fetch_offset(now_ms)
+    if offset is None:
         return []
     return each.acquire(
         member,
-        [span for span in BATCHES if span.last_offset >= wanted],
-        from_offset=wanted,
+        [span for span in BATCHES if span.last_offset >= offset],
+        from_offset=offset,
         records_max=count,
         now_ms=now_ms,
         whole_batches=whole,
@@ -51,7 +51,7 @@ def test_a_batch_is_cut_where_the_credit_ends() -> None:
     assert take(each, 100) == [(8, 29, 1)]
 
 
-def test_whole_batches_may_exceed_what_was_asked_for_but_not_the_window() -> None:
+def test_whole_batches_may_exceed_records_max_but_not_the_in_flight_limit() -> None:
     each = share_partition()
     assert take(each, 4, whole=True) == [(0, 9, 1)]
     assert take(each, 11, whole=True) == [(10, 29, 1)]
@@ -59,23 +59,25 @@ def test_whole_batches_may_exceed_what_was_asked_for_but_not_the_window() -> Non
     assert take(small, 4, whole=True) == [(0, 6, 1)]
 
 
-def test_what_compaction_took_is_done_and_costs_no_room() -> None:
+def test_offsets_removed_by_compaction_are_done_and_not_in_flight() -> None:
     each = share_partition(in_flight_max=5)
     spans = [Span(100, 101), Span(102, 102, has_records=False), Span(200, 205)]
     ranges = each.acquire("ann", spans, from_offset=0, records_max=100, now_ms=0)
-    assert ranges == [(100, 101, 1)], "102 to 199 hold nothing, and the window is full"
+    assert ranges == [(100, 101, 1)], (
+        "102 to 199 have no records, and the in-flight limit is reached"
+    )
     each.acknowledge("ann", say(AckKind.ACCEPT, 100, 101), 0)
     assert each.start_offset in (102, 103, 200)
     assert each.acquire("ann", spans, from_offset=102, records_max=9, now_ms=0)[0][0] == 200
 
 
-def test_retention_ends_what_waits_and_leaves_what_is_held() -> None:
+def test_retention_archives_available_records_and_keeps_acquired_ones() -> None:
     each = share_partition()
     take(each, 5)
     take(each, 5, member="bob")
     each.release_member("ann", "gone", 0)
     update = each.skip_to(20)
-    assert each.start_offset == 5, "bob still holds the others"
+    assert each.start_offset == 5, "bob has acquired the others"
     assert update.runs[0].state is RecordState.ARCHIVED
     each.acknowledge("bob", say(AckKind.ACCEPT, 5, 9), 0)
     assert each.start_offset == 20
@@ -89,7 +91,7 @@ def test_a_message_waits_longer_each_time() -> None:
     for _ in range(4):
         take(each, 1, now_ms=now_ms)
         each.acknowledge("ann", say(AckKind.RELEASE, 0, 0), now_ms)
-        due_ms = next(at for at in range(now_ms, now_ms + 999) if each.wants_from(at) == 0)
+        due_ms = next(at for at in range(now_ms, now_ms + 999) if each.next_fetch_offset(at) == 0)
         waits.append(due_ms - now_ms)
         now_ms = due_ms
     assert waits == [100, 200, 250, 250]
@@ -104,12 +106,12 @@ def test_a_delay_that_was_asked_for_replaces_the_backoff() -> None:
         )
         each.acknowledge("ann", nack, 0)
     assert take(each, 1) == [(1, 1, 2)], "no delay: at once"
-    assert each.wants_from(4_999) == 2
-    assert each.wants_from(5_000) == 0
+    assert each.next_fetch_offset(4_999) == 2
+    assert each.next_fetch_offset(5_000) == 0
     assert take(each, 1, now_ms=5_000) == [(0, 0, 2)], "and the delivery counts"
 
 
-def test_without_dead_letters_an_exhausted_message_is_given_up() -> None:
+def test_without_dead_letters_an_exhausted_message_is_archived() -> None:
     each = share_partition(redelivery=RedeliveryPolicy(max_deliveries=1, dead_letters=False))
     take(each, 2)
     each.acknowledge("ann", say(AckKind.RELEASE, 0, 0), 0)
@@ -118,7 +120,7 @@ def test_without_dead_letters_an_exhausted_message_is_given_up() -> None:
     assert each.archiving_count == 0
 
 
-def test_only_the_first_message_is_blamed_when_an_ordered_lock_ends() -> None:
+def test_only_the_first_delivery_counts_when_an_ordered_lock_expires() -> None:
     each = share_partition(
         is_ordered=True, lock_ms=50, redelivery=RedeliveryPolicy(max_deliveries=2)
     )
@@ -133,7 +135,7 @@ def test_only_the_first_message_is_blamed_when_an_ordered_lock_ends() -> None:
     assert each.held_by("ann") == 3
 
 
-def test_neighbours_that_stand_alike_are_one_run_however_they_came_to_it() -> None:
+def test_adjacent_offsets_with_equal_state_are_one_run() -> None:
     each = share_partition()
     take(each, 30)
     for offset in (20, 10, 12, 11, 21, 9, 13, 22):
@@ -151,7 +153,7 @@ def test_in_order_nothing_overtakes_a_message_that_waits() -> None:
     each.acknowledge("ann", say(AckKind.RELEASE, 2, 2), 0)
     # 2 is due at 100 and 12 at 150. All batches are read at once, then what comes after them.
     assert take(each, 100, now_ms=120) == [(2, 2, 2), (3, 11, 1)]
-    assert each.wants_from(120, 20) is None
+    assert each.next_fetch_offset(120, 20) is None
     assert each.acquire("ann", [Span(20, 29)], from_offset=20, records_max=5, now_ms=120) == []
     assert take(each, 100, now_ms=150) == [(12, 12, 2), (13, 29, 1)]
 
@@ -173,7 +175,7 @@ def test_one_batch_of_dead_letters_at_a_time_in_the_order_of_the_log() -> None:
     assert each.next_dead_letter()[:2] == (4, 4)
 
 
-def test_a_restored_window_goes_on_with_the_burial_that_was_under_way() -> None:
+def test_a_restored_share_partition_continues_the_dead_letters_in_progress() -> None:
     each = SharePartition(
         SharePartitionState(
             start_offset=0,
@@ -192,7 +194,7 @@ def test_a_restored_window_goes_on_with_the_burial_that_was_under_way() -> None:
     assert each.end_dead_lettering(2).dead_letters_written == 6
 
 
-def test_runs_that_contradict_each_other_do_not_break_a_window() -> None:
+def test_runs_that_contradict_each_other_do_not_break_a_share_partition() -> None:
     runs = (
         StateRun(0, 5, RecordState.ACKNOWLEDGED, 0),
         StateRun(3, 9, RecordState.AVAILABLE, 2),
@@ -202,7 +204,7 @@ def test_runs_that_contradict_each_other_do_not_break_a_window() -> None:
     assert (each.start_offset, each.end_offset) == (6, 10)
 
 
-def test_updates_in_one_are_what_they_are_one_after_the_other() -> None:
+def test_merged_updates_equal_updates_one_after_the_other() -> None:
     state = SharePartitionState(start_offset=0)
     first = SharePartitionUpdate(
         start_offset=0,
@@ -214,10 +216,10 @@ def test_updates_in_one_are_what_they_are_one_after_the_other() -> None:
     second = SharePartitionUpdate(
         start_offset=3, runs=(StateRun(2, 5, RecordState.ACKNOWLEDGED, 0),), dead_letters_written=2
     )
-    assert state.updated(first).updated(second) == state.updated(first.followed_by(second))
+    assert state.updated(first).updated(second) == state.updated(first.merged_with(second))
 
 
-def test_a_state_is_cut_off_where_the_log_ends() -> None:
+def test_a_state_is_truncated_at_the_log_end_offset() -> None:
     state = SharePartitionState(
         start_offset=4,
         runs=(
@@ -225,12 +227,12 @@ def test_a_state_is_cut_off_where_the_log_ends() -> None:
             StateRun(12, 13, RecordState.ARCHIVING, 1),
         ),
     )
-    assert state.cut_off_at(14) is state
-    assert state.cut_off_at(8).runs == (StateRun(6, 7, RecordState.ACKNOWLEDGED, 0),)
-    assert state.cut_off_at(2) == SharePartitionState(start_offset=2)
+    assert state.truncated_at(14) is state
+    assert state.truncated_at(8).runs == (StateRun(6, 7, RecordState.ACKNOWLEDGED, 0),)
+    assert state.truncated_at(2) == SharePartitionState(start_offset=2)
 
 
-def test_an_empty_range_or_one_outside_of_the_window_is_not_held() -> None:
+def test_an_empty_range_or_one_outside_of_the_share_partition_is_refused() -> None:
     each = share_partition()
     take(each, 5)
     for first, last in ((3, 2), (-1, 0), (4, 5), (5, 5)):

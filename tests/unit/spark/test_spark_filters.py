@@ -1,4 +1,4 @@
-"""Filters of a query, turned into less to read."""
+"""Filters of a query that make a read smaller."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ from zhumq.spark.filters import PushedFilters
 
 def pushed(*filters: Filter) -> PushedFilters:
     found = PushedFilters()
-    assert found.push(filters) == list(filters)  # Spark still applies every one of them.
+    assert found.push(filters) == list(filters)  # Spark still applies all of them.
     return found
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_compared_is_left_to_spark() -> None:
     assert filters.picks(TopicPartition("a", 0))
 
 
-def test_a_time_says_where_to_begin_and_never_where_to_end() -> None:
+def test_a_timestamp_limits_the_start_and_never_the_end() -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     after = pushed(GreaterThan(("timestamp",), moment), LessThan(("timestamp",), moment))
     assert after.timestamp_ms_min() == int(moment.timestamp() * 1000)

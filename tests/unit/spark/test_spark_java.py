@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where there is none."""
+"""Which Java is used, and the error if there is none."""
 
 import subprocess
 from pathlib import Path
@@ -20,7 +20,7 @@ def make_java(folder: Path, version: str) -> Path:
     return executable
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     home, path = make_java(tmp_path / "home", "21.0.2"), make_java(tmp_path / "path", "17.0.1")
     both = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent)}
     found = find_java(both)

@@ -1,4 +1,4 @@
-"""Options: what is understood, and the words for what is not."""
+"""Options: valid ones are parsed, and invalid ones are refused by name."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_batch_reads_everything_and_a_stream_what_comes() -> None:
     assert "headers" in read(includeHeaders="true").columns
 
 
-def test_names_are_understood_in_any_case() -> None:
+def test_names_are_case_insensitive() -> None:
     options = read_options(
         {"SUBSCRIBE": "a, b", "failondataloss": "FALSE", "Kafka.Bootstrap.Servers": "h:1,i:2"},
         streaming=False,
@@ -41,7 +41,7 @@ def test_offsets_and_partitions_are_read_from_json() -> None:
     assert options.start.offsets == dict(zip(places, (5, -2), strict=True))
 
 
-def test_a_timestamp_goes_before_offsets() -> None:
+def test_a_timestamp_takes_precedence_over_offsets() -> None:
     options = read(startingTimestamp="17", startingOffsets="earliest")
     assert (options.start.timestamp_ms, options.start.everywhere) == (17, None)
     by_partition = read(endingOffsetsByTimestamp='{"t": {"0": 9}}')

@@ -1,4 +1,4 @@
-"""Offset ranges cut for tasks and for triggers."""
+"""Offset ranges are split into tasks and limited for triggers."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from zhumq.spark.ranges import (
     OffsetRange,
     from_json,
     limit_offsets,
-    remade_topics,
+    recreated_topics,
     split_ranges,
     to_json,
     topic_ids_from_json,
@@ -21,7 +21,7 @@ def one(place: TopicPartition, first: int, until: int) -> OffsetRange:
     return OffsetRange(place=place, first_offset=first, until_offset=until)
 
 
-def test_without_wishes_each_partition_is_one_task_and_empty_ones_none() -> None:
+def test_without_options_each_partition_is_one_task_and_empty_ones_none() -> None:
     ranges = [one(A, 0, 10), one(B, 5, 5)]
     assert split_ranges(ranges, partitions_min=None, rows_max=None) == [one(A, 0, 10)]
 
@@ -36,7 +36,7 @@ def test_no_part_has_more_rows_than_allowed() -> None:
     assert [each.size for each in parts] == [25, 25, 25, 25]
 
 
-@settings(deadline=None)  # A busy machine takes its time for ten thousand parts.
+@settings(deadline=None)  # A busy machine is slow with ten thousand parts.
 @given(
     sizes=st.lists(st.integers(0, 10_000), max_size=8),
     partitions_min=st.one_of(st.none(), st.integers(1, 50)),
@@ -77,13 +77,13 @@ def test_offsets_survive_the_checkpoint(offsets: dict[TopicPartition, int]) -> N
     assert from_json(to_json(offsets)) == offsets
 
 
-def test_topic_ids_stand_beside_the_offsets_of_a_checkpoint() -> None:
+def test_a_checkpoint_holds_topic_ids_beside_the_offsets() -> None:
     document = to_json({A: 5, B: 7}, {"a": "id-1", "other": "id-2"})
     assert document == {"a": {"0": 5, "topicId": "id-1"}, "b": {"1": 7}}
     assert from_json(document) == {A: 5, B: 7}
     assert topic_ids_from_json(document) == {"a": "id-1"}
 
 
-def test_a_topic_is_remade_if_both_ids_are_known_and_differ() -> None:
-    before = {"same": "1", "remade": "2", "gone": "3"}
-    assert remade_topics(before, {"same": "1", "remade": "9", "new": "4"}) == ["remade"]
+def test_a_topic_is_recreated_if_both_ids_are_known_and_differ() -> None:
+    before = {"same": "1", "recreated": "2", "gone": "3"}
+    assert recreated_topics(before, {"same": "1", "recreated": "9", "new": "4"}) == ["recreated"]

@@ -51,10 +51,10 @@ def test_another_format_is_refused_by_its_number() -> None:
         list(whole_batches(bytes(data)))
 
 
-def test_a_length_that_cannot_be_is_refused() -> None:
+def test_an_impossible_length_is_refused() -> None:
     data = bytearray(data_batch(5))
     data[8:12] = (3).to_bytes(4, "big")
-    with pytest.raises(CorruptMessage, match="says it has 3 bytes"):
+    with pytest.raises(CorruptMessage, match="is damaged: length 3, last offset"):
         list(whole_batches(bytes(data)))
 
 

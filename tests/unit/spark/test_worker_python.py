@@ -1,4 +1,4 @@
-"""The Python that Spark starts: the same program, without the zips of PySpark before it."""
+"""The Python that Spark starts: the running one, without the zips of PySpark in its path."""
 
 import json
 import os
@@ -56,13 +56,13 @@ def test_it_is_made_once_for_each_python_and_each_spark(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_session_does_without_it_where_nothing_can_be_kept(
+def test_a_session_starts_without_it_if_the_cache_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = pytest.importorskip("zhumq.spark.session")
     (tmp_path / "zhumq").write_text("a file where the folder of the cache would be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("JAVA_HOME", str(find_java().home))  # which may need the cache otherwise
+    monkeypatch.setenv("JAVA_HOME", str(find_java().home))  # finding Java may need the cache
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", "what is set here is put back after the test")
     monkeypatch.delenv("PYSPARK_PYTHON")

@@ -1,4 +1,4 @@
-"""What the storage tests share: a clock that stands still, batches, and opening logs."""
+"""Helpers of the storage tests: a manual clock, batches, opening logs."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ LOG_FILE = f"{FOLDER}/{0:020d}.log"
 
 
 class StillClock:
-    """Time moves only when the test says so."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.ms = NOW_MS
@@ -52,7 +52,7 @@ def open_log(
     folder: str = FOLDER,
     **settings: Any,
 ) -> PartitionLog:
-    """The log every test uses."""
+    """Open the log that the tests use."""
     return PartitionLog.open(
         folder,
         PARTITION,

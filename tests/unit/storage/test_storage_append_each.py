@@ -97,7 +97,7 @@ def test_a_full_segment_ends_before_a_run_and_a_run_larger_than_one_is_refused(
     assert log.log_end_offset == 6
 
 
-def test_a_full_disk_loses_nothing_and_promises_nothing(disk: MemoryDisk) -> None:
+def test_a_full_disk_loses_nothing_and_assigns_no_offsets(disk: MemoryDisk) -> None:
     log = open_log(disk)
     assert append_each(log, make_batch(b"a"), make_batch(b"b")) == [0, 1]
     disk.bytes_free = 20

@@ -1,4 +1,4 @@
-"""Compaction keeps the last record of each key, at its offset, whatever happens meanwhile."""
+"""Compaction keeps the last record of each key, at its offset, also across crashes and truncations."""
 
 import pytest
 from storage_support import FOLDER, NOW_MS, append, open_log, read_batches, read_values
@@ -202,7 +202,7 @@ def test_a_crash_at_any_step_loses_nothing(steps: int) -> None:
     assert not [path for path in disk.files if "swap" in path or "cleaned" in path]
 
 
-def test_a_truncation_meanwhile_throws_the_work_away(disk: MemoryDisk) -> None:
+def test_a_truncation_during_compaction_discards_it(disk: MemoryDisk) -> None:
     log = open_log(disk, **SETTINGS)
     for place in range(40):
         put(log, b"key %d" % (place % 3), b"value %d" % place)
@@ -255,7 +255,7 @@ def test_young_records_wait_for_the_compaction_lag(disk: MemoryDisk) -> None:
     assert compact(log, NOW_MS + 1001)
 
 
-def test_a_batch_that_nobody_can_decode_stays_and_the_rest_is_compacted(
+def test_a_batch_that_cannot_be_decoded_stays_and_the_rest_is_compacted(
     disk: MemoryDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(disk, **SETTINGS)

@@ -1,4 +1,4 @@
-"""Damage to what was flushed: refused to readers, byte for byte, whichever file it is in."""
+"""Damage to flushed data: no reader gets a damaged byte, whichever file is damaged."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def open_log(manager: LogManager, config: LogConfig) -> PartitionLog:
 
 
 def read_all(log: PartitionLog) -> tuple[dict[int, bytes | None], list[range]]:
-    """What a patient reader gets: records by offset, and the ranges that it was refused."""
+    """The records by offset that a reader gets, and the ranges where its reads fail."""
     records: dict[int, bytes | None] = {}
     refused: list[range] = []
     offset = log.log_start_offset
@@ -65,7 +65,7 @@ def read_all(log: PartitionLog) -> tuple[dict[int, bytes | None], list[range]]:
 def write_log(
     config: LogConfig, *, clean: bool = True
 ) -> tuple[MemoryDisk, dict[int, bytes | None]]:
-    """A flushed log of several segments, in two epochs, and what is in it."""
+    """A flushed log of several segments in two epochs, and its records."""
     disk = MemoryDisk()
     manager = open_manager(disk, config)
     log = open_log(manager, config)
@@ -103,13 +103,13 @@ def copy_of(disk: MemoryDisk) -> MemoryDisk:
 
 
 def check_reads(disk: MemoryDisk, config: LogConfig, truth: dict[int, bytes | None]) -> bool:
-    """Nothing else than what was written is read, and nothing is left out without a word. Whether
-    something was refused."""
+    """Assert that a reader gets only written records and skips none without an error. True if a read
+    failed."""
     try:
         manager = open_manager(disk, config)
         log = open_log(manager, config)
     except ZhumqError:
-        return True  # All of it is refused.
+        return True  # All reads fail.
     records, refused = read_all(log)
     assert log.log_end_offset == COUNT
     assert records.items() <= truth.items()
@@ -122,7 +122,7 @@ def check_reads(disk: MemoryDisk, config: LogConfig, truth: dict[int, bytes | No
 
 
 def flips(disk: MemoryDisk) -> Iterator[tuple[str, int, int]]:
-    """Every byte of every file, and twice those that no checksum of a batch covers."""
+    """Every byte of every file; those that no batch checksum covers, twice."""
     for path in sorted(disk.files):
         content = disk.read_file(path) or b""
         heads = set()
@@ -247,22 +247,22 @@ def test_a_read_verifies_what_was_found_on_the_disk_once() -> None:
     assert reads == []
 
 
-def test_damage_is_told_to_whoever_has_a_better_copy() -> None:
+def test_a_read_of_a_damaged_segment_calls_on_damage() -> None:
     disk, _ = write_log(PLAIN)
     manager = open_manager(disk, PLAIN)
     log = open_log(manager, PLAIN)
-    told: list[int] = []
-    log.on_damage = told.append
+    reported: list[int] = []
+    log.on_damage = reported.append
     second = log.segments[1]
     disk.files[second.paths[0]].content[70] ^= 1
     log.read(0, max_bytes=1 << 20, up_to_offset=COUNT)
-    assert told == []
+    assert reported == []
     with pytest.raises(CorruptMessage):
         log.read(second.base_offset, max_bytes=1 << 20, up_to_offset=COUNT)
-    assert told == [second.base_offset]
+    assert reported == [second.base_offset]
 
 
-def test_retention_does_not_believe_a_damaged_time_index() -> None:
+def test_retention_does_not_use_a_damaged_time_index() -> None:
     config = LogConfig(segment_bytes=500, index_interval_bytes=150, retention_ms=1000)
     disk, truth = write_log(config)
     for path in [each for each in disk.files if each.endswith(".timeindex")]:
@@ -277,7 +277,7 @@ def test_retention_does_not_believe_a_damaged_time_index() -> None:
 
 
 @pytest.mark.parametrize("position", range(0, 41, 4))
-def test_a_flipped_bit_in_the_last_promise_is_no_torn_end(position: int) -> None:
+def test_a_flipped_bit_in_the_last_persisted_vote_is_no_torn_end(position: int) -> None:
     disk = MemoryDisk()
     disk.make_directory("/data")
     journal = QuorumJournal(disk, "/data/quorum-journal")

@@ -1,4 +1,4 @@
-"""What dump-log says about our files, in the words of Kafka's tool."""
+"""The output of dump-log, in the format of Kafka's tool."""
 
 import pytest
 from storage_support import FOLDER, LOG_FILE, NOW_MS, append, open_log
@@ -33,7 +33,7 @@ def dump(disk: MemoryDisk, path: str, **options: bool) -> list[str]:
     return [str(each) for each in dump_file(path, disk=disk, **options)]
 
 
-def test_a_log_is_told_batch_by_batch(disk: MemoryDisk) -> None:
+def test_a_log_is_dumped_batch_by_batch(disk: MemoryDisk) -> None:
     lines = dump(disk, LOG_FILE)
     crc = int.from_bytes(disk.files[LOG_FILE].content[17:21], "big")
     assert len(lines) == 4
@@ -45,7 +45,7 @@ def test_a_log_is_told_batch_by_batch(disk: MemoryDisk) -> None:
     )
 
 
-def test_records_are_told_on_demand(disk: MemoryDisk) -> None:
+def test_records_are_dumped_on_demand(disk: MemoryDisk) -> None:
     lines = dump(disk, LOG_FILE, records=True)
     assert lines[1] == (
         f"| offset: 0 CreateTime: {NOW_MS} keySize: 3 valueSize: 7 sequence: 0 headerKeys: []"
@@ -54,7 +54,7 @@ def test_records_are_told_on_demand(disk: MemoryDisk) -> None:
     assert lines[1].endswith("headerKeys: [] key: key payload: value 0")
 
 
-def test_markers_are_told(disk: MemoryDisk) -> None:
+def test_markers_are_dumped(disk: MemoryDisk) -> None:
     log = open_log(disk)
     marker = EndMarker(marker_type=MarkerType.ABORT, coordinator_epoch=9)
     batch = build_batch(
@@ -69,7 +69,7 @@ def test_markers_are_told(disk: MemoryDisk) -> None:
     assert "endTxnMarker: ABORT coordinatorEpoch: 9" in last
 
 
-def test_indexes_and_snapshots_are_told(disk: MemoryDisk) -> None:
+def test_indexes_and_snapshots_are_dumped(disk: MemoryDisk) -> None:
     prefix = f"{FOLDER}/{0:020d}"
     assert dump(disk, f"{prefix}.index") == ["offset: 2 position: 156"]
     assert dump(disk, f"{prefix}.timeindex") == [f"timestamp: {NOW_MS} offset: 0"]
@@ -81,7 +81,7 @@ def test_indexes_and_snapshots_are_told(disk: MemoryDisk) -> None:
     )
 
 
-def test_damage_is_told_and_not_stumbled_over(disk: MemoryDisk) -> None:
+def test_damage_is_reported_and_does_not_stop_the_dump(disk: MemoryDisk) -> None:
     content = disk.files[LOG_FILE].content
     content[70] ^= 1
     del content[-5:]

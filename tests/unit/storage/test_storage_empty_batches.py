@@ -36,8 +36,8 @@ def compact(log: PartitionLog) -> None:
 
 
 def consumed(log: PartitionLog, offset: int = 0, max_bytes: int = 1 << 20) -> list[RecordBatch]:
-    """What a consumer is served that moves on by the batches of each response, and waits for an
-    empty response to end."""
+    """The records that a consumer gets: it continues behind the batches of each response, and stops
+    at an empty response."""
     found: list[RecordBatch] = []
     while True:
         part = log.read(
@@ -51,7 +51,7 @@ def consumed(log: PartitionLog, offset: int = 0, max_bytes: int = 1 << 20) -> li
 
 
 def fill(log: PartitionLog, compression: Compression) -> None:
-    """A key that is written over and over, then one that stays for each record."""
+    """One key that is overwritten many times, then a key of its own for each record."""
     for _ in range(30):
         append(log, b"old" * 20, keys=(b"key",), compression=compression)
     for place in range(11):

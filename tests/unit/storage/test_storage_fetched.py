@@ -1,4 +1,4 @@
-"""A follower's log: a leader's batches as they are, or nothing."""
+"""A follower's log: it writes a leader's batches unchanged, or refuses them."""
 
 import struct
 
@@ -79,7 +79,7 @@ def test_a_batch_that_is_cut_off_at_the_end_is_left_for_the_next_fetch() -> None
     [
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # a flipped bit
         lambda data: _with_header(data, base_offset=7),  # a gap
-        lambda data: _with_header(data, base_offset=0),  # what is there already
+        lambda data: _with_header(data, base_offset=0),  # an offset that the log has already
         lambda data: _with_header(data, partition_leader_epoch=10),  # later than the leader's
         lambda data: _with_header(data, partition_leader_epoch=0),  # before the log's last one
         lambda data: _with_header(data, partition_leader_epoch=-1),
@@ -120,7 +120,7 @@ def test_segments_roll_on_a_follower_as_well() -> None:
 
 
 def test_a_log_may_begin_inside_of_a_batch() -> None:
-    """The leader's records were deleted up to the middle of a batch, which is sent whole."""
+    """The leader deleted records up to the middle of a batch, and sends the whole batch."""
     leader, follower = _leader(), open_log(MemoryDisk())
     append(leader, b"a", b"b", b"c", leader_epoch=1)
     append(leader, b"d", leader_epoch=1)
@@ -129,7 +129,7 @@ def test_a_log_may_begin_inside_of_a_batch() -> None:
     _fetch(follower, _bytes(leader, 2))
     assert (follower.log_start_offset, follower.log_end_offset) == (2, 4)
     assert _bytes(follower, 2) == _bytes(leader, 2)
-    # Inside of what it has nothing may begin.
+    # A batch may not begin inside the log.
     with pytest.raises(CorruptMessage):
         _fetch(follower, _bytes(leader, 2))
 
@@ -163,7 +163,7 @@ def test_damage_is_found_where_the_log_is_read() -> None:
     assert log.find_damage(2, 1 << 20) is None
 
 
-def test_what_is_suspect_is_remembered_until_it_is_said_to_be_gone() -> None:
+def test_a_suspect_offset_is_persisted_until_it_is_cleared() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, b"a", leader_epoch=1)
@@ -210,6 +210,6 @@ def test_retention_leaves_a_follower_what_its_leader_keeps() -> None:
     assert log.apply_retention(later_ms, log.log_end_offset) == []
     log.is_follower = False
     assert log.apply_retention(later_ms, log.log_end_offset)
-    # The last batch stays: it tells how far this replica is.
+    # The last batch stays: it shows the progress of this replica.
     assert log.log_start_offset < log.log_end_offset
     assert log.epoch_of(log.log_end_offset - 1) == 1

@@ -1,4 +1,4 @@
-"""Group commit: who waits shares the next sync, and is told on the event loop."""
+"""Group commit: waiting requests share the next sync, and callbacks run on the event loop."""
 
 import asyncio
 import threading
@@ -31,13 +31,15 @@ def test_a_callback_comes_once_the_log_is_on_disk() -> None:
         append(log, b"a")
         assert await flushed(flusher, log) is None
         assert log.flushed_offset == 1
-        assert await flushed(flusher, log) is None  # nothing to do is answered as well
+        assert (
+            await flushed(flusher, log) is None
+        )  # the callback runs even if there is nothing to flush
         flusher.close()
 
     run(scenario())
 
 
-def test_those_who_ask_during_a_sync_share_the_next_one() -> None:
+def test_requests_during_a_sync_share_the_next_one() -> None:
     gate = threading.Event()
     disk = MemoryDisk()
 
@@ -67,7 +69,7 @@ def test_those_who_ask_during_a_sync_share_the_next_one() -> None:
     assert len([path for path in disk.syncs if path.endswith(".log")]) == 2
 
 
-def test_a_failed_sync_reaches_everybody_who_waits() -> None:
+def test_a_failed_sync_reaches_all_waiting_callbacks() -> None:
     async def scenario() -> None:
         flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
         disk = MemoryDisk()
@@ -162,4 +164,4 @@ def test_other_work_runs_beside_the_syncs_and_may_fail(
         flusher.close()
 
     run(scenario())
-    assert "work on the disk failed" in caplog.text
+    assert "disk work failed in a flush thread" in caplog.text

@@ -1,4 +1,4 @@
-"""The data folder: its lock, its identity, its checkpoints, and the logs that come and go."""
+"""The data folder: its lock, its owner, its checkpoints, and creating and deleting logs."""
 
 import multiprocessing
 import uuid
@@ -116,7 +116,7 @@ def test_a_folder_belongs_to_one_broker_of_one_cluster(disk: MemoryDisk) -> None
     assert open_manager(disk).cluster_id == cluster_id
 
 
-def test_a_damaged_checkpoint_only_costs_time(
+def test_a_damaged_checkpoint_loses_no_records(
     disk: MemoryDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = open_manager(disk)
@@ -216,7 +216,7 @@ def test_retention_goes_over_all_logs(disk: MemoryDisk) -> None:
     assert not [path for path in disk.files if path.endswith(".deleted")]
 
 
-def test_start_offsets_and_high_watermarks_are_written_down(disk: MemoryDisk) -> None:
+def test_start_offsets_and_high_watermarks_are_persisted(disk: MemoryDisk) -> None:
     manager = open_manager(disk)
     log = manager.create_log(ORDERS, None, CONFIG)
     for _ in range(3):
@@ -291,7 +291,7 @@ def test_compaction_is_run_for_one_log_after_the_other(disk: MemoryDisk) -> None
     assert {log.first_dirty_offset > 0 for log in again} == {True}
 
 
-def test_a_close_that_fails_is_not_called_clean(disk: MemoryDisk) -> None:
+def test_a_close_that_fails_is_not_marked_clean(disk: MemoryDisk) -> None:
     manager = open_manager(disk)
     append(manager.create_log(ORDERS, None, CONFIG), b"a")
     disk.sync_fails = lambda path: path.endswith(".log")
@@ -331,7 +331,7 @@ def test_a_log_that_could_not_be_opened_for_lack_of_room_is_tried_again_as_it_wa
     log.delete_records_before(7)
     manager.checkpoint({ORDERS: 18})
     manager.close(clean=False)
-    # Damage past the recovery point has to be written down, for which there is no room.
+    # Damage past the recovery point has to be persisted, and there is no space for that.
     path = sorted(name for name in disk.files if name.endswith(".log"))[-2]
     disk.files[path].content[-3] ^= 1
     disk.bytes_free = 0
@@ -341,7 +341,7 @@ def test_a_log_that_could_not_be_opened_for_lack_of_room_is_tried_again_as_it_wa
     with pytest.raises(DiskFull):
         again.create_log(ORDERS, topic_id, CONFIG)
     disk.bytes_free = None
-    again.checkpoint({})  # What the next start would know, had the broker been killed now.
+    again.checkpoint({})  # The next start reads this if the broker is killed now.
     assert disk.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 12\n"
     assert disk.read_file("/data/log-start-offset-checkpoint") == b"0\n1\norders 0 7\n"
     assert disk.read_file("/data/replication-offset-checkpoint") == b"0\n1\norders 0 18\n"

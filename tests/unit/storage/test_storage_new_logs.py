@@ -1,4 +1,4 @@
-"""New logs: what is on the disk before something is written to them, and that it does not matter."""
+"""New logs: which files they have before the first write, and that restarts and crashes work without them."""
 
 import uuid
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_a_lazy_log_can_be_flushed_cut_and_started_elsewhere_while_empty() -> No
 
 
 @pytest.mark.parametrize("count", [1, 300])
-def test_a_clean_close_writes_down_every_log_however_many(count: int) -> None:
+def test_a_clean_close_checkpoints_every_log(count: int) -> None:
     disk = MemoryDisk()
     manager = open_manager(disk)
     for number in range(count):

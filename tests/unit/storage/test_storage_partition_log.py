@@ -134,7 +134,7 @@ def test_a_segment_keeps_its_age_over_a_restart(disk: MemoryDisk) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_the_broker_stamps_its_own_time_if_the_topic_wants_it(disk: MemoryDisk) -> None:
+def test_the_broker_stamps_its_own_time_if_the_topic_requires_it(disk: MemoryDisk) -> None:
     log = open_log(disk, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     batch = make_batch(b"a", b"b", timestamp=5)
     assert log.append(batch, leader_epoch=0, now_ms=NOW_MS).log_append_time_ms == NOW_MS
@@ -292,7 +292,7 @@ def test_a_cut_inside_a_batch_lowers_the_recovery_point_to_where_the_batch_began
     log.before_recovery_point_falls = lambda: written.append(log.recovery_point)
     log.truncate_to(3)
     assert (log.log_end_offset, log.recovery_point, written[-1]) == (2, 2, 2)
-    # What is written there next was never flushed, and has to be looked at after a crash.
+    # The next write there is not flushed yet, so recovery has to scan it after a crash.
     log.append(make_batch(b"f", b"g"), leader_epoch=1, now_ms=NOW_MS)
     again = open_log(disk, recovery_point=written[-1])
     assert [each.epoch for each in again.leader_epochs.entries] == [0, 1]
@@ -325,7 +325,7 @@ def test_a_checkpoint_from_before_a_truncation_does_not_bring_its_epochs_back(
     ticket = log.begin_flush(checkpoint=True)
     assert ticket is not None
     log.truncate_to(1)
-    ticket.run()  # In a thread, which may come to it late.
+    ticket.run()  # In a thread, which may run late.
     log.finish_flush(ticket)
     epochs = read_leader_epochs(disk, f"{FOLDER}/{LEADER_EPOCH_FILE}")
     assert epochs is not None

@@ -1,4 +1,4 @@
-"""The small parts: indexes, leader epochs, checkpoints, retention."""
+"""Indexes, leader epochs, checkpoints, retention."""
 
 import uuid
 
@@ -36,8 +36,8 @@ def test_an_offset_index_finds_the_batch_before() -> None:
     index = OffsetIndex(100)
     for last_offset, position in ((109, 4000), (119, 9000), (150, 14000)):
         index.append(last_offset, position)
-    wanted = {99: 0, 100: 0, 108: 0, 109: 4000, 118: 4000, 119: 9000, 150: 14000, 9999: 14000}
-    assert {offset: index.position_before(offset) for offset in wanted} == wanted
+    expected = {99: 0, 100: 0, 108: 0, 109: 4000, 118: 4000, 119: 9000, 150: 14000, 9999: 14000}
+    assert {offset: index.position_before(offset) for offset in expected} == expected
     assert [index.boundary_before(at) for at in (0, 3999, 4000, 13999, 10**6)] == [
         0,
         0,
@@ -96,7 +96,7 @@ def test_an_epoch_ends_where_the_next_begins() -> None:
     assert [epochs.epoch_of(offset) for offset in (9, 10, 29, 30, 99)] == [-1, 2, 2, 5, 7]
 
 
-def test_an_epoch_is_news_once() -> None:
+def test_an_epoch_is_added_once() -> None:
     epochs = LeaderEpochs()
     assert epochs.assign(3, 0)
     assert not epochs.assign(3, 5)
@@ -157,12 +157,12 @@ def test_a_damaged_checkpoint_is_recognised(disk: MemoryDisk, content: bytes) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"version: 0\ntopic_id: short", b"\xff"])
-def test_a_damaged_identity_is_as_good_as_none(disk: MemoryDisk, content: bytes) -> None:
+def test_a_damaged_topic_id_file_is_read_as_none(disk: MemoryDisk, content: bytes) -> None:
     disk.write_file("/data/partition", content, sync=True)
     assert read_topic_id(disk, "/data/partition") is None
 
 
-def test_a_folder_says_whose_it_is(disk: MemoryDisk) -> None:
+def test_a_data_folder_names_its_owner(disk: MemoryDisk) -> None:
     disk.write_file("/data/meta", b"node.id=x\ncluster.id=y\n", sync=True)
     with pytest.raises(DataDirUnusable):
         read_meta(disk, "/data/meta")

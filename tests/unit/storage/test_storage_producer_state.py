@@ -1,4 +1,4 @@
-"""Idempotence: what is a duplicate, what a gap, what a zombie, and what a snapshot remembers."""
+"""Idempotent producers: duplicates, sequence gaps, fenced epochs, and snapshots."""
 
 import pytest
 from storage_support import NOW_MS, append, make_batch, open_log

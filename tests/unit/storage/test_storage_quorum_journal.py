@@ -1,4 +1,4 @@
-"""Promises survive crashes; where some may be missing, that is known."""
+"""Quorum states survive crashes, and the journal detects when some may be missing."""
 
 import struct
 import uuid
@@ -26,7 +26,7 @@ def _disk() -> MemoryDisk:
     return disk
 
 
-def test_the_newest_promise_of_each_replica_is_found_after_a_crash() -> None:
+def test_the_newest_state_of_each_replica_is_found_after_a_crash() -> None:
     disk = _disk()
     journal = QuorumJournal(disk, PATH)
     assert not journal.is_intact
@@ -79,7 +79,7 @@ def test_a_journal_whose_first_bytes_are_damaged_is_not_taken_for_an_empty_one()
     assert not QuorumJournal(disk, PATH).is_intact
 
 
-def test_an_empty_journal_of_an_earlier_release_is_whole() -> None:
+def test_an_empty_journal_of_an_earlier_release_is_intact() -> None:
     disk = _disk()
     disk.write_file(PATH, b"", sync=True)
     journal = QuorumJournal(disk, PATH)
@@ -98,7 +98,7 @@ def test_what_was_forgotten_stays_forgotten() -> None:
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 1, ENTRY_BYTES - 1])
-def test_a_torn_end_was_never_told_to_anybody(kept_bytes: int) -> None:
+def test_a_torn_end_was_never_acknowledged(kept_bytes: int) -> None:
     disk = _disk()
     journal = QuorumJournal(disk, PATH)
     journal.write([(KEY, STATE)])
@@ -113,7 +113,7 @@ def test_a_torn_end_was_never_told_to_anybody(kept_bytes: int) -> None:
     assert QuorumJournal(disk, PATH).find(OTHER) == STATE
 
 
-def test_damage_before_the_end_means_that_no_promise_can_be_relied_upon() -> None:
+def test_damage_before_the_end_means_that_no_vote_is_trusted() -> None:
     disk = _disk()
     journal = QuorumJournal(disk, PATH)
     journal.write([(KEY, STATE), (OTHER, STATE)])
@@ -125,11 +125,11 @@ def test_damage_before_the_end_means_that_no_promise_can_be_relied_upon() -> Non
     assert again.find(OTHER) == STATE
 
 
-def test_what_a_disk_has_lost_is_admitted_in_one_piece_or_again_at_the_next_start() -> None:
+def test_lost_states_are_recorded_atomically_or_again_at_the_next_start() -> None:
     disk = _disk()
     lost = QuorumState(mode=Mode.FETCH, recovering=True, votes_unknown=True)
     assert not QuorumJournal(disk, PATH).is_intact
-    # A start that ends before it has admitted anything leaves nothing that looks like a journal.
+    # A start that ends before it recorded the loss leaves no journal.
     journal = QuorumJournal(disk, PATH)
     assert not journal.is_intact
     disk.bytes_free = 10
@@ -144,7 +144,7 @@ def test_what_a_disk_has_lost_is_admitted_in_one_piece_or_again_at_the_next_star
     assert dict(again.states) == {KEY: lost, OTHER: lost}
 
 
-def test_a_damaged_journal_is_whole_again_once_the_loss_is_admitted() -> None:
+def test_a_damaged_journal_is_intact_again_once_the_loss_is_recorded() -> None:
     disk = _disk()
     QuorumJournal(disk, PATH).write([(KEY, STATE), (OTHER, STATE)])
     data = bytearray(disk.read_file(PATH) or b"")

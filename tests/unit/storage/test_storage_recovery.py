@@ -1,4 +1,4 @@
-"""What a restart makes of a log: after a clean stop, a crash, a torn write, a damaged disk."""
+"""Opening a log after a clean shutdown, a crash, a torn write, or damage on the disk."""
 
 import logging
 
@@ -29,7 +29,7 @@ def disk() -> MemoryDisk:
 
 
 def filled(disk: MemoryDisk, count: int = 10, **settings: int) -> bytes:
-    """A log of so many batches, stopped without closing; returns the first segment's bytes."""
+    """Write a log of `count` batches and do not close it; returns the first segment's bytes."""
     log = open_log(disk, **settings)
     for place in range(count):
         append(log, b"value %d" % (place % 10))
@@ -73,7 +73,9 @@ def test_a_flipped_bit_in_the_last_batch_is_never_served(disk: MemoryDisk, flipp
     whole[2 * BATCH_BYTES + flipped] ^= 0x10
     put(disk, LOG_FILE, whole)
     log = open_log(disk)
-    if 12 <= flipped < 16:  # The leader epoch: outside of the checksum, and it harms no record.
+    if (
+        12 <= flipped < 16
+    ):  # The leader epoch: the checksum does not cover it, and no record changes.
         assert read_values(log) == [b"value 0", b"value 1", b"value 2"]
         return
     assert log.log_end_offset == 2
@@ -129,7 +131,7 @@ def test_a_flipped_bit_anywhere_never_stops_a_log_from_opening(
                 part = log.read(offset, max_bytes=1, up_to_offset=end)
             except CorruptMessage:
                 continue
-            # What was flushed is not looked at again; a reader finds out by the checksum.
+            # Recovery does not scan what was flushed; a reader detects the damage by the checksum.
             assert part.next_offset > offset or recovery_point > 0
 
 
@@ -271,7 +273,7 @@ def test_a_missing_or_damaged_index_is_built_again(
     assert {name: disk.read_file(name) for name in names} == good
 
 
-def test_an_index_whose_entries_lie_is_found_out(disk: MemoryDisk) -> None:
+def test_an_index_with_wrong_entries_is_detected(disk: MemoryDisk) -> None:
     log = open_log(disk, index_interval_bytes=150)
     for place in range(60):
         append(log, b"value %d" % (place % 10))
@@ -316,7 +318,7 @@ def test_an_empty_segment_in_the_middle_is_damage(disk: MemoryDisk) -> None:
     assert log.read(0, max_bytes=1000, up_to_offset=6).next_offset == 2
 
 
-def test_a_last_segment_without_a_valid_batch_gives_way_to_the_one_before(
+def test_a_last_segment_without_a_valid_batch_is_removed(
     disk: MemoryDisk,
 ) -> None:
     filled(disk, 5, segment_bytes=2 * BATCH_BYTES)
@@ -353,7 +355,7 @@ def test_a_clean_restart_reads_next_to_nothing(disk: MemoryDisk) -> None:
     assert again.leader_epochs.entries == (EpochStart(0, 0), EpochStart(1, 100))
 
 
-def test_a_clean_stop_that_was_none_is_recovered_from(disk: MemoryDisk) -> None:
+def test_a_log_that_is_damaged_after_a_clean_shutdown_is_recovered(disk: MemoryDisk) -> None:
     whole = filled(disk, 3)
     put(disk, LOG_FILE, whole[:-1])
     log = open_log(disk, clean_shutdown=True, recovery_point=0)

@@ -1,4 +1,4 @@
-"""The scrub: paced, resumable, and it finds what has changed under a running broker."""
+"""The scrub: rate-limited, resumable, and it finds damage while the broker runs."""
 
 import pytest
 from storage_support import StillClock, append
@@ -48,20 +48,20 @@ def test_what_changes_under_a_running_broker_is_found_and_refused(
     disk, truth = write_log(config)
     manager = open_manager(disk, config)
     log = open_log(manager, config)
-    assert read_all(log)[0] == truth  # All of it is verified, so readers look at nothing again.
-    told: list[int] = []
-    log.on_damage = told.append
+    assert read_all(log)[0] == truth  # All of it is verified, so reads do not verify it again.
+    reported: list[int] = []
+    log.on_damage = reported.append
     segment = log.segments[1]
     disk.files[segment.paths[0]].content[byte] ^= 1
     scrubber = scrubber_of(manager)
     assert turn(scrubber)
     assert scrubber.segments_damaged == 1
-    assert len(told) == 1
+    assert len(reported) == 1
     records, refused = read_all(log)
     assert records.items() <= truth.items()
     assert sum(map(len, refused)) > 0
     with pytest.raises(CorruptMessage):
-        log.read(told[0], max_bytes=1, up_to_offset=COUNT)
+        log.read(reported[0], max_bytes=1, up_to_offset=COUNT)
 
 
 def test_a_segment_that_is_cut_under_a_running_broker_is_found() -> None:
@@ -86,7 +86,7 @@ def test_a_turn_reads_as_much_as_the_rate_allows_and_a_pass_everything_once() ->
     turns = 0
     while turn(scrubber):
         turns += 1
-        assert scrubber.bytes_read <= turns * 300  # A batch goes whole.
+        assert scrubber.bytes_read <= turns * 300  # Only whole batches are read.
     assert scrubber.bytes_read == log.size_bytes
     assert (scrubber.passes, scrubber.segments_damaged) == (1, 0)
     assert scrubber.segments_read == len(log.segments)

@@ -1,4 +1,4 @@
-"""What may not go into a log, and which error says so."""
+"""The batches that an append refuses, and the error of each."""
 
 import struct
 
@@ -29,7 +29,7 @@ from zhumq.testing.disk import MemoryDisk
 
 
 def patched(place: int, layout: str, value: int, *, seal: bool = True) -> bytes:
-    """A good batch with one field changed, its checksum made to match unless told otherwise."""
+    """A valid batch with one field changed, and with a matching checksum if `seal`."""
     batch = bytearray(make_batch(b"value", b"other"))
     struct.pack_into(layout, batch, place, value)
     if seal:
@@ -96,7 +96,7 @@ def test_a_batch_over_the_topics_size_is_refused() -> None:
     log.append(batch, leader_epoch=0, now_ms=NOW_MS)
 
 
-def test_records_that_are_too_old_are_refused_if_the_topic_says_so() -> None:
+def test_records_that_are_too_old_are_refused_if_the_topic_limits_their_age() -> None:
     log = open_log(MemoryDisk(), message_timestamp_before_max_ms=1000)
     log.append(make_batch(b"x", timestamp=NOW_MS - 1000), leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(InvalidTimestamp):
@@ -109,7 +109,7 @@ def test_stamping_ignores_the_producers_clock() -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_compacted_topic_wants_a_key_in_every_record(compression: Compression) -> None:
+def test_a_compacted_topic_requires_a_key_in_every_record(compression: Compression) -> None:
     log = open_log(MemoryDisk(), cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
     keyed = Record(timestamp=NOW_MS, key=b"k")
     good = build_batch([keyed, keyed], compression=compression)
@@ -148,7 +148,7 @@ def test_a_write_of_more_offsets_than_a_segment_can_address_is_refused() -> None
     assert append(log, b"second") == 1
 
 
-def test_records_of_a_request_are_looked_at_up_to_a_number() -> None:
+def test_the_records_checked_for_one_request_are_limited() -> None:
     budget = WalkBudget()
     log = open_log(MemoryDisk())
     thousand = make_batch(*[b""] * 1000)

@@ -21,7 +21,7 @@ _WHY: Final = "this broker has no authorizer: everyone who can connect may do ev
 
 
 class AclsHandler:
-    """There are no access rules, and whoever asks for some is told so."""
+    """Refuses requests about ACLs with SECURITY_DISABLED."""
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {

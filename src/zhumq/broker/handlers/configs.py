@@ -41,7 +41,7 @@ from zhumq.protocol.messages.configs import (
 
 
 class ResourceType(IntEnum):
-    """What a setting belongs to, in the protocol's codes."""
+    """The resource that a setting belongs to, in the protocol's codes."""
 
     TOPIC = 2
     BROKER = 4
@@ -56,12 +56,12 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-# What is set, and what is in force of one that is not: makes of them what is to be set.
+# From the settings that are set, and a lookup of values in force, to the changes; None deletes.
 NewSettings = Callable[[Mapping[str, str], Callable[[str], str]], Mapping[str, str | None]]
 
 
 class ConfigsHandler:
-    """Topic settings can be changed while running; of a broker's only a few."""
+    """Describes and alters settings. All topic settings can change while running, few broker settings."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ConfigsHandler:
         self._store = store
         self._metadata_client = metadata_client
         self._entries = entries
-        # Whether partitions are replicated one way or the other: on a single node they are not.
+        # Whether partitions have a replication mode: on a single node they have none.
         self._has_modes = has_modes
 
     def handlers(self) -> dict[ApiKey, Handler]:
@@ -134,7 +134,7 @@ class ConfigsHandler:
     async def alter_configs(
         self, _context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse:
-        """The old way: the given settings replace all that were set before."""
+        """The deprecated API: the given settings replace all that were set before."""
         response = AlterConfigsResponse()
         for resource in request.resources:
             replacement = {config.name: config.value for config in resource.configs}
@@ -177,14 +177,14 @@ class ConfigsHandler:
         if context.version == 0:
             return ListConfigResourcesResponse()  # KIP-714: it asks for client metrics alone.
         image = self._store.image
-        wanted = set(request.resource_types) or {ResourceType.TOPIC, ResourceType.BROKER}
+        requested = set(request.resource_types) or {ResourceType.TOPIC, ResourceType.BROKER}
         resources: list[ConfigResource] = []
-        if ResourceType.TOPIC in wanted:
+        if ResourceType.TOPIC in requested:
             resources.extend(
                 ConfigResource(resource_name=name, resource_type=ResourceType.TOPIC)
                 for name in image.topics
             )
-        if ResourceType.BROKER in wanted:
+        if ResourceType.BROKER in requested:
             resources.extend(
                 ConfigResource(resource_name=str(broker), resource_type=ResourceType.BROKER)
                 for broker in image.brokers
@@ -242,7 +242,7 @@ def _altered(
     in_force: Callable[[str], str],
 ) -> Mapping[str, str | None]:
     if len({operation.name for operation in operations}) != len(operations):
-        raise InvalidRequest("a setting stands twice in the request")
+        raise InvalidRequest("a setting is twice in the request")
     settings: dict[str, str | None] = dict(before)
     for operation in operations:
         name, value = operation.name, operation.value
@@ -252,8 +252,8 @@ def _altered(
                     raise InvalidConfig(f"{name} cannot be set to nothing; delete it instead")
                 settings[name] = value
             case AlterOperation.DELETE:
-                # As in Kafka: what is not set, or does not exist, is deleted without a word.
-                # kafka-reassign-partitions --verify clears throttles of which this broker knows some.
+                # As in Kafka: deleting what is not set, or does not exist, is no error.
+                # kafka-reassign-partitions --verify clears throttles that this broker may not know.
                 settings.pop(name, None)
             case AlterOperation.APPEND | AlterOperation.SUBTRACT:
                 change = (
@@ -268,7 +268,7 @@ def _altered(
 
 
 def _modes_of(topic: Topic) -> ConfigEntry:
-    """The modes that the partitions are in, which follow the setting step by step."""
+    """The replication modes that the partitions are in; a mode change moves them one by one."""
     value = write_modes([state.mode for state in topic.partitions])
     return ConfigEntry(
         name=MODES_SETTING,
@@ -282,7 +282,7 @@ def _modes_of(topic: Topic) -> ConfigEntry:
 
 
 def _value_of(entries: Sequence[ConfigEntry]) -> str:
-    """The value of the only one; nothing of one that does not exist."""
+    """The value of the only entry; empty if the setting does not exist."""
     return entries[0].value if entries else ""
 
 

@@ -30,26 +30,26 @@ from zhumq.replication.replica_manager import ReplicaManager
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _READ_COMMITTED: Final = 1
-# Nobody needs to be kept waiting for longer, whatever the request says.
+# No fetch waits for longer, whatever max_wait_ms it has.
 WAIT_MS_MAX: Final = 300_000
 _UNKNOWN_OFFSET: Final = -1
 
 
 class _Attempt:
-    """One pass over the asked partitions: what it found and whether that is worth an answer."""
+    """One pass over the requested partitions: what it read, and whether to respond at once."""
 
     __slots__ = ("answers", "bytes_read", "must_answer", "readable")
 
     def __init__(self) -> None:
         self.answers: list[tuple[FetchedPartition, PartitionData]] = []
         self.bytes_read = 0
-        # An error is answered at once: waiting would not make it better.
+        # An error is answered at once: waiting does not help.
         self.must_answer = False
         self.readable: list[Partition] = []
 
 
 class FetchHandler:
-    """The road out of the log, for consumers."""
+    """Answers fetches of consumers."""
 
     def __init__(
         self,
@@ -122,22 +122,22 @@ class FetchHandler:
         attempt = _Attempt()
         bytes_left = min(request.max_bytes, self._answer_bytes_max)
         committed_only = request.isolation_level == _READ_COMMITTED
-        for wanted in asked:
-            answer = PartitionData(partition_index=wanted.key.partition)
-            attempt.answers.append((wanted, answer))
+        for fetched in asked:
+            answer = PartitionData(partition_index=fetched.key.partition)
+            attempt.answers.append((fetched, answer))
             try:
-                partition = self._find(wanted.key, by_id=by_id)
-                partition.check_leader_epoch(wanted.current_leader_epoch)
+                partition = self._find(fetched.key, by_id=by_id)
+                partition.check_leader_epoch(fetched.current_leader_epoch)
                 attempt.readable.append(partition)
                 answer.high_watermark = partition.high_watermark
                 answer.last_stable_offset = partition.last_stable_offset
                 answer.log_start_offset = partition.log_start_offset
                 answer.aborted_transactions = [] if committed_only else None
-                # KIP-74: the first batch of an answer goes out whole however large it is, so that
+                # KIP-74: the first batch of an answer is sent whole however large it is, so that
                 # a consumer always makes progress.
                 records = partition.read(
-                    wanted.fetch_offset,
-                    min(wanted.max_bytes, max(bytes_left, 0)),
+                    fetched.fetch_offset,
+                    min(fetched.max_bytes, max(bytes_left, 0)),
                     at_least_one=attempt.bytes_read == 0,
                     for_consumer=True,
                 )
@@ -153,8 +153,8 @@ class FetchHandler:
             answer.records = records.regions[0] if size else b""
             attempt.bytes_read += size
             if size and records.next_offset < answer.high_watermark:
-                # A read ends with its segment, or before an emptied batch: what min_bytes waits for
-                # is there already, behind these bytes.
+                # A read ends with its segment, or before an emptied batch: more bytes for min_bytes
+                # exist already, behind these.
                 attempt.must_answer = True
             bytes_left -= size
         return attempt
@@ -195,22 +195,22 @@ def _respond(
 ) -> FetchResponse:
     response = FetchResponse(session_id=session.session_id if session else NO_SESSION_ID)
     topic: FetchableTopicResponse | None = None
-    for wanted, answer in attempt.answers:
+    for fetched, answer in attempt.answers:
         if session is not None:
             has_bytes = len(answer.records or b"") > 0
             has_update = (
                 has_bytes
                 or answer.error_code != ErrorCode.NONE
-                or answer.high_watermark != wanted.sent_high_watermark
-                or answer.log_start_offset != wanted.sent_log_start_offset
+                or answer.high_watermark != fetched.sent_high_watermark
+                or answer.log_start_offset != fetched.sent_log_start_offset
             )
             if has_bytes:
-                session.served(wanted.key)
+                session.served(fetched.key)
             if only_changed and not has_update:
                 continue
-            wanted.sent_high_watermark = answer.high_watermark
-            wanted.sent_log_start_offset = answer.log_start_offset
-        key = wanted.key
+            fetched.sent_high_watermark = answer.high_watermark
+            fetched.sent_log_start_offset = answer.log_start_offset
+        key = fetched.key
         if topic is None or topic.topic != key.topic or topic.topic_id != key.topic_id:
             topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id)
             response.responses.append(topic)

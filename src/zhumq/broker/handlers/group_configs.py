@@ -1,4 +1,4 @@
-"""The settings of single groups, in the requests that are about settings of anything."""
+"""Settings of share groups in DescribeConfigs, IncrementalAlterConfigs and ListConfigResources."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
@@ -32,7 +32,7 @@ GROUP_RESOURCE: Final = 32
 _SOURCE_GROUP: Final = 8
 _SOURCE_DEFAULT: Final = 5
 
-# A group's setting, and the broker's that stands in for it.
+# A group's setting, and the broker setting that is its default.
 _BROKER_SETTINGS: Final = {
     "share.auto.offset.reset": "group.share.auto.offset.reset",
     "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
@@ -42,7 +42,7 @@ _BROKER_SETTINGS: Final = {
 
 
 class ShareGroupSettings:
-    """What rules each share group: its own settings, else the broker's."""
+    """The settings of each share group: its own, else the broker's."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ShareGroupSettings:
     ) -> None:
         self._broker = broker
         self._deliveries = deliveries
-        # Those that have settings of their own. Raises BrokerError.
+        # Lists the groups that have settings of their own. Raises BrokerError.
         self.list_groups = list_groups
         self._table = SettingsTable(
             *(
@@ -63,7 +63,7 @@ class ShareGroupSettings:
         )
 
     async def of_group(self, group_id: str) -> tuple[SharePartitionLimits, Start]:
-        """The limits of its windows, and where they begin."""
+        """The limits of a group's share partitions, and where they start."""
         given = await self._deliveries.group_settings(group_id)
         settings = Settings(self._table, self._with_defaults(given))
         limits = SharePartitionLimits(
@@ -80,7 +80,7 @@ class ShareGroupSettings:
     ) -> list[DescribeConfigsResourceResult]:
         given = await self._deliveries.group_settings(group_id)
         in_force = self._with_defaults(given)
-        wanted = set(self._table.by_name) if names is None else set(names)
+        requested = set(self._table.by_name) if names is None else set(names)
         return [
             DescribeConfigsResourceResult(
                 name=name,
@@ -91,7 +91,7 @@ class ShareGroupSettings:
                 documentation=setting.documentation,
             )
             for name, setting in self._table.by_name.items()
-            if name in wanted
+            if name in requested
         ]
 
     async def alter(
@@ -102,7 +102,7 @@ class ShareGroupSettings:
         *,
         validate_only: bool,
     ) -> None:
-        """Raises InvalidConfig."""
+        """Set and delete settings of a group. Raises InvalidConfig."""
         try:
             self._table.check(sets)
         except SettingInvalid as reason:
@@ -111,7 +111,7 @@ class ShareGroupSettings:
             await self._deliveries.group_settings(group_id, sets, list(deletes))
 
     def _synonyms(self, name: str, given: Mapping[str, str]) -> list[DescribeConfigsSynonym]:
-        """Where the value is taken from, and would be otherwise."""
+        """The sources of a value; the first one is in force."""
         default = _BROKER_SETTINGS[name]
         text = self._broker.text(default)
         synonyms = [DescribeConfigsSynonym(name=default, value=text, source=_SOURCE_DEFAULT)]
@@ -128,7 +128,7 @@ class ShareGroupSettings:
 
 
 class GroupConfigsHandler:
-    """Answers what is about groups, and leaves the rest to the handler of all other settings."""
+    """Answers requests about group settings, and passes all other resources to ConfigsHandler."""
 
     def __init__(self, settings: ShareGroupSettings, others: ConfigsHandler) -> None:
         self._settings = settings

@@ -21,27 +21,27 @@ from zhumq.model.errors import (
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import (
-    Controller,
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
 _FIRST_VERSION_WITH_KEYS: Final = 4
-_NOBODY: Final = -1
-# librdkafka asks in these, and asks again for ever at every error but a failed authorization (seen with
-# 2.16). It shows the broker's sentence beside the code, so the user reads what is meant.
+_NO_BROKER: Final = -1
+# librdkafka uses these versions, and retries for ever at every error but a failed authorization (seen with
+# 2.16). It shows the error message beside the code, so the user reads the reason.
 _VERSIONS_OF_LIBRDKAFKA: Final = (2, 3)
 
 
 class CoordinatorKind(IntEnum):
-    """What FindCoordinator looks for."""
+    """The key types of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class StoreTopics:
-    """Topics as they are in the newest picture of the cluster."""
+    """Topics of the newest metadata image."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class StoreTopics:
 
 
 class GroupsHandler:
-    """The door to the group coordinator."""
+    """Finds coordinators, and passes requests about groups to the group coordinator."""
 
     def __init__(
         self, service: GroupService, internal_topic: InternalTopic, store: MetadataStore
@@ -129,7 +129,7 @@ class GroupsHandler:
             port=coordinator.port,
         )
 
-    async def _find(self, kind: int, keys: Sequence[str]) -> list[Controller]:
+    async def _find(self, kind: int, keys: Sequence[str]) -> list[Coordinator]:
         reason: BrokerError | None = None
         try:
             if kind != CoordinatorKind.GROUP:
@@ -139,7 +139,7 @@ class GroupsHandler:
             reason = failure
         return [self._coordinator_of(key, reason) for key in keys]
 
-    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Controller:
+    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Coordinator:
         try:
             if reason is not None:
                 raise reason
@@ -150,14 +150,14 @@ class GroupsHandler:
             if broker is None:
                 raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
         except BrokerError as failure:
-            return Controller(
+            return Coordinator(
                 key=key,
-                node_id=_NOBODY,
-                port=_NOBODY,
+                node_id=_NO_BROKER,
+                port=_NO_BROKER,
                 error_code=failure.code,
                 error_message=str(failure),
             )
-        return Controller(
+        return Coordinator(
             key=key,
             node_id=broker.broker_id,
             host=broker.host,

@@ -17,7 +17,7 @@ from zhumq.replication.replica_manager import ReplicaManager
 
 
 class LogDirsHandler:
-    """A broker has one data folder."""
+    """Describes the data folder, which is a broker's only log directory."""
 
     def __init__(self, replicas: ReplicaManager, data_dir: Path) -> None:
         self._replicas = replicas
@@ -29,14 +29,14 @@ class LogDirsHandler:
     def describe_log_dirs(
         self, _context: RequestContext, request: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
-        wanted = (
+        requested = (
             None
             if request.topics is None
             else {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         )
         by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         for partition in self._replicas:
-            if wanted is None or partition.topic_partition in wanted:
+            if requested is None or partition.topic_partition in requested:
                 by_topic[partition.topic_partition.topic].append(
                     DescribeLogDirsPartition(
                         partition_index=partition.topic_partition.partition,

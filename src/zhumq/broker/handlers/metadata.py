@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions: who is where."""
+"""ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions."""
 
 import asyncio
 import uuid
@@ -34,12 +34,12 @@ from zhumq.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-# More topics than this are not created for one request: a typing error in a client's subscription
-# must not fill a broker with folders.
+# One request creates at most this many topics: a typing error in a client's subscription must not
+# fill a broker with folders.
 AUTO_CREATED_TOPICS_MAX: Final = 1_000
 _DESCRIBED_PARTITIONS_MAX: Final = 2_000
 
-# Without access control everybody may do everything: the bits of the operations Kafka names.
+# Without access control every client may do everything: the bits of Kafka's operations.
 # READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 # CREATE 5, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11,
@@ -49,7 +49,7 @@ OPERATIONS_NOT_ASKED: Final = -(2**31)
 
 
 class MetadataHandler:
-    """Answers from the newest picture of the cluster; creates unknown topics where allowed."""
+    """Answers from the newest metadata image; creates unknown topics where allowed."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class MetadataHandler:
 
     def metadata(self, context: RequestContext, request: MetadataRequest) -> Any:
         image = self._store.image
-        wanted = request.topics
-        # Version 0 cannot say null: an empty list asks for every topic.
-        if wanted is None or (context.version == 0 and not wanted):
+        requested = request.topics
+        # Version 0 has no null: an empty list requests every topic.
+        if requested is None or (context.version == 0 and not requested):
             return self._respond(
                 context, request, [_describe(image, t) for t in image.topics.values()]
             )
         may_create = self._auto_create_topics and request.allow_auto_topic_creation
         missing = [
             topic.name
-            for topic in wanted
+            for topic in requested
             if topic.name is not None
             and topic.topic_id == ZERO_UUID
             and topic.name not in image.topics
@@ -106,8 +106,8 @@ class MetadataHandler:
         if missing and may_create:
             return self._create_and_answer(context, request, missing)
         # A topic named twice is described once, however often a client repeats it.
-        asked = dict.fromkeys((each.name, each.topic_id) for each in wanted)
-        return self._respond(context, request, self._describe_wanted(image, asked))
+        topics = dict.fromkeys((each.name, each.topic_id) for each in requested)
+        return self._respond(context, request, self._describe_topics(image, topics))
 
     async def _create_and_answer(
         self, context: RequestContext, request: MetadataRequest, missing: list[str]
@@ -120,12 +120,12 @@ class MetadataHandler:
             if isinstance(result, BrokerError) and not isinstance(result, TopicAlreadyExists)
         }
         described: list[MetadataResponseTopic] = []
-        wanted = list(dict.fromkeys((each.name, each.topic_id) for each in request.topics or ()))
-        for start in range(0, len(wanted), PIECE_ELEMENTS):
-            described += self._describe_wanted(
-                self._store.image, wanted[start : start + PIECE_ELEMENTS]
+        topics = list(dict.fromkeys((each.name, each.topic_id) for each in request.topics or ()))
+        for start in range(0, len(topics), PIECE_ELEMENTS):
+            described += self._describe_topics(
+                self._store.image, topics[start : start + PIECE_ELEMENTS]
             )
-            await asyncio.sleep(0)  # the others have their turn
+            await asyncio.sleep(0)  # other connections are served
         asked_for = set(missing)
         for topic in described:
             reason = refused.get(topic.name or "")
@@ -134,15 +134,15 @@ class MetadataHandler:
             elif (
                 topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in asked_for
             ):
-                # Not this time; the client asks again and the next ones are created.
+                # Over the limit: the client asks again, and the next topics are created.
                 topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         return self._respond(context, request, described)
 
-    def _describe_wanted(
-        self, image: ClusterImage, wanted: Iterable[tuple[str | None, uuid.UUID]]
+    def _describe_topics(
+        self, image: ClusterImage, topics: Iterable[tuple[str | None, uuid.UUID]]
     ) -> list[MetadataResponseTopic]:
         described: list[MetadataResponseTopic] = []
-        for name, topic_id in wanted:
+        for name, topic_id in topics:
             if topic_id != ZERO_UUID:
                 topic = image.topics_by_id.get(topic_id)
                 if topic is None:
@@ -311,15 +311,15 @@ def _describe_page_entry(
 
 
 def _without_leader(leader: BrokerId) -> ErrorCode:
-    # Clients ask again after a moment, by when one may be elected.
+    # Clients ask again after a moment; a leader may be elected by then.
     return ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_BROKER else ErrorCode.NONE
 
 
 def _in_sync(image: ClusterImage, state: PartitionState) -> list[int]:
     if state.mode is Mode.FETCH:
         return list(state.in_sync)
-    # A majority of a raft partition's replicas has everything, and who they are changes with every
-    # record: those who are alive are told.
+    # A majority of a raft partition's replicas is in sync, and its members change with every
+    # record: the live replicas are reported.
     return [each for each in state.in_sync if each in image.brokers]
 
 

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and is cut."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
 from collections import Counter
 from typing import Final
@@ -26,7 +26,7 @@ from zhumq.protocol.messages.topics import (
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 
-# The timestamps that stand for something else than a time.
+# Special timestamps of ListOffsets.
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -39,7 +39,7 @@ _TO_THE_HIGH_WATERMARK: Final = -1
 
 
 class OffsetsHandler:
-    """Questions about positions in a log."""
+    """Looks up offsets in logs, and deletes records below an offset."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -68,7 +68,7 @@ class OffsetsHandler:
                 if asked[topic.name, partition.partition_index] == 1:
                     answer = self._list_offset(topic.name, partition, committed_only=committed_only)
                 else:
-                    # As in Kafka: a partition is looked up once for a request, or not at all.
+                    # As in Kafka: a partition that is twice in a request is refused.
                     answer = ListOffsetsPartitionResponse(
                         partition_index=partition.partition_index,
                         error_code=ErrorCode.INVALID_REQUEST,
@@ -144,7 +144,7 @@ class OffsetsHandler:
 def _locate(
     partition: Partition, timestamp: int, *, committed_only: bool
 ) -> tuple[int, int, int] | None:
-    """Timestamp, offset and leader epoch of what was asked for; None: there is none."""
+    """Timestamp, offset and leader epoch for a requested timestamp; None: there is no such record."""
     log = partition.log
     if timestamp == LATEST:
         end = partition.last_stable_offset if committed_only else partition.high_watermark
@@ -155,7 +155,7 @@ def _locate(
     if timestamp == MAX_TIMESTAMP:
         return log.max_timestamp_offset()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # Nothing is tiered here, which is what "no such offset" says.
+        # There is no tiered storage, so there is no such offset.
         return None
     return log.offset_for_timestamp(timestamp)
 

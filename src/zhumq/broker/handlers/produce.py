@@ -1,4 +1,4 @@
-"""Produce: appends whole batches, answers now, or once they are on the disk."""
+"""Produce: appends whole batches, and answers at once or when they are durable."""
 
 import asyncio
 import uuid
@@ -40,7 +40,7 @@ _ANSWERED_ACKS: Final = (_ALL_ACKS, _LEADER_ACKS)
 
 
 class ProduceHandler:
-    """The road into the log. Everything before the append works on whole requests."""
+    """Appends produced batches. Everything before the append works on whole requests."""
 
     def __init__(self, replicas: ReplicaManager, store: MetadataStore, clock: Clock) -> None:
         self._replicas = replicas
@@ -61,7 +61,7 @@ class ProduceHandler:
         now_ms = self._clock.now_ms()
         budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
-        # What has to reach the disk before the answer: (partition, up to where, its response).
+        # Appends that have to be durable before the answer: (partition, next offset, its response).
         undurable: list[tuple[Partition, int, PartitionProduceResponse]] = []
         failed = False
         for topic in request.topic_data:
@@ -83,7 +83,7 @@ class ProduceHandler:
                 except BrokerError as reason:
                     answers.append(_refused(data.index, reason))
                     if partition is not None:
-                        partition.refused(data.records or b"", reason, now_ms)
+                        partition.remember_refused(data.records or b"", reason, now_ms)
                     failed = True
                     continue
                 answer = PartitionProduceResponse(
@@ -97,7 +97,7 @@ class ProduceHandler:
                     undurable.append((partition, appended.last_offset + 1, answer))
         if acks == _NO_ACKS:
             if failed:
-                # The client waits for no answer; a closed connection is how it learns of trouble.
+                # The client waits for no answer; it learns of the failure from the closed connection.
                 raise MalformedFrame("a produce request with acks=0 failed")
             return None
         response = ProduceResponse(responses=topics)
@@ -106,24 +106,20 @@ class ProduceHandler:
         return self._answer_when_durable(header, response, undurable, request.timeout_ms)
 
     def answer_run(self, frames: Sequence[bytes]) -> tuple[int, Answer] | None:
-        """The short road, for requests about one partition each, which most requests are: answers
-        the first one, together with those right behind it that are about the same partition. Says
-        how many they were, and all their answers in one.
+        """Fast path, for requests about one partition each, which most requests are. Answers the
+        first one together with those right behind it that are about the same partition. Returns
+        their number and their joined answers.
 
-        None where the first is another one, or something is wrong with it: nothing was written
-        then, and the long road tells what it is.
+        None if the first request is of another shape, or invalid: then nothing was written, and
+        the slow path answers it.
         """
         run = parse_run(frames)
         if run is None:
             return None
         version, acks, _, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
-        # Where records are looked at one by one, how many is the long road's to bound.
-        if (
-            partition is None
-            or acks not in _ANSWERED_ACKS
-            or partition.log.config.looks_into_records
-        ):
+        # Where records are checked one by one, the slow path bounds their number.
+        if partition is None or acks not in _ANSWERED_ACKS or partition.log.config.checks_records:
             return None
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()
@@ -188,7 +184,7 @@ class ProduceHandler:
             if failure is not None:
                 _set_error(answer, failure)
             missing -= 1
-            # Done already: the connection is gone, and the answer with it.
+            # Done already: the connection is gone.
             if missing == 0 and not done.done():
                 done.set_result(encode_response(header, response))
 
@@ -200,12 +196,12 @@ class ProduceHandler:
 def _answer_run_when_durable(
     run: ProduceRun, partition: Partition, next_offset: int, encoded: bytes
 ) -> asyncio.Future[list[Part] | None]:
-    """One promise for all of the run: they were written together, and one flush covers them."""
+    """One future for the whole run: it was written together, and one flush covers it."""
     done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
 
     def settle(failure: BrokerError | None) -> None:
         if done.done():
-            return  # The connection is gone, and the answers with it.
+            return  # The connection is gone.
         if failure is None:
             done.set_result([encoded])
             return

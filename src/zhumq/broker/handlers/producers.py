@@ -1,4 +1,4 @@
-"""InitProducerId and DescribeProducers: ids for idempotent producers, and what they wrote last."""
+"""InitProducerId and DescribeProducers: ids for idempotent producers, and their last sequences."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ _EPOCH_MAX: Final = 2**15 - 2
 
 
 class ProducersHandler:
-    """Producers without transactions: an id and an epoch is all they need."""
+    """Serves idempotent producers without transactions: an id and an epoch."""
 
     def __init__(self, metadata_client: MetadataClient, replicas: ReplicaManager) -> None:
         self._metadata_client = metadata_client
@@ -39,10 +39,10 @@ class ProducersHandler:
         self, _context: RequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
         if request.transactional_id is not None:
-            # Clients ask FindCoordinator first, and are refused there with a sentence.
+            # Clients call FindCoordinator first, which refuses them with an error message.
             return _refused(TransactionsUnsupported.code)
         if request.producer_id != NO_PRODUCER_ID:
-            # KIP-360: a producer that lost its place goes on with the next epoch of its own id.
+            # KIP-360: a producer that lost its sequence continues with the next epoch of its id.
             if not 0 <= request.producer_epoch <= _EPOCH_MAX:
                 return _refused(ErrorCode.INVALID_PRODUCER_EPOCH)
             return InitProducerIdResponse(

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders: replicas and leaders by wish."""
+"""AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -38,21 +38,21 @@ from zhumq.protocol.messages.reassignments import (
 
 AskLogEnds = Callable[[Sequence[TopicPartition]], Awaitable[LogEnds]]
 Results = Mapping[TopicPartition, BrokerError | None]
-# Lets the first replicas of raft partitions win, in so many milliseconds; None: one of them has.
+# Elects the preferred leaders of raft partitions within a timeout in milliseconds; None: elected.
 ElectByVotes = Callable[
     [Sequence[TopicPartition], int], Awaitable[dict[TopicPartition, BrokerError | None]]
 ]
 
 
 class ElectionType(IntEnum):
-    """What ElectLeaders asks for."""
+    """The election types of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class ReassignmentsHandler:
-    """What an operator wishes is decided on the newest picture, and carried out by the controller."""
+    """Writes reassignments and elections to the newest metadata; the controller carries them out."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class ReassignmentsHandler:
             named = await self._metadata_client.change_partitions(
                 {name: partial(_elect_preferred, name) for name in names if name not in by_votes}
             )
-            # Nobody is named there: the leader steps back, and the first replica wins the votes.
+            # In raft mode the leader steps down, and the preferred replica wins the election.
             voted = await self._elect_by_votes(raft, request.timeout_ms)
             results = {name: voted[name] if name in voted else named[name] for name in names}
         else:
@@ -158,7 +158,7 @@ class ReassignmentsHandler:
                 {name: partial(_elect_unclean, name, ends) for name in names}
             )
         if request.topic_partitions is None:
-            # Who asks for all of them wants to hear of those that something was to be done about.
+            # As in Kafka: a request for all partitions reports only those that needed an election.
             results = {
                 name: reason
                 for name, reason in results.items()
@@ -193,7 +193,7 @@ def _plan_move(
     state = existing_partition(image, name)
     if not allow_replication_factor_change and len(target) != len(state.target_replicas):
         raise InvalidReplicationFactor(
-            f"{name} has {len(state.target_replicas)} replicas, and {len(target)} are named"
+            f"{name} has {len(state.target_replicas)} replicas, and the request names {len(target)}"
         )
     return begin_move(image, name, target)
 

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge: records under locks, whole batches, and answers about them (KIP-932)."""
+"""ShareFetch and ShareAcknowledge (KIP-932): records under acquisition locks, and acknowledgements."""
 
 import asyncio
 import logging
@@ -46,13 +46,13 @@ logger = logging.getLogger(__name__)
 
 WAIT_MS_MAX: Final = 300_000
 _RECORD_LIMIT_MODE: Final = 1
-_NOBODY: Final = -1
+_UNKNOWN: Final = -1
 _ACK_KINDS: Final = frozenset(AckKind)
 _AckedPartition = ShareFetchPartition | AcknowledgePartition
 
 
 class ShareHandler:
-    """The Kafka door to delivery."""
+    """Serves share consumers through the delivery service."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ShareHandler:
             task.add_done_callback(self._releases.discard)
 
     async def close(self) -> None:
-        """Done when what was released is."""
+        """Wait until the releases of ended sessions are done."""
         await asyncio.gather(*self._releases, return_exceptions=True)
 
     # ShareFetch
@@ -101,7 +101,7 @@ class ShareHandler:
             for topic in request.topics
             for partition in topic.partitions
         ]
-        # First of all: what is done below must not be answered with a failure of this.
+        # Read first: if this fails, the request has had no effect yet.
         limits, _ = await self._settings.of_group(key.group_id)
         session = await self._session(key, request.share_session_epoch, asked, context)
         answers = _Answers()
@@ -127,7 +127,7 @@ class ShareHandler:
         for topic in response.responses:
             for answer in topic.partitions:
                 wrong = answer.error_code or answer.acknowledge_error_code
-                self._tell_leader(topic.topic_id, answer, wrong, response.node_endpoints)
+                self._set_current_leader(topic.topic_id, answer, wrong, response.node_endpoints)
         return response
 
     async def _session(
@@ -137,14 +137,14 @@ class ShareHandler:
         asked: Sequence[tuple[SharePartition, _AckedPartition]],
         context: RequestContext,
     ) -> ShareSession:
-        """The session this request belongs to. Raises where it is not the next one of any."""
+        """The session of a request. Raises if the request is not the next one of a session."""
         if epoch == INITIAL_EPOCH:
             if any(partition.acknowledgement_batches for _, partition in asked):
                 raise InvalidRequest("a request that opens a session cannot acknowledge anything")
             before = self._sessions.end(key)
             if before is not None:
-                # The member has begun anew and knows nothing of what it held.
-                await self._release(before, "its member began anew", counts=True)
+                # The member starts over and does not know what it held.
+                await self._release(before, "its member opened a new session", counts=True)
             return self._sessions.open(key, context.connection.id)
         if epoch == FINAL_EPOCH:
             return self._sessions.find(key)
@@ -159,7 +159,7 @@ class ShareHandler:
                 opened[share_partition] = await self._open(session.key.group_id, share_partition)
             except BrokerError as reason:
                 answers.refuse(share_partition, reason)
-        # An error is answered at once, and so is what was acknowledged with the request.
+        # Errors and results of acknowledgements are answered at once.
         may_wait = not answers and request.max_wait_ms > 0 and request.max_records > 0
         if self._acquire(session, opened, request, answers) or not may_wait or not opened:
             return
@@ -212,15 +212,15 @@ class ShareHandler:
             start=start,
         )
 
-    def _tell_leader(
+    def _set_current_leader(
         self,
         topic_id: uuid.UUID,
         answer: ShareFetchPartitionData | ShareAcknowledgePartitionData,
         code: int,
         endpoints: list[ShareNodeEndpoint],
     ) -> None:
-        """KIP-951: who asked the wrong broker is told the right one."""
-        answer.current_leader = ShareLeaderIdAndEpoch(leader_id=_NOBODY, leader_epoch=_NOBODY)
+        """KIP-951: a client that asked the wrong broker gets the current leader."""
+        answer.current_leader = ShareLeaderIdAndEpoch(leader_id=_UNKNOWN, leader_epoch=_UNKNOWN)
         image = self._store.image
         topic = image.topics_by_id.get(topic_id)
         if code != ErrorCode.NOT_LEADER_OR_FOLLOWER or topic is None:
@@ -265,7 +265,9 @@ class ShareHandler:
                 partition_index=share_partition.partition, error_code=code, error_message=why
             )
             topics[-1].partitions.append(answer)
-            self._tell_leader(share_partition.topic_id, answer, code, response.node_endpoints)
+            self._set_current_leader(
+                share_partition.topic_id, answer, code, response.node_endpoints
+            )
         if epoch == FINAL_EPOCH:
             self._sessions.end(key)
             await self._release(session, "its session ended", counts=False)
@@ -274,7 +276,7 @@ class ShareHandler:
     async def _acknowledge(
         self, key: MemberKey, asked: Iterable[tuple[SharePartition, _AckedPartition]]
     ) -> list[tuple[SharePartition, ErrorCode, str | None]]:
-        """For each partition with acknowledgements what became of them."""
+        """Apply acknowledgements. Returns error code and message for each partition that has some."""
         with_acks = [each for each in asked if each[1].acknowledgement_batches]
         outcomes = await asyncio.gather(
             *(
@@ -316,12 +318,16 @@ class ShareHandler:
             try:
                 await delivery.release_member(member_id, reason, counts=counts)
             except BrokerError as failure:
-                logger.debug("what %s held stays locked: %s", member_id, failure)
+                logger.debug(
+                    "records held by member %s stay locked until their locks expire: %s",
+                    member_id,
+                    failure,
+                )
             self._deliveries.close_if_idle(delivery)
 
 
 class _Answers:
-    """The partitions of a ShareFetch answer that have something to say."""
+    """The partitions of a ShareFetch response that have records, errors or results."""
 
     def __init__(self) -> None:
         self._by_partition: dict[SharePartition, ShareFetchPartitionData] = {}
@@ -365,7 +371,7 @@ class _Answers:
 
 
 async def _wait_for_records(deliveries: Iterable[SharePartitionDelivery], seconds: float) -> None:
-    """Until something may have become available on any of them, or the time is up."""
+    """Wait until records may be available on any of them, or the time is up."""
     arrived = asyncio.Event()
     unwatch = [delivery.watch(arrived.set) for delivery in deliveries]
     try:
@@ -385,7 +391,7 @@ def _member_key(request: ShareFetchRequest | ShareAcknowledgeRequest) -> MemberK
 
 
 def _read(batches: Sequence[AcknowledgementBatch]) -> Iterator[Acknowledgement]:
-    """Ranges with one kind each. Raises InvalidRequest for what makes no sense."""
+    """Ranges with one acknowledge type each. Raises InvalidRequest."""
     next_offset = 0
     for batch in batches:
         first, last, kinds = batch.first_offset, batch.last_offset, batch.acknowledge_types
@@ -397,7 +403,7 @@ def _read(batches: Sequence[AcknowledgementBatch]) -> Iterator[Acknowledgement]:
                 f"{len(kinds)} acknowledge types for the offsets {first} to {last}"
             )
         if not _ACK_KINDS.issuperset(kinds):
-            raise InvalidRequest("an acknowledge type is none of 0 to 4")
+            raise InvalidRequest("an acknowledge type is not 0 to 4")
         if len(kinds) == 1:
             yield Acknowledgement(first_offset=first, last_offset=last, kind=AckKind(kinds[0]))
             continue

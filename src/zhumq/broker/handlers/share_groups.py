@@ -1,4 +1,4 @@
-"""ListGroups and ShareGroupDescribe: groups of ptp-shared subscriptions, which have no Kafka members, are there too."""
+"""ListGroups and ShareGroupDescribe, including groups of push subscriptions, which have no Kafka members."""
 
 import asyncio
 import uuid
@@ -25,7 +25,7 @@ from zhumq.share.subscription import SubscriptionMode
 
 
 class ShareGroupsHandler:
-    """Share groups of both kinds: those whose members fetch, and those whose consumers have streams."""
+    """Describes share groups of both kinds: of Kafka members that fetch, and of push consumers."""
 
     def __init__(self, deliveries: DeliveryService, groups: GroupService) -> None:
         self._deliveries = deliveries
@@ -48,7 +48,7 @@ class ShareGroupsHandler:
         try:
             claims = await self._deliveries.local_claims()
         except BrokerError as reason:
-            # A list with holes would be taken for the whole.
+            # An incomplete list would look complete.
             return ListGroupsResponse(error_code=reason.code)
         shared = {claim.group for claim in claims if claim.mode is SubscriptionMode.PTP_SHARED}
         for group_id in sorted(shared - known):
@@ -73,7 +73,7 @@ class ShareGroupsHandler:
         return answer
 
     async def found(self, group: ShareGroupDescribedGroup) -> ShareGroupDescribedGroup:
-        """The group as its coordinator knows it, or as its subscriptions tell."""
+        """The group as its coordinator describes it, else as its push subscriptions do."""
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             return group
         try:
@@ -94,7 +94,7 @@ class ShareGroupsHandler:
         return [each for each in self._deliveries.opened() if each.group == group_id]
 
     def _state(self, group_id: str) -> str:
-        """By the consumers that read through this broker: others know of theirs."""
+        """The state by the consumers that read through this broker."""
         is_read = any(
             share_partition.members for share_partition in self._share_partitions(group_id)
         )

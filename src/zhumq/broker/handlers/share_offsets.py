@@ -1,4 +1,4 @@
-"""Where share groups stand: describe, alter and delete their offsets, and forget deleted groups."""
+"""Offsets of share groups: describe, alter, delete; and the deletion of groups of any type."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ _UNKNOWN_LAG = -1
 
 
 class ShareOffsetsHandler:
-    """Share groups' positions, for tools."""
+    """Describes, alters and deletes start offsets of share groups."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class ShareOffsetsHandler:
     async def delete_groups(
         self, context: RequestContext, request: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
-        """Delete groups of any kind, and with each what delivery knows of it."""
+        """Delete groups of any type, and the delivery state of each."""
         answer = await self._groups.handle(GroupRequest(message=request, version=context.version))
         assert isinstance(answer, DeleteGroupsResponse)
         for result in answer.results:
@@ -232,14 +232,14 @@ class ShareOffsetsHandler:
                 elif result.error_code == ErrorCode.GROUP_ID_NOT_FOUND and await self._forget(
                     result.group_id
                 ):
-                    # A push group has no members that the coordinator of groups would know of.
+                    # The group coordinator does not know push groups, which have no Kafka members.
                     result.error_code = ErrorCode.NONE
             except BrokerError as reason:
                 result.error_code = reason.code
         return answer
 
     async def _forget(self, group_id: str) -> bool:
-        """Whether there was anything to forget."""
+        """Delete the delivery state of a group. Returns whether there was any."""
         share_partitions: Sequence[
             DescribedSharePartition
         ] = await self._deliveries.share_partitions_of(group_id)

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: wishes about topics, answered one by one."""
+"""CreateTopics, DeleteTopics, CreatePartitions: each topic of a request has its own result."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ TopicConfigEntries = Callable[[Topic], list[ConfigEntry]]
 
 
 class TopicsHandler:
-    """Every topic of a request is answered, in the request's order."""
+    """Creates, deletes and grows topics. Results are in the order of the request."""
 
     def __init__(
         self,
@@ -209,4 +209,4 @@ def _repeated(names: Iterable[_Name]) -> list[_Name]:
 
 
 def _twice(name: str) -> str:
-    return f"topic {name[:TOPIC_NAME_LENGTH_MAX]!r} stands twice in the request"
+    return f"topic {name[:TOPIC_NAME_LENGTH_MAX]!r} is twice in the request"

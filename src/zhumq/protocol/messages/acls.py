@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: who may do what."""
+"""Messages about ACLs: DescribeAcls, CreateAcls, DeleteAcls."""
 
 from zhumq.protocol.schema import Message, field, int8, int16, int32
 

@@ -8,7 +8,7 @@ CONFIG_RESOURCE_CLIENT_METRICS = 16  # all that version 0 of ListConfigResources
 class DescribeConfigsResource(Message):
     resource_type: int8 = 0
     resource_name: str = ""
-    # Null asks for every setting.
+    # Null requests every setting.
     configuration_keys: list[str] | None = field()
 
 
@@ -65,7 +65,7 @@ class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
 
 
 class AlterConfigsResourceResponse(Message):
-    """The same in both ways to alter settings."""
+    """Shared by AlterConfigs and IncrementalAlterConfigs."""
 
     error_code: int16 = 0
     error_message: str | None = ""
@@ -121,7 +121,7 @@ class DescribableLogDirTopic(Message):
 
 
 class DescribeLogDirsRequest(Message, api_key=35, versions="1-5", flexible="2+"):
-    # Null asks for every topic.
+    # Null requests every topic.
     topics: list[DescribableLogDirTopic] | None = field()
 
 

@@ -1,4 +1,4 @@
-"""The consumer group protocol (KIP-848): one heartbeat does it all, the server assigns; and describe."""
+"""The consumer group protocol (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
 import uuid
 
@@ -15,9 +15,9 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
     group_id: str = ""
     member_id: str = ""
-    # 0 joins, -1 leaves, -2 leaves for now: a static member that is going to come back.
+    # 0 joins, -1 leaves, -2 leaves for now: a static member that will come back.
     member_epoch: int32 = 0
-    # Null, and -1 for the timeout, say that nothing has changed since the last heartbeat.
+    # Null, and -1 for the timeout: unchanged since the last heartbeat.
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int32 = -1

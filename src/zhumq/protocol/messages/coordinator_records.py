@@ -1,4 +1,4 @@
-"""What travels inside of bytes: the consumers' subscriptions and assignments, and the offsets topic's records."""
+"""Versioned structures inside of bytes fields: subscriptions, assignments, records of the offsets topic."""
 
 import uuid
 from typing import TypeVar
@@ -13,7 +13,7 @@ M = TypeVar("M", bound=Message)
 
 
 class ConsumerProtocolTopicPartition(Message):
-    """Kafka's name is TopicPartition; that one is taken by the model."""
+    """TopicPartition in Kafka; the model uses that name here."""
 
     topic: str = ""
     partitions: list[int32] = field()
@@ -71,8 +71,8 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     members: list[MemberMetadata] = field()
 
 
-# The consumer groups of KIP-848. The first number of such a key is the kind of the record, and its
-# value's is a version, so that the classes of keys say their kind where others say their version.
+# The consumer groups of KIP-848. The first number of such a key is the type of the record, and the
+# first number of a value is a version. So `versions` of a key class is its record type.
 
 
 class ConsumerGroupMetadataKey(Message, versions="3"):
@@ -81,7 +81,7 @@ class ConsumerGroupMetadataKey(Message, versions="3"):
 
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     epoch: int32 = 0
-    # KIP-1101: tells whether the topics that members read are still those of this epoch.
+    # KIP-1101: a hash of the topics that members read, to detect that they changed.
     metadata_hash: int64 = field(tag=0, default=0)
 
 
@@ -96,7 +96,7 @@ class ClassicProtocol(Message):
 
 
 class ClassicMemberMetadata(Message):
-    # A tagged struct that can be null says first that it is not. Null itself is never written.
+    # A nullable tagged struct starts with a byte that says it is not null. Null is never written.
     presence: int8 = 1
     session_timeout_ms: int32 = 0
     supported_protocols: list[ClassicProtocol] = field()
@@ -111,7 +111,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: int32 = -1
     server_assignor: str | None = None
-    # Of a member that speaks the classic protocol while its group is being migrated.
+    # Of a member that uses the classic protocol while its group is being migrated.
     classic_member_metadata: ClassicMemberMetadata | None = field(tag=0, default=None)
 
 
@@ -124,7 +124,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
 
 
 class ConsumerGroupTopicPartitions(Message):
-    """Kafka's name is TopicPartition in one of its users and TopicPartitions in the other."""
+    """TopicPartition in one of Kafka's schemas and TopicPartitions in the other."""
 
     topic_id: uuid.UUID = ZERO_UUID
     partitions: list[int32] = field()
@@ -188,7 +188,7 @@ class ShareGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """The message after its version, as an int16."""
+    """The version as an int16, then the message."""
     cls = type(message)
     if version not in cls.__declared__.versions:
         raise ValueError(f"{cls.__name__} has no version {version}")
@@ -200,12 +200,12 @@ def encode_versioned(message: Message, version: int) -> bytes:
 def decode_versioned(cls: type[M], data: bytes | memoryview) -> tuple[int, M]:
     """The version as it was written, and the message.
 
-    Consumers may run ahead of the broker, so their two structures are also read in versions that are
-    newer than known: fields are only ever added at the end, and what is beyond them is not looked at.
+    Consumers may be newer than the broker, so their two structures are also read in newer versions:
+    these only add fields at the end, which are ignored.
     """
     if len(data) < INT16.size:
         raise MalformedFrame(f"{cls.__name__}: no version")
-    data = bytes(data)  # of a view: what is kept must not hold on to the batch it came in
+    data = bytes(data)  # copies a view: what is kept must not keep the batch alive
     (version,) = INT16.unpack_from(data)
     declared = cls.__declared__
     if version in declared.versions:

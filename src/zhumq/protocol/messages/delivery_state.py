@@ -1,15 +1,15 @@
-"""Delivery state: the records of `__share_group_state`, and what brokers ask its shards."""
+"""Delivery state: the records of `__share_group_state`, and the requests of brokers to its shards."""
 
 import uuid
 
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.schema import Message, field, int8, int16, int32, int64
 
-# The records. As in the offsets topic, the first number of a key is the kind of the record.
+# The records. As in the offsets topic, the first number of a key is the type of the record.
 
 
 class DeliveryRun(Message):
-    """Neighbouring offsets that stand alike."""
+    """Neighbouring offsets in the same state."""
 
     first_offset: int64 = 0
     last_offset: int64 = 0
@@ -25,18 +25,18 @@ class SharePartitionSnapshotKey(Message, versions="0"):
 
 
 class SharePartitionSnapshotValue(Message, versions="0", flexible="0+"):
-    """All that is known of a window."""
+    """The complete state of a share partition."""
 
-    # Updates belong to the snapshot of the same number; those of another one say nothing any more.
+    # Updates belong to the snapshot with the same epoch; other updates are obsolete.
     snapshot_epoch: int32 = 0
-    # Grows whenever somebody else than the window decides where it starts.
+    # Grows with each reset, as when an administrator sets the start offset.
     state_epoch: int32 = 0
     leader_epoch: int32 = -1
-    # Of the last write: one that comes later than those after it is not done any more. The upper half
-    # counts how often the window was opened.
+    # Of the last write: a later request with this number or a lower one writes nothing. The upper half
+    # counts how often the share partition was opened.
     write_number: int64 = 0
     start_offset: int64 = 0
-    # As which producer its dead letters are written, and how many were.
+    # The producer id of its dead letters, and how many were written.
     dead_letter_producer_id: int64 = 0
     dead_letters_written: int64 = 0
     runs: list[DeliveryRun] = field()
@@ -46,7 +46,7 @@ class SharePartitionUpdateKey(Message, versions="1"):
     group_id: str = ""
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
-    # Counts from 0 after each snapshot, so that compaction keeps only so many updates of a window.
+    # Counts from 0 after each snapshot, so that compaction bounds the updates of a share partition.
     slot: int32 = 0
 
 
@@ -70,7 +70,7 @@ class TopicClaimValue(Message, versions="0", flexible="0+"):
 
     group_id: str = ""
     mode: str = ""
-    # A topic of the same name that is made later is another one.
+    # A topic of the same name that is created later is another one.
     topic_id: uuid.UUID = field(tag=0, default=ZERO_UUID)
 
 
@@ -81,7 +81,7 @@ class PushSessionKey(Message, versions="3"):
 
 
 class PushSessionValue(Message, versions="0", flexible="0+"):
-    """A push consumer's session as it is kept while nobody is connected."""
+    """A push consumer's session, as it is kept while the consumer is not connected."""
 
     mode: str = ""
     partitions: list[int32] | None = None
@@ -103,16 +103,16 @@ class GroupSetting(Message):
 
 
 class GroupSettingsValue(Message, versions="0", flexible="0+"):
-    """What was set for one group."""
+    """The settings of one group."""
 
     settings: list[GroupSetting] = field()
 
 
-# Requests to the shard of a group (of a topic, for claims), from whichever broker, and their answers.
+# Requests to the shard of a group (of a topic, for claims), from any broker, and their answers.
 
 
 class ReadSharePartitionRequest(Message, versions="0", flexible="0+"):
-    """The leader of the partition takes over its window: those of earlier epochs are fenced by this."""
+    """The leader of a partition opens its share partition. This fences leaders of earlier epochs."""
 
     group_id: str = ""
     topic_id: uuid.UUID = ZERO_UUID
@@ -125,7 +125,7 @@ class ReadSharePartitionResponse(Message, versions="0", flexible="0+"):
     error_message: str | None = None
     is_known: bool = False
     state_epoch: int32 = 0
-    # The writes of whoever reads this are numbered from here on.
+    # The first write number of the leader that gets this answer.
     write_number: int64 = 0
     start_offset: int64 = 0
     dead_letter_producer_id: int64 = 0
@@ -139,12 +139,12 @@ class WriteSharePartitionRequest(Message, versions="0", flexible="0+"):
     partition: int32 = 0
     leader_epoch: int32 = -1
     state_epoch: int32 = 0
-    # From the answer with which the window was opened on.
+    # Counts from the number in the ReadSharePartition answer on.
     write_number: int64 = 0
     start_offset: int64 = 0
     dead_letters_written: int64 = 0
     runs: list[DeliveryRun] = field()
-    # Begin anew with exactly this, in a new state epoch: what was known is forgotten.
+    # Replace the whole state by this, in a new state epoch.
     resets: bool = False
     dead_letter_producer_id: int64 = 0
 
@@ -167,7 +167,7 @@ class DescribedSharePartition(Message):
     start_offset: int64 = 0
     leader_epoch: int32 = -1
     state_epoch: int32 = 0
-    # Offsets behind the start that are done with already.
+    # Offsets above the start that are done already.
     done_count: int64 = 0
     group_id: str = field(tag=0, default="")
 
@@ -193,16 +193,16 @@ class DeleteSharePartitionsResponse(Message, versions="0", flexible="0+"):
 
 class ClaimTopicRequest(Message, versions="0", flexible="0+"):
     topic: str = ""
-    # Empty: only look.
+    # Empty: only read the claim.
     group_id: str = ""
     mode: str = ""
-    # Give the claim up instead, if it is this group's; with an empty group, whosever it is.
+    # Release the claim instead, if this group has it; with an empty group, whichever group has it.
     gives_up: bool = False
     topic_id: uuid.UUID = field(tag=0, default=ZERO_UUID)
 
 
 class ClaimTopicResponse(Message, versions="0", flexible="0+"):
-    """Whose the topic is now; nobody's: an empty group."""
+    """The group that has the claim now; empty: no group has it."""
 
     error_code: int16 = 0
     error_message: str | None = None
@@ -232,7 +232,7 @@ class SaveSessionRequest(Message, versions="0", flexible="0+"):
     group_id: str = ""
     consumer: str = ""
     topic: str = ""
-    # Null: forget it.
+    # Null: delete it.
     session: PushSessionValue | None = None
 
 
@@ -260,7 +260,7 @@ class ListSessionsResponse(Message, versions="0", flexible="0+"):
 
 
 class GroupSettingsRequest(Message, versions="0", flexible="0+"):
-    """Look at a group's settings, or change some of them first."""
+    """Read a group's settings, after changing some of them."""
 
     group_id: str = ""
     sets: list[GroupSetting] = field()
@@ -268,7 +268,7 @@ class GroupSettingsRequest(Message, versions="0", flexible="0+"):
 
 
 class GroupSettingsResponse(Message, versions="0", flexible="0+"):
-    """As they are now."""
+    """The group's current settings."""
 
     error_code: int16 = 0
     error_message: str | None = None
@@ -276,7 +276,7 @@ class GroupSettingsResponse(Message, versions="0", flexible="0+"):
 
 
 class ListGroupSettingsRequest(Message, versions="0", flexible="0+"):
-    """Which groups of the shard have settings of their own."""
+    """Lists the groups of the shard that have settings of their own."""
 
 
 class ListGroupSettingsResponse(Message, versions="0", flexible="0+"):
@@ -285,41 +285,4 @@ class ListGroupSettingsResponse(Message, versions="0", flexible="0+"):
     group_ids: list[str] = field()
 
 
-# Between brokers: the keys of these are no client's business.
-
-
-class AskDeliveryStateRequest(Message, api_key=1100):
-    """A request to the shard of a partition of the state topic that the other broker leads."""
-
-    partition: int32 = 0
-    # Which of the requests above it is, and what it says.
-    kind: int8 = 0
-    body: bytes = b""
-
-
-class AskDeliveryStateResponse(Message, api_key=1100):
-    body: bytes = b""
-
-
-class AskGroupRequest(Message, api_key=1102):
-    """An OffsetCommit (0) or OffsetFetch (1) for a group that the other broker coordinates."""
-
-    kind: int8 = 0
-    body: bytes = b""
-
-
-class AskGroupResponse(Message, api_key=1102):
-    body: bytes = b""
-
-
-class AppendDeadLettersRequest(Message, api_key=1101):
-    """Dead letters for a partition that the other broker leads."""
-
-    topic: str = ""
-    partition: int32 = 0
-    batch: bytes = b""
-
-
-class AppendDeadLettersResponse(Message, api_key=1101):
-    error_code: int16 = 0
-    error_message: str | None = None
+# Requests between brokers; clients cannot send these keys.

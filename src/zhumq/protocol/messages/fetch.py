@@ -75,7 +75,7 @@ class AbortedTransaction(Message):
 
 
 class PartitionData(Message):
-    """The tagged structs are None when they have nothing to say, which is nearly always."""
+    """The tagged structs are None when absent, which is nearly always."""
 
     partition_index: int32 = 0
     error_code: int16 = 0

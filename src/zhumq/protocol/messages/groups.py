@@ -2,7 +2,7 @@
 
 from zhumq.protocol.schema import Message, field, int8, int16, int32
 
-OPERATIONS_NOT_ASKED_FOR = -0x8000_0000  # stands where a client did not want authorized operations
+OPERATIONS_NOT_ASKED_FOR = -0x8000_0000  # the client did not request authorized operations
 
 
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
@@ -11,7 +11,7 @@ class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+")
     coordinator_keys: list[str] = field(versions="4+")
 
 
-class Controller(Message):
+class Coordinator(Message):
     key: str = ""
     node_id: int32 = 0
     host: str = ""
@@ -27,7 +27,7 @@ class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"
     node_id: int32 = field(versions="0-3", default=0)
     host: str = field(versions="0-3")
     port: int32 = field(versions="0-3", default=0)
-    coordinators: list[Controller] = field(versions="4+")
+    coordinators: list[Coordinator] = field(versions="4+")
 
 
 class JoinGroupRequestProtocol(Message):

@@ -1,11 +1,11 @@
-"""What the cluster is: Metadata, ApiVersions, DescribeCluster, DescribeTopicPartitions."""
+"""Messages about the cluster: Metadata, ApiVersions, DescribeCluster, DescribeTopicPartitions."""
 
 import uuid
 
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.schema import Message, field, int8, int16, int32, int64
 
-OPERATIONS_NOT_ASKED_FOR = -0x8000_0000  # stands where a client did not want authorized operations
+OPERATIONS_NOT_ASKED_FOR = -0x8000_0000  # the client did not request authorized operations
 
 
 class MetadataRequestTopic(Message):
@@ -14,7 +14,7 @@ class MetadataRequestTopic(Message):
 
 
 class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
-    # Null asks for every topic; version 0 has no null and asks for them with an empty list.
+    # Null requests every topic; version 0 has no null, and an empty list requests every topic.
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: bool = field(versions="4+", default=True)
     include_cluster_authorized_operations: bool = field(versions="8-10", default=False)

@@ -1,4 +1,4 @@
-"""Offsets looked up and kept: ListOffsets, OffsetForLeaderEpoch, OffsetCommit, OffsetFetch, OffsetDelete."""
+"""Messages about offsets: ListOffsets, OffsetForLeaderEpoch, OffsetCommit, OffsetFetch, OffsetDelete."""
 
 import uuid
 
@@ -133,7 +133,7 @@ class OffsetFetchRequestGroup(Message):
 
 class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
     group_id: str = field(versions="0-7")
-    # Null asks for every partition the group has an offset of.
+    # Null requests every partition that the group has an offset of.
     topics: list[OffsetFetchRequestTopic] | None = field(versions="0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field(versions="8+")
     require_stable: bool = field(versions="7+", default=False)

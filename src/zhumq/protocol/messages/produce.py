@@ -36,7 +36,7 @@ class LeaderIdAndEpoch(Message):
 
 
 class PartitionProduceResponse(Message):
-    """`current_leader` is None when it has nothing to say, which is nearly always: no object is made for it."""
+    """`current_leader` is None when absent, which is nearly always: no object is made for it."""
 
     index: int32 = 0
     error_code: int16 = 0

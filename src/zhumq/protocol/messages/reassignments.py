@@ -1,11 +1,11 @@
-"""Replicas on the move and leaders by wish: Alter/ListPartitionReassignments, ElectLeaders."""
+"""Reassignments and elections: Alter/ListPartitionReassignments, ElectLeaders."""
 
 from zhumq.protocol.schema import Message, field, int8, int16, int32
 
 
 class ReassignablePartition(Message):
     partition_index: int32 = 0
-    # Null: give up the move that is under way.
+    # Null: cancel the reassignment in progress.
     replicas: list[int32] | None = None
 
 

@@ -1,4 +1,4 @@
-"""What brokers say to each other: who they are, replica fetches, votes, ends of logs."""
+"""Requests between brokers: handshake, replica fetches, votes, log ends."""
 
 import uuid
 from collections.abc import Sized
@@ -9,7 +9,7 @@ from zhumq.protocol.schema import RECORDS, Message, field, int8, int16, int32, i
 
 
 class HelloRequest(Message, api_key=1000):
-    """Who connects, to whom it believes to connect, and a nonce for the other side's proof."""
+    """The connecting broker, the broker it expects to reach, and a nonce for that broker's proof."""
 
     version: int16 = 0
     cluster_id: str = ""
@@ -33,7 +33,7 @@ class ProofResponse(Message, api_key=1001):
 
 
 class ReplicaFetchPartition(Message):
-    """Where a follower is; travels only when it differs from what the session holds."""
+    """A follower's fetch state; sent only when it differs from the session's."""
 
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
@@ -41,16 +41,17 @@ class ReplicaFetchPartition(Message):
     fetch_offset: int64 = 0
     last_fetched_epoch: int32 = -1
     flushed_offset: int64 = 0
-    # What it has heard of the leader's: only more than that is news.
+    # The leader's high watermark that the follower knows: the leader answers once it has a higher one.
     high_watermark: int64 = -1
     is_raft: bool = True
     recovering: bool = False
-    # What the leader sent last for this offset did not match its checksums.
+    # The records that the leader sent last for this offset did not match their checksums.
     was_corrupt: bool = False
-    # Together they grow with every fetch of a replica: the start of its broker, and a count in it.
+    # Order the fetches of a replica: incarnation identifies a start of its broker, sequence counts
+    # within it.
     incarnation: int64 = 0
     sequence: int64 = 0
-    # The newest epoch whose leader's log it has on its disk up to where the epoch starts.
+    # The newest epoch whose leader's log the replica has on disk up to where the epoch starts.
     accepted_epoch: int32 = -1
 
 
@@ -60,7 +61,7 @@ class ForgottenReplica(Message):
 
 
 class ReplicaFetchRequest(Message, api_key=1002):
-    """The session is the connection: what was said of a partition stands until it is answered."""
+    """Fetches in the session of a connection: the state of a partition is kept until it is answered."""
 
     max_bytes: int32 = 0
     partitions: list[ReplicaFetchPartition] = field()
@@ -68,7 +69,7 @@ class ReplicaFetchRequest(Message, api_key=1002):
 
 
 class ReplicaFetchAnswer(Message):
-    """An answer to what was said of one partition, which it echoes."""
+    """The answer for one partition; it echoes the request's fetch state."""
 
     topic_id: uuid.UUID = ZERO_UUID
     partition: int32 = 0
@@ -86,7 +87,7 @@ class ReplicaFetchAnswer(Message):
     epoch_start_offset: int64 = 0
     # The leader's log may have been compacted: offsets may be missing.
     gaps_allowed: bool = False
-    # The fetch stays in the session: there was news, but no records.
+    # The fetch stays in the session: the answer has updates, but no records.
     stands: bool = False
     diverging_epoch: int32 = -1
     diverging_end_offset: int64 = -1
@@ -128,8 +129,8 @@ class LeaderAnnouncement(Message):
 
 
 class ReplicaMessagesRequest(Message, api_key=1003):
-    """All that one broker has to tell another about elections at one moment. A vote is answered by
-    a message of its own, in the other direction."""
+    """Election messages of one broker to another, batched. Votes are answered by a message of their
+    own, in the other direction."""
 
     questions: list[VoteQuestion] = field()
     replies: list[VoteReply] = field()
@@ -161,7 +162,7 @@ class LogEndsResponse(Message, api_key=1004):
 
 
 class ElectPreferredRequest(Message, api_key=1005):
-    """To the leader of raft partitions: let their first replicas lead."""
+    """To the leader of raft partitions: transfer leadership to the preferred replicas."""
 
     partitions: list[LogEndsPartition] = field()
 

@@ -1,4 +1,4 @@
-"""Who is asking: SaslHandshake and SaslAuthenticate."""
+"""Authentication: SaslHandshake and SaslAuthenticate."""
 
 from zhumq.protocol.schema import Message, field, int16, int64
 

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): membership by heartbeat, fetching under locks, acknowledging, and their offsets."""
+"""Share groups (KIP-932): heartbeats, fetching under acquisition locks, acknowledging, and offsets."""
 
 import uuid
 from collections.abc import Sized

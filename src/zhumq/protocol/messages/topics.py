@@ -1,4 +1,4 @@
-"""Topics made, grown, emptied and removed: CreateTopics, CreatePartitions, DeleteRecords, DeleteTopics."""
+"""Messages about topics: CreateTopics, CreatePartitions, DeleteRecords, DeleteTopics."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Producer ids and transactions: how they begin, what joins them, how they end, who holds them open."""
+"""Messages about producer ids and transactions."""
 
 from zhumq.protocol.schema import Message, field, int16, int32, int64
 

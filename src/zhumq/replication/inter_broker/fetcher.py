@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session: one for each leader broker, for all partitions it leads."""
+"""The follower's side of a fetch session: one per leader broker, for all partitions that it leads."""
 
 import asyncio
 import logging
@@ -27,14 +27,14 @@ from zhumq.replication.inter_broker.peers import Peers
 logger = logging.getLogger(__name__)
 
 REPLICA_FETCH: Final = PeerApi(ReplicaFetchRequest, ReplicaFetchResponse)
-# One that the leader holds, and one that tells it something new meanwhile.
+# One fetch that the leader holds, and one that brings it newer positions meanwhile.
 FETCHES_IN_FLIGHT_MAX: Final = 2
-# Longer than a leader ever holds a fetch, and than its answer takes on a slow line.
+# Longer than a leader holds a fetch, plus the time of its answer on a slow network.
 FETCH_TIMEOUT_MS: Final = 10_000
 
 
 class FetcherHost(Protocol):
-    """What a fetcher shares with all the others of its broker."""
+    """What all fetchers of a broker share."""
 
     @property
     def clock(self) -> Clock: ...
@@ -44,33 +44,33 @@ class FetcherHost(Protocol):
     def driver(self, key: PartitionKey) -> ReplicaDriver | None: ...
 
     def leader_unreachable(self, broker_id: int, drivers: Iterable[ReplicaDriver]) -> None:
-        """A broker that was there closed its connections, and takes no new ones."""
+        """A broker that was connected closed its connections, and refuses new ones."""
 
 
 class _Entry:
-    """What this broker has to say of one partition."""
+    """The fetch of one partition."""
 
-    __slots__ = ("fetch", "key", "stands")
+    __slots__ = ("fetch", "is_outstanding", "key")
 
     def __init__(self, key: PartitionKey, fetch: FetchArrived) -> None:
         self.key = key
         self.fetch = fetch
-        # The leader has it, and has not answered it with anything that moves this replica.
-        self.stands = False
+        # The leader has the fetch, and no answer has changed this replica's position yet.
+        self.is_outstanding = False
 
 
 class LeaderFetcher:
-    """Fetches from one leader broker. `run` is a task for as long as there is something to fetch."""
+    """Fetches from one leader broker. `run` is its task."""
 
     def __init__(self, broker_id: int, host: FetcherHost) -> None:
         self.broker_id = broker_id
         self.session_contact_ms = NEVER_MS
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._channel = host.peers.new_channel(broker_id, "fetch", self._connection_lost)
+        self._channel = host.peers.new_channel(broker_id, "fetch", self._on_connection_lost)
         self._entries: dict[ReplicaDriver, _Entry] = {}
-        # What the leader does not know yet.
-        self._unsaid: dict[ReplicaDriver, None] = {}
+        # Replicas whose latest fetch is not sent to the leader yet.
+        self._unsent: dict[ReplicaDriver, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
         self._in_flight = 0
         self._is_pumping = False
@@ -80,36 +80,36 @@ class LeaderFetcher:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def say(self, driver: ReplicaDriver, key: PartitionKey, fetch: FetchArrived) -> None:
-        """Tell the leader where a replica is, with the next fetch."""
+    def update(self, driver: ReplicaDriver, key: PartitionKey, fetch: FetchArrived) -> None:
+        """Send a replica's position to the leader with the next request."""
         entry = self._entries.get(driver)
         if entry is None:
             entry = self._entries[driver] = _Entry(key, fetch)
             self._forgotten.pop(key, None)
             self._wake.set()
-        elif entry.stands and _says_the_same(entry.fetch, fetch) and not driver.saw_corrupt:
+        elif entry.is_outstanding and _is_unchanged(entry.fetch, fetch) and not driver.saw_corrupt:
             return
         entry.fetch = fetch
-        entry.stands = False
-        self._unsaid[driver] = None
+        entry.is_outstanding = False
+        self._unsent[driver] = None
         self._pump_soon()
 
     def forget(self, driver: ReplicaDriver) -> None:
-        """The replica follows somebody else, or nobody."""
+        """The replica follows another leader, or none."""
         entry = self._entries.pop(driver, None)
         if entry is None:
             return
-        self._unsaid.pop(driver, None)
+        self._unsent.pop(driver, None)
         if self._channel.is_connected:
             self._forgotten[entry.key] = None
             self._pump_soon()
 
     def last_contact_ms(self, driver: ReplicaDriver) -> int:
         entry = self._entries.get(driver)
-        return self.session_contact_ms if entry is not None and entry.stands else NEVER_MS
+        return self.session_contact_ms if entry is not None and entry.is_outstanding else NEVER_MS
 
     async def run(self) -> None:
-        """Keep a session as long as there is something to fetch."""
+        """Keep a session while there is something to fetch."""
         was_connected = False
         while True:
             if not self._entries or self._channel.is_connected:
@@ -131,26 +131,26 @@ class LeaderFetcher:
             if not was_connected:
                 logger.info("fetching from broker %d", self.broker_id)
             was_connected = True
-            self._session_begun()
+            self._on_connected()
 
     def close(self) -> None:
         self._entries.clear()
         self._channel.close()
 
-    def _session_begun(self) -> None:
-        """A new connection knows nothing of what was said on the last one."""
+    def _on_connected(self) -> None:
+        """Send everything again: the leader's session ends with its connection."""
         self._in_flight = 0
         self._forgotten.clear()
-        self._unsaid = dict.fromkeys(self._entries)
+        self._unsent = dict.fromkeys(self._entries)
         self._pump()
 
-    def _connection_lost(self) -> None:
+    def _on_connection_lost(self) -> None:
         for entry in self._entries.values():
-            entry.stands = False
+            entry.is_outstanding = False
         self._in_flight = 0
         self._wake.set()
 
-    # Asking
+    # Requests
 
     def _pump_soon(self) -> None:
         """At the end of this turn of the loop, so that many partitions share a request."""
@@ -162,7 +162,7 @@ class LeaderFetcher:
         self._is_pumping = False
         if not self._channel.is_connected or self._in_flight >= FETCHES_IN_FLIGHT_MAX:
             return
-        has_updates = bool(self._unsaid or self._forgotten)
+        has_updates = bool(self._unsent or self._forgotten)
         if not has_updates and (self._in_flight or not self._entries):
             return
         request = self._request()
@@ -172,59 +172,59 @@ class LeaderFetcher:
             return
         self._in_flight += 1
         self.fetches_count += 1
-        answer.add_done_callback(self._answered)
+        answer.add_done_callback(self._on_response)
 
     def _request(self) -> ReplicaFetchRequest:
-        said: list[ReplicaFetchPartition] = []
-        for driver in self._unsaid:
+        partitions: list[ReplicaFetchPartition] = []
+        for driver in self._unsent:
             entry = self._entries[driver]
-            entry.stands = True
+            entry.is_outstanding = True
             encoded = _encode(entry.key, entry.fetch)
             if not entry.fetch.recovering:
-                # One that heals has to hear from a leader that serves, be it nothing new.
+                # A recovering replica needs an answer of a serving leader, even without new data.
                 encoded.high_watermark = driver.core.known_high_watermark
             encoded.was_corrupt = driver.saw_corrupt
             driver.saw_corrupt = False
-            said.append(encoded)
+            partitions.append(encoded)
         forgotten = [ForgottenReplica(topic_id=key[0], partition=key[1]) for key in self._forgotten]
-        self._unsaid.clear()
+        self._unsent.clear()
         self._forgotten.clear()
         return ReplicaFetchRequest(
-            max_bytes=RESPONSE_BYTES_MAX, partitions=said, forgotten=forgotten
+            max_bytes=RESPONSE_BYTES_MAX, partitions=partitions, forgotten=forgotten
         )
 
-    # Being answered
+    # Responses
 
-    def _answered(self, answer: "asyncio.Future[ReplicaFetchResponse]") -> None:
+    def _on_response(self, answer: "asyncio.Future[ReplicaFetchResponse]") -> None:
         if answer.cancelled() or (failure := answer.exception()) is not None:
             if isinstance(failure, BrokerError) and not isinstance(failure, PeerUnavailable):
-                # A leader that does not take a fetch will not take the next one either.
+                # A leader that refuses a fetch refuses the next one as well.
                 self._channel.reset(f"refused a fetch: {failure}")
             return
         self._in_flight = max(self._in_flight - 1, 0)
         self.session_contact_ms = self._host.clock.monotonic_ms()
         for each in answer.result().answers:
             try:
-                self._take(each)
+                self._on_answer(each)
             except Exception:
                 # One partition's failure must not stop all the others of this leader.
                 logger.exception("partition %d of %s failed", each.partition, each.topic_id)
         self._pump_soon()
 
-    def _take(self, encoded: ReplicaFetchAnswer) -> None:
+    def _on_answer(self, encoded: ReplicaFetchAnswer) -> None:
         driver = self._host.driver((encoded.topic_id, encoded.partition))
         if driver is None:
             return
         answer = self._decode(encoded)
         entry = self._entries.get(driver)
         if entry is not None and entry.fetch.sequence == answer.sequence and not encoded.stands:
-            entry.stands = False
+            entry.is_outstanding = False
         if encoded.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            # It has not heard of the partition yet: the replica asks again in a while.
+            # The leader has not opened the partition yet: the replica fetches again later.
             return
         driver.step(answer)
         if encoded.error_code == ErrorCode.NONE and encoded.log_start_offset >= 0:
-            driver.leader_starts_at(encoded.log_start_offset)
+            driver.on_leader_log_start(encoded.log_start_offset)
 
     def _decode(self, encoded: ReplicaFetchAnswer) -> FetchAnswered:
         diverging = None
@@ -252,16 +252,16 @@ class LeaderFetcher:
         )
 
 
-def _says_the_same(said: FetchArrived, fetch: FetchArrived) -> bool:
-    """Whether the leader would learn nothing. The sequence alone says nothing about the log."""
+def _is_unchanged(sent: FetchArrived, fetch: FetchArrived) -> bool:
+    """Whether a fetch has nothing new for the leader. A new sequence number alone is nothing new."""
     return (
-        said.epoch == fetch.epoch
-        and said.fetch_offset == fetch.fetch_offset
-        and said.last_fetched_epoch == fetch.last_fetched_epoch
-        and said.flushed_offset == fetch.flushed_offset
-        and said.mode is fetch.mode
-        and said.recovering == fetch.recovering
-        and said.accepted_epoch == fetch.accepted_epoch
+        sent.epoch == fetch.epoch
+        and sent.fetch_offset == fetch.fetch_offset
+        and sent.last_fetched_epoch == fetch.last_fetched_epoch
+        and sent.flushed_offset == fetch.flushed_offset
+        and sent.mode is fetch.mode
+        and sent.recovering == fetch.recovering
+        and sent.accepted_epoch == fetch.accepted_epoch
     )
 
 

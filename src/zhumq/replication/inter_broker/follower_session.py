@@ -1,4 +1,4 @@
-"""The leader's side of a fetch session: what one follower broker waits for, on all its partitions."""
+"""The leader's side of a fetch session: the fetches of one follower broker, for all its partitions."""
 
 import asyncio
 import logging
@@ -22,22 +22,22 @@ from zhumq.replication.move_throttle import MoveThrottle
 
 logger = logging.getLogger(__name__)
 
-# How long a fetch is held while there is no news: one small request in so much time keeps all idle
-# partitions of two brokers alive.
+# How long a fetch is held while there is no update: one small request per interval is the heartbeat of
+# all idle partitions between two brokers.
 BEAT_MS: Final = 400
-# Records in one answer, and of one partition in it, so that no partition keeps the others waiting.
+# Bytes of records in one response, and per partition, so that no partition delays the others.
 RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 PARTITION_BYTES_MAX: Final = 1024 * 1024
-# Partitions without records in one answer; the rest goes with the next one.
+# Partitions in one response; the rest goes with the next one.
 ANSWERS_MAX: Final = 10_000
-# The longest time until a copy that is held back is looked at again: the rate may have been changed.
+# The longest time until a throttled copy is checked again: the rate may have changed.
 PAUSE_MS_MAX: Final = 1_000
 
 PartitionKey = tuple[uuid.UUID, int]
 
 
 class SessionHost(Protocol):
-    """What a session shares with all the others of its broker."""
+    """What all sessions of a broker share."""
 
     @property
     def clock(self) -> Clock: ...
@@ -57,9 +57,9 @@ class _Held:
 
 
 class FollowerSession:
-    """One connection of a follower broker. What it said of a partition stands until it is answered.
+    """One connection of a follower broker. The fetch of a partition is valid until it is answered.
 
-    At most one fetch is held: a newer one releases it.
+    At most one request is held: a newer one releases it.
     """
 
     def __init__(self, broker_id: int, host: SessionHost) -> None:
@@ -70,12 +70,12 @@ class FollowerSession:
         self._loop = asyncio.get_running_loop()
         self._fetch_states: dict[PartitionKey, tuple[ReplicaDriver, FollowerFetchState]] = {}
         self._key_of: dict[ReplicaDriver, PartitionKey] = {}
-        # Partitions that may have news, in the order in which they are to be looked at.
+        # Partitions that may have an update, in the order in which they are checked.
         self._marked: dict[ReplicaDriver, None] = {}
         self._too_large: list[ReplicaDriver] = []
-        # Answers that are ready: of partitions that are not known here.
+        # Answers that are ready: for partitions that this broker does not have.
         self._ready: list[ReplicaFetchAnswer] = []
-        # Copies to a broker that partitions move to, which are sent no faster than is allowed.
+        # Throttled copies to a broker that a reassignment adds.
         self._paused: dict[ReplicaDriver, None] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._held: _Held | None = None
@@ -83,30 +83,30 @@ class FollowerSession:
         self._is_closed = False
 
     def fetch(self, request: ReplicaFetchRequest) -> "asyncio.Future[ReplicaFetchResponse]":
-        """The follower says where it is, and waits for news."""
+        """Take the follower's positions; the response follows when there is an update."""
         self.session_contact_ms = self._host.clock.monotonic_ms()
         self.fetches_count += 1
         answer: asyncio.Future[ReplicaFetchResponse] = self._loop.create_future()
         self._release()
-        timer = self._loop.call_later(BEAT_MS / 1000, self._beat, answer)
+        timer = self._loop.call_later(BEAT_MS / 1000, self._answer_empty, answer)
         bytes_max = min(max(request.max_bytes, 1), RESPONSE_BYTES_MAX)
         self._held = _Held(answer, bytes_max, timer)
         for forgotten in request.forgotten:
             self._forget((forgotten.topic_id, forgotten.partition))
-        for said in request.partitions:
-            self._arrived(said)
+        for asked in request.partitions:
+            self._on_partition_fetch(asked)
         if self._marked or self._ready:
             self._answer_soon()
         return answer
 
     def mark(self, driver: ReplicaDriver) -> None:
-        """The partition may have news for this follower."""
+        """The partition may have an update for this follower."""
         self._marked[driver] = None
         if self._held is not None and not self._is_answering:
             self._answer_soon()
 
     def close(self) -> None:
-        """The follower is gone."""
+        """The follower's connection is lost."""
         self._is_closed = True
         if self._pause is not None:
             self._pause.cancel()
@@ -119,12 +119,12 @@ class FollowerSession:
         self._key_of.clear()
         self._marked.clear()
 
-    def _arrived(self, said: ReplicaFetchPartition) -> None:
-        key = (said.topic_id, said.partition)
+    def _on_partition_fetch(self, asked: ReplicaFetchPartition) -> None:
+        key = (asked.topic_id, asked.partition)
         driver = self._host.driver(key)
         if driver is None:
             self._forget(key)
-            self._ready.append(_unknown(said))
+            self._ready.append(_unknown(asked))
             return
         found = self._fetch_states.get(key)
         if found is None or found[0] is not driver:
@@ -132,22 +132,22 @@ class FollowerSession:
             found = (driver, FollowerFetchState(session=self, fetch=None))
             self._fetch_states[key] = found
             self._key_of[driver] = key
-        found[1].sent_high_watermark = said.high_watermark
+        found[1].sent_high_watermark = asked.high_watermark
         found[1].sent_epoch_start = False
         fetch = FetchArrived(
-            # Who asks is known from the greeting, and nobody can ask in another's name.
+            # The id from the handshake: a broker cannot fetch in the name of another one.
             replica_id=self.broker_id,
-            epoch=said.epoch,
-            fetch_offset=said.fetch_offset,
-            last_fetched_epoch=said.last_fetched_epoch,
-            flushed_offset=said.flushed_offset,
-            mode=Mode.RAFT if said.is_raft else Mode.FETCH,
-            recovering=said.recovering,
-            sequence=said.incarnation * FETCHES_PER_INCARNATION_MAX + said.sequence,
-            accepted_epoch=said.accepted_epoch,
+            epoch=asked.epoch,
+            fetch_offset=asked.fetch_offset,
+            last_fetched_epoch=asked.last_fetched_epoch,
+            flushed_offset=asked.flushed_offset,
+            mode=Mode.RAFT if asked.is_raft else Mode.FETCH,
+            recovering=asked.recovering,
+            sequence=asked.incarnation * FETCHES_PER_INCARNATION_MAX + asked.sequence,
+            accepted_epoch=asked.accepted_epoch,
         )
-        if said.was_corrupt and driver.core.role is Role.LEADER:
-            driver.look_for_damage(said.fetch_offset)
+        if asked.was_corrupt and driver.core.role is Role.LEADER:
+            driver.scan_for_damage(asked.fetch_offset)
         driver.fetch_arrived(found[1], fetch)
 
     def _forget(self, key: PartitionKey) -> None:
@@ -157,10 +157,10 @@ class FollowerSession:
             self._key_of.pop(found[0], None)
             found[0].forget_follower(self)
 
-    # Answering
+    # Answers
 
     def _answer_soon(self) -> None:
-        """At the end of this turn of the loop: many partitions have news at the same time."""
+        """At the end of this turn of the event loop: many partitions have updates at the same time."""
         self._is_answering = True
         self._loop.call_soon(self._answer_if_updates)
 
@@ -173,7 +173,7 @@ class FollowerSession:
         if response.answers:
             self._settle(held, response)
 
-    def _beat(self, answer: "asyncio.Future[ReplicaFetchResponse]") -> None:
+    def _answer_empty(self, answer: "asyncio.Future[ReplicaFetchResponse]") -> None:
         held = self._held
         if held is not None and held.answer is answer:
             self._settle(held, ReplicaFetchResponse())
@@ -189,7 +189,7 @@ class FollowerSession:
             held.answer.set_result(response)
 
     def _response(self, bytes_max: int) -> ReplicaFetchResponse:
-        """All news there is, as far as it fits; the rest keeps its place in the line."""
+        """All updates that fit; the rest keeps its place in the queue."""
         answers, self._ready = self._ready, []
         bytes_left = bytes_max
         self._too_large.clear()
@@ -204,11 +204,11 @@ class FollowerSession:
                 driver, fetch_state, key, bytes_left, first=bytes_left == bytes_max
             )
             if answer is None:
-                # One that is busy marks itself again when it is done.
+                # A busy driver marks itself again when it is done.
                 continue
             bytes_left -= len(answer.records or b"")
             answers.append(answer)
-        # First in the next answer, where the first one goes out whole however large it is.
+        # First in the next response, whose first batch is sent whatever its size.
         self._marked = dict.fromkeys(self._too_large) | self._marked
         return ReplicaFetchResponse(answers=answers)
 
@@ -221,7 +221,7 @@ class FollowerSession:
         *,
         first: bool,
     ) -> ReplicaFetchAnswer | None:
-        """The news of one partition; None if there is none."""
+        """The update of one partition; None if there is none."""
         fetch = fetch_state.fetch
         answer = driver.answer(fetch_state)
         if answer is None or fetch is None:
@@ -250,16 +250,18 @@ class FollowerSession:
         return encoded
 
     def _is_held_back(self, driver: ReplicaDriver) -> bool:
-        """Whether this copy has to wait; if so it is looked at again in a while."""
+        """Whether the throttle delays this copy; if so, it is checked again later."""
         pause_ms = self._host.throttle.pause_ms(driver.topic_partition, self.broker_id)
         if not pause_ms:
             return False
         self._paused[driver] = None
         if self._pause is None:
-            self._pause = self._loop.call_later(min(pause_ms, PAUSE_MS_MAX) / 1000, self._go_on)
+            self._pause = self._loop.call_later(
+                min(pause_ms, PAUSE_MS_MAX) / 1000, self._resume_paused
+            )
         return True
 
-    def _go_on(self) -> None:
+    def _resume_paused(self) -> None:
         self._pause = None
         paused, self._paused = self._paused, {}
         for driver in paused:
@@ -283,9 +285,9 @@ class FollowerSession:
                 at_least_one=first,
             )
         except CorruptMessage as reason:
-            # Found while reading: this replica is not whole, and must not lead.
+            # This replica is damaged, and must not lead.
             logger.warning("%s: %s", driver.topic_partition, reason)
-            driver.damaged(fetch.fetch_offset)
+            driver.on_damaged(fetch.fetch_offset)
             return False
         except BrokerError as reason:
             driver.fail(reason)
@@ -324,12 +326,12 @@ def _encode(
     return encoded
 
 
-def _unknown(said: ReplicaFetchPartition) -> ReplicaFetchAnswer:
+def _unknown(asked: ReplicaFetchPartition) -> ReplicaFetchAnswer:
     return ReplicaFetchAnswer(
-        topic_id=said.topic_id,
-        partition=said.partition,
+        topic_id=asked.topic_id,
+        partition=asked.partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        epoch=said.epoch,
-        incarnation=said.incarnation,
-        sequence=said.sequence,
+        epoch=asked.epoch,
+        incarnation=asked.incarnation,
+        sequence=asked.sequence,
     )

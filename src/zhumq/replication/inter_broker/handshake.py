@@ -1,4 +1,4 @@
-"""How two brokers make sure of each other: both prove that they know the cluster's secret."""
+"""The handshake of two brokers: each proves that it knows the cluster's secret."""
 
 import hashlib
 import hmac
@@ -23,20 +23,20 @@ PROOF: Final = PeerApi(ProofRequest, ProofResponse)
 NONCE_BYTES: Final = 16
 SECRET_BYTES_MIN: Final = 16
 _FACTS = struct.Struct(">hiqi")  # | version i16 | broker id i32 | broker epoch i64 | to id i32 |
-# One side's proof must never serve as the other's.
+# One side's proof must never be valid as the other side's.
 _CONNECTS: Final = b"connects"
 _ACCEPTS: Final = b"accepts"
 
 
 class PeerNotTrusted(BrokerError):
-    """The other side does not know the cluster's secret, or is not who it says."""
+    """The other side does not know the cluster's secret, or is not the broker that it claims to be."""
 
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A broker that has proved who it is."""
+    """An authenticated broker."""
 
     broker_id: int
     broker_epoch: int
@@ -44,7 +44,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this broker is, and what it shares with its peers."""
+    """This broker's id, its cluster, and the cluster's secret."""
 
     cluster_id: str
     broker_id: int
@@ -52,7 +52,10 @@ class Identity:
 
     def __post_init__(self) -> None:
         if len(self.secret) < SECRET_BYTES_MIN:
-            raise ValueError(f"a secret of {len(self.secret)} bytes can be guessed")
+            raise ValueError(
+                f"a cluster secret of {len(self.secret)} bytes can be guessed:"
+                f" use at least {SECRET_BYTES_MIN}"
+            )
 
 
 class Acceptance:
@@ -64,7 +67,7 @@ class Acceptance:
         self._nonce = secrets.token_bytes(NONCE_BYTES)
 
     def answer(self) -> HelloResponse:
-        """Raises PeerNotTrusted where the other side wants to be elsewhere."""
+        """Answer the hello. Raises PeerNotTrusted if it is meant for another broker or cluster."""
         hello = self._hello
         if hello.version != PEER_PROTOCOL_VERSION:
             raise PeerNotTrusted(
@@ -72,24 +75,24 @@ class Acceptance:
                 f" this one {PEER_PROTOCOL_VERSION}"
             )
         if hello.cluster_id != self._identity.cluster_id:
-            raise PeerNotTrusted(f"broker {hello.broker_id} is of another cluster")
+            raise PeerNotTrusted(f"broker {hello.broker_id} belongs to another cluster")
         if hello.to_broker_id != self._identity.broker_id:
             raise PeerNotTrusted(
-                f"broker {hello.broker_id} looks for broker {hello.to_broker_id},"
-                f" this is {self._identity.broker_id}"
+                f"broker {hello.broker_id} connects to broker {hello.to_broker_id},"
+                f" this is broker {self._identity.broker_id}"
             )
         if len(hello.nonce) != NONCE_BYTES or hello.broker_id == self._identity.broker_id:
-            raise PeerNotTrusted(f"a greeting of broker {hello.broker_id} that makes no sense")
+            raise PeerNotTrusted(f"broker {hello.broker_id} sent an invalid hello request")
         proof = _proof(self._identity.secret, _ACCEPTS, hello, self._nonce)
         return HelloResponse(nonce=self._nonce, proof=proof)
 
     def check(self, request: ProofRequest) -> Peer:
-        """Who it is, or PeerNotTrusted."""
+        """The authenticated peer. Raises PeerNotTrusted if the proof is wrong."""
         hello = self._hello
         expected = _proof(self._identity.secret, _CONNECTS, hello, self._nonce)
         if not hmac.compare_digest(expected, request.proof):
             raise PeerNotTrusted(
-                f"who says to be broker {hello.broker_id} does not know the cluster's secret"
+                f"a client that claims to be broker {hello.broker_id} does not know the cluster's secret"
             )
         return Peer(broker_id=hello.broker_id, broker_epoch=hello.broker_epoch)
 
@@ -97,7 +100,7 @@ class Acceptance:
 async def greet(
     exchange: Exchange, identity: Identity, *, broker_epoch: int, to_broker_id: int
 ) -> None:
-    """The connecting side. Raises PeerNotTrusted where the other one is not who it should be."""
+    """The connecting side of a handshake. Raises PeerNotTrusted if the other side's proof is wrong."""
     hello = HelloRequest(
         version=PEER_PROTOCOL_VERSION,
         cluster_id=identity.cluster_id,
@@ -115,9 +118,9 @@ async def greet(
 
 
 def _proof(secret: bytes, side: bytes, hello: HelloRequest, nonce: bytes) -> bytes:
-    """Covers everything both sides said, each part with a known length."""
+    """An HMAC over everything that both sides sent, each part prefixed by its length."""
     facts = _FACTS.pack(hello.version, hello.broker_id, hello.broker_epoch, hello.to_broker_id)
     cluster = hello.cluster_id.encode()
     parts = (side, facts, hello.nonce, nonce, cluster)
-    said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-    return hmac.digest(secret, said, hashlib.sha256)
+    content = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return hmac.digest(secret, content, hashlib.sha256)

@@ -1,4 +1,4 @@
-"""What one broker has to tell another about elections, gathered so that it travels together."""
+"""Batches the election messages from this broker to one other broker."""
 
 import asyncio
 import logging
@@ -27,26 +27,26 @@ from zhumq.replication.inter_broker.follower_session import PartitionKey
 logger = logging.getLogger(__name__)
 
 REPLICA_MESSAGES: Final = PeerApi(ReplicaMessagesRequest, ReplicaMessagesResponse)
-# What waits for a broker that does not answer; the oldest is dropped, and asked again by who cares.
+# Messages that wait for a broker that does not answer. The oldest is dropped; its replica sends another.
 WAITING_MAX: Final = 100_000
-# In one request, so that the other side has its turns in between.
+# Messages in one request, so that the other broker's event loop has turns in between.
 MESSAGES_PER_REQUEST_MAX: Final = 5_000
-# A vote that comes later than this comes too late.
+# A vote that arrives later than this is too late.
 TIMEOUT_MS: Final = 2_000
-# Between attempts to reach a broker that is down. Short: when it is back, its vote may be what an
-# election waits for, and one that is lost costs an election timeout.
+# Between attempts to reach a broker that is down. Short: when it is back, an election may wait for its
+# vote, and a lost election costs an election timeout.
 BACKOFF_MAX_MS: Final = 100
 
 
 class Receiver(Protocol):
-    """Where messages of another broker go."""
+    """Receives the messages of other brokers."""
 
     def receive(self, key: PartitionKey, message: Message, sender_id: int) -> None: ...
 
 
 class Outbox:
-    """Messages to one broker. All of one turn of the loop, and all that came while the last ones
-    were on their way, go in one request."""
+    """Messages to one broker. Those of one turn of the event loop share a request, as do those that
+    are put while the previous request is in flight."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -55,7 +55,7 @@ class Outbox:
         self.requests_count = 0
 
     def put(self, key: PartitionKey, message: Message) -> None:
-        """Send it soon. Of two messages of a kind about one partition only the newer one counts."""
+        """Send it soon. A newer message of the same type about the same partition replaces it."""
         if len(self._waiting) >= WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
         self._waiting[key, type(message)] = message
@@ -70,7 +70,7 @@ class Outbox:
 
     async def _send(self) -> None:
         while self._waiting:
-            # What is put meanwhile goes along, in the place of older messages of its kind.
+            # Messages that are put meanwhile go along, and replace older ones of their type.
             await asyncio.sleep(0)
             # A loop that counts whole milliseconds wakes a moment early, and the channel would refuse.
             while (pause := self._channel.retry_seconds) > 0:  # noqa: ASYNC110 (it is time that passes)
@@ -83,7 +83,7 @@ class Outbox:
             try:
                 await self._channel.request(REPLICA_MESSAGES, request, timeout_ms=TIMEOUT_MS)
             except BrokerError as reason:
-                # Lost, as on a bad network. Elections are made for that.
+                # The messages are lost, as on a bad network. Elections tolerate that.
                 logger.debug("%d messages were lost: %s", len(keys), reason)
 
 
@@ -122,11 +122,11 @@ def _add(request: ReplicaMessagesRequest, key: PartitionKey, message: Message) -
                 LeaderAnnouncement(topic_id=topic_id, partition=partition, epoch=message.epoch)
             )
         case _:
-            raise AssertionError(f"a {type(message).__name__} has a road of its own")
+            raise AssertionError(f"a {type(message).__name__} is not an election message")
 
 
 def deliver(request: ReplicaMessagesRequest, sender_id: int, receiver: Receiver) -> int:
-    """Hand the messages on, in the name of who has proved to be the sender. Returns how many."""
+    """Deliver the messages of an authenticated sender. Returns how many there are."""
     for question in request.questions:
         receiver.receive(
             (question.topic_id, question.partition),

@@ -1,4 +1,4 @@
-"""What other brokers may ask of this one, once they have proved who they are."""
+"""Serves requests of other brokers on the inter-broker listener, after a handshake."""
 
 import asyncio
 import logging
@@ -32,24 +32,24 @@ from zhumq.replication.inter_broker.handshake import (
 
 logger = logging.getLogger(__name__)
 
-# Frames of somebody who has not proved anything yet.
+# The largest frame before the handshake is complete.
 GREETING_BYTES_MAX = 4 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerConnection:
-    """A connection of a broker that has proved who it is."""
+    """A connection of an authenticated broker."""
 
     id: int
     peer: Peer
 
 
-# Answers at once, or later. A BrokerError becomes a refusal, which the asker sees as PeerRefused.
+# Answers at once, or later. A BrokerError becomes a refusal: the requesting broker gets PeerRefused.
 PeerHandler = Callable[[PeerConnection, Asked], Answered | Awaitable[Answered]]
 
 
 class PeerService:
-    """A net.connection.Service: the inter-broker listener's."""
+    """The net.connection.Service of the inter-broker listener."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class PeerService:
     def register(
         self, api: PeerApi[Asked, Answered], handler: PeerHandler[Asked, Answered]
     ) -> None:
-        """Answer this question from now on."""
+        """Handle requests of this API."""
         if api.key in self._handlers:
-            raise ValueError(f"API key {api.key} is answered already")
+            raise ValueError(f"API key {api.key} has a handler already")
         self._handlers[api.key] = (api, handler)
 
     def watch_lost(self, callback: Callable[[PeerConnection], None]) -> None:
-        """Call back when a connection of a known peer is gone."""
+        """Call back when the connection of an authenticated peer is lost."""
         self._lost_callbacks.append(callback)
 
-    # What the listener calls.
+    # Called by the listener
 
     def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
         peer = self._peers.get(connection.id)
@@ -110,13 +110,13 @@ class PeerService:
             for callback in self._lost_callbacks:
                 callback(peer)
 
-    # The greeting
+    # The handshake
 
     def _greet(self, frame: bytes, connection: ConnectionInfo) -> Answer:
         try:
             return self._take_greeting(frame, connection)
         except (BrokerError, MalformedFrame) as reason:
-            # Closed and complained about by the connection, at most once in a while.
+            # The connection closes, and logs the reason at a limited rate.
             self.refused_count += 1
             raise MalformedFrame(str(reason)) from reason
 
@@ -141,7 +141,7 @@ class PeerService:
             return list(encode_peer_answer(PROOF, request.correlation_id, done))
         raise MalformedFrame(f"a request with key {request.key} before a greeting")
 
-    # Answers that take their time
+    # Answers that are not ready at once
 
     def _answer_later(
         self, api: PeerApi[Any, Any], request: PeerRequest, answer: Awaitable[Message]
@@ -149,7 +149,7 @@ class PeerService:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Part] | None] = loop.create_future()
         if isinstance(answer, asyncio.Future):
-            # The road of replica fetches: no task for each of them.
+            # The path of replica fetches: without a task per fetch.
             answer.add_done_callback(lambda ready: _settle(api, request, ready, done))
             done.add_done_callback(lambda gone: answer.cancel() if gone.cancelled() else None)
             return done
@@ -171,9 +171,9 @@ class PeerService:
         except BrokerError as reason:
             parts = [encode_peer_refusal(request.correlation_id, reason.code, str(reason))]
         except Exception:
-            logger.exception("a request with key %d of another broker failed", request.key)
+            logger.exception("a request of another broker with API key %d failed", request.key)
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-            parts = [encode_peer_refusal(request.correlation_id, code, "it failed")]
+            parts = [encode_peer_refusal(request.correlation_id, code, "the request failed")]
         if not done.done():
             done.set_result(parts)
 

@@ -1,4 +1,4 @@
-"""The other brokers as this one talks to them: connections by broker, and messages in batches."""
+"""Channels from this broker to the other brokers."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class Peers:
-    """Channels to the other brokers, made when they are first needed."""
+    """Channels to the other brokers, opened on first use."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Peers:
         self._address_of = address_of
         self._limits = limits or ChannelLimits()
         self._channels: dict[int, Channel] = {}
-        # Of this broker's registration; said in greetings.
+        # Of this broker's registration; sent in the handshake.
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
 
     @property
@@ -44,7 +44,7 @@ class Peers:
         *,
         backoff_max_ms: int | None = None,
     ) -> Channel:
-        """A connection of the caller's own: what it holds up holds up nobody else."""
+        """A connection that only the caller uses, so a slow request delays no other caller."""
         limits = self._limits
         if backoff_max_ms is not None:
             limits = replace(limits, backoff_max_ms=backoff_max_ms)
@@ -85,7 +85,7 @@ class Peers:
 
 
 class TaskKeeper:
-    """Holds on to tasks until they are done, and says so when one fails."""
+    """Holds tasks until they are done, and logs those that fail."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,7 +95,7 @@ class TaskKeeper:
         task.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Cancel what is left and wait for its end."""
+        """Cancel the remaining tasks and wait for their end."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

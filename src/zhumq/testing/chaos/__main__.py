@@ -1,4 +1,4 @@
-"""Breaks a real cluster and checks what its clients saw: `python -m zhumq.testing.chaos`."""
+"""Injects faults into a real cluster and checks the history of its clients: `python -m zhumq.testing.chaos`."""
 
 import argparse
 import sys
@@ -17,30 +17,45 @@ from zhumq.testing.chaos.workload import TopicPlan
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one campaign; 1 if anything was found."""
+    """Run once; 1 if the checker found anything."""
     parser = argparse.ArgumentParser(prog="python -m zhumq.testing.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=3.0, help="how long faults come")
-    parser.add_argument("--rounds", type=int, help="so many rounds of faults, however long")
-    parser.add_argument("--seed", type=int, default=1, help="what the schedule is drawn from")
-    parser.add_argument("--kills", type=int, help="instead: so many kills of leaders, measured")
-    parser.add_argument("--coordinator-kills", type=int, help="instead: of groups' coordinators")
+    parser.add_argument("--minutes", type=float, default=3.0, help="inject faults for so long")
     parser.add_argument(
-        "--pauses", type=int, help="instead: so many pauses around the length of a session"
+        "--rounds", type=int, help="inject so many rounds of faults instead, however long they take"
     )
-    parser.add_argument("--switches", type=int, help="instead: so many changes of mode, no fault")
-    parser.add_argument("--damages", type=int, help="instead: so many broken, cut, empty disks")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the schedule")
     parser.add_argument(
-        "--only", nargs="+", choices=[each.name for each in FaultKind], help="these faults alone"
+        "--kills", type=int, help="instead: kill so many leaders, and measure the write gaps"
+    )
+    parser.add_argument(
+        "--coordinator-kills", type=int, help="instead: kill so many group coordinators"
+    )
+    parser.add_argument(
+        "--pauses", type=int, help="instead: pause brokers so often, for about a ZooKeeper session"
+    )
+    parser.add_argument(
+        "--switches", type=int, help="instead: change modes so often, without faults"
+    )
+    parser.add_argument(
+        "--damages", type=int, help="instead: so many flipped, zeroed, cut or empty disks"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[each.name for each in FaultKind],
+        help="inject only these kinds of faults",
     )
     parser.add_argument(
         "--move-every",
         type=float,
         metavar="SECONDS",
-        help="a fourth broker, and so often a partition's replicas are moved",
+        help="add a fourth broker, and move a partition's replicas at this interval",
     )
     parser.add_argument("--zookeeper-nodes", type=int, default=3)
-    parser.add_argument("--per-second", type=int, default=300, help="sends of each producer")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of a clean run")
+    parser.add_argument("--per-second", type=int, default=300, help="sends per producer")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the folder even if nothing is found"
+    )
     chosen = parser.parse_args(arguments)
     steady = tuple(each for each in TOPICS if not each.is_switched)
     topics: tuple[TopicPlan, ...] = TOPICS
@@ -56,11 +71,11 @@ def main(arguments: list[str] | None = None) -> int:
     elif chosen.pauses is not None:
         title, inflict = f"{chosen.pauses} pauses of brokers", pauses(chosen.pauses)
         topics = steady
-        # So that whoever comes back is soon the leader of something again.
+        # A broker that comes back soon leads partitions again.
         settings["leader.imbalance.check.interval.seconds"] = "2"
     elif chosen.damages is not None:
         title, inflict = f"{chosen.damages} damaged disks", damages(chosen.damages)
-        # Recovery looks at what was written since the last checkpoint: here, at everything.
+        # Recovery scans what was written since the last checkpoint: without checkpoints, everything.
         settings["log.flush.offset.checkpoint.interval.ms"] = "86400000"
     elif chosen.switches is not None:
         switch_seconds = 3.0
@@ -86,15 +101,15 @@ def main(arguments: list[str] | None = None) -> int:
             move_seconds=chosen.move_every,
             settings=settings,
             keep=chosen.keep,
-            tell=_tell,
+            print_line=_print_line,
         )
     )
     for line in report.lines():
-        _tell(line)
+        _print_line(line)
     return 0 if report.is_clean else 1
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-"""Checks a history against what a log promises; it shares no code with the broker.
+"""Checks a history against the guarantees of a log; shares no code with the broker.
 
-The rules are those by which Jepsen judges Kafka, written anew. Transactions will add theirs (aborted
-reads of whole transactions, cycles of reads and writes) as further rules of the same shape.
+The rules are those of Jepsen's Kafka tests, written independently. Transactions add their own rules (aborted
+reads of whole transactions, cycles of reads and writes) through the same protocol.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from zhumq.testing.chaos.value_log import ValueLogs
 
 
 class Rule(Protocol):
-    """Sees every operation once, in order, then says what was wrong."""
+    """Sees every operation once, in order, then reports what is wrong."""
 
     def see(self, operation: Operation) -> None: ...
 
@@ -25,7 +25,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a history came to. The counts say how much was checked."""
+    """The result of checking a history. The counts show how much was checked."""
 
     findings: tuple[Finding, ...]
     operations: int
@@ -41,13 +41,13 @@ class Verdict:
 
 
 class Watcher(Protocol):
-    """Anybody else who wants to see every operation once."""
+    """Sees every operation once, like a rule, but reports no findings."""
 
     def see(self, operation: Operation) -> None: ...
 
 
 def check(history: Iterable[Operation], watchers: Iterable[Watcher] = ()) -> Verdict:
-    """Look at every operation once. It must end with a last read of everything."""
+    """Check every operation. The history must end with a last read of everything."""
     others = tuple(watchers)
     logs = ValueLogs()
     findings = Findings()
@@ -83,7 +83,7 @@ def check(history: Iterable[Operation], watchers: Iterable[Watcher] = ()) -> Ver
 
 
 class ValuesAtOneOffset:
-    """Writes down what is known of the logs. One value has one offset, one offset one value."""
+    """Fills the value logs. One value has one offset, one offset one value."""
 
     def __init__(self, logs: ValueLogs, findings: Findings) -> None:
         self._logs = logs
@@ -120,20 +120,20 @@ class ValuesAtOneOffset:
                 log.failed.add(entry.value)
             elif operation.phase is Phase.OK:
                 log.acknowledged[entry.value] = entry.offset
-                # A broker may know that it has a value already, and no longer where.
+                # A broker may recognise a duplicate without knowing its offset any more.
                 if entry.offset is not None:
                     log.place(entry.offset, entry.value, self._findings, "acknowledged")
 
 
 class AcknowledgedIsRead:
-    """What was acknowledged, or read by anybody, is read by those who read last."""
+    """The last reader reads every value that was acknowledged or that any reader read."""
 
     def __init__(self, logs: ValueLogs, findings: Findings) -> None:
         self._logs = logs
         self._findings = findings
 
     def see(self, operation: Operation) -> None:
-        """Nothing can be said before the end."""
+        """The rule needs the whole history: see `finish`."""
 
     def finish(self) -> None:
         for log in self._logs:

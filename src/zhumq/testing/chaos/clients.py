@@ -1,4 +1,4 @@
-"""What the clients of a chaos run have in common: a third-party library, in a hurry."""
+"""Shared by the clients of a chaos run: librdkafka settings, error counts, progress."""
 
 import sys
 import threading
@@ -8,8 +8,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-# Short waits, so that a client is back soon after a fault; none of them bounds how long it tries.
-HURRIED: Final[dict[str, str | int | float]] = {
+# Short waits: a client is back soon after a fault. None of them limits how long it retries.
+FAST_RETRIES: Final[dict[str, str | int | float]] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
@@ -23,23 +23,23 @@ HURRIED: Final[dict[str, str | int | float]] = {
 }
 
 
-class Troubles:
-    """The errors that clients met, by their names. Meeting one is no finding, a fatal one is."""
+class ClientErrors:
+    """Counts the errors of clients by name. Only a fatal error is a finding."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.fatal: list[str] = []
 
-    def met(self, error: KafkaError, who: str) -> None:
+    def add(self, error: KafkaError, client: str) -> None:
         with self._lock:
             self.counts[error.name()] += 1
             if error.fatal():
-                self.fatal.append(f"{who}: {error.name()} ({error.str()})")
+                self.fatal.append(f"{client}: {error.name()} ({error.str()})")
 
 
 class Progress:
-    """When the latest send to a partition, or commit of a group, began that was acknowledged."""
+    """The start time of the latest acknowledged send to each partition and commit of each group."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,13 +50,13 @@ class Progress:
             self._latest_ms[place] = max(began_ms, self._latest_ms.get(place, -1))
 
     def has_passed(self, places: Iterable[str], time_ms: int) -> bool:
-        """Whether at each of these places something begun after that time was acknowledged."""
+        """Whether each of these places acknowledged an operation that began after that time."""
         with self._lock:
             return all(self._latest_ms.get(place, -1) > time_ms for place in places)
 
 
 def hanging_at(thread: threading.Thread, seconds_max: float) -> str | None:
-    """The line at which a thread still is after so long; None if it has ended."""
+    """The line that a thread still executes after `seconds_max`; None if it has ended."""
     thread.join(seconds_max)
     frame = sys._current_frames().get(thread.ident or 0)
     if not thread.is_alive() or frame is None:
@@ -65,5 +65,5 @@ def hanging_at(thread: threading.Thread, seconds_max: float) -> str | None:
 
 
 def partition_name(topic: str, partition: int) -> str:
-    """How the history calls a partition: as its folder is called."""
+    """The name of a partition in the history: that of its folder."""
     return f"{topic}-{partition}"

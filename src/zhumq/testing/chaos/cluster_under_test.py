@@ -1,4 +1,4 @@
-"""A real cluster whose links all pass through a network that can be cut."""
+"""A real cluster whose links all go through proxies that can cut them."""
 
 import contextlib
 import threading
@@ -9,7 +9,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from zhumq.testing.chaos.clients import HURRIED, partition_name
+from zhumq.testing.chaos.clients import FAST_RETRIES, partition_name
 from zhumq.testing.chaos.network import Link, Network
 from zhumq.testing.cluster import ClusterProcesses
 
@@ -27,7 +27,7 @@ def zookeeper_name(number: int) -> str:
 
 
 class ClusterUnderTest:
-    """Brokers, ZooKeeper nodes and what is between them."""
+    """Brokers, ZooKeeper nodes and the network between them."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ClusterUnderTest:
             nodes=brokers,
             zookeeper_nodes=zookeeper_nodes,
             settings={
-                # Compaction leaves each replica other bytes, and they are to be compared.
+                # Compaction makes the bytes of replicas differ, and the end phase compares them.
                 "log.cleaner.enable": "false",
                 "auto.create.topics.enable": "false",
                 **(settings or {}),
@@ -74,14 +74,16 @@ class ClusterUnderTest:
 
     @property
     def admin(self) -> AdminClient:
-        """Made at first use, when the addresses are known."""
+        """Created at first use, when the addresses are known."""
         with self._lock:
             if self._admin is None:
-                self._admin = AdminClient({**HURRIED, "bootstrap.servers": self.cluster.bootstrap})
+                self._admin = AdminClient(
+                    {**FAST_RETRIES, "bootstrap.servers": self.cluster.bootstrap}
+                )
             return self._admin
 
     def leaders(self) -> dict[str, int]:
-        """Who leads which partition, as the brokers tell it now."""
+        """The current leader of each partition, from the brokers' metadata."""
         with contextlib.suppress(KafkaException):
             topics = self.admin.list_topics(timeout=ASK_SECONDS).topics
             return {
@@ -93,7 +95,7 @@ class ClusterUnderTest:
         return {}
 
     def holders(self) -> dict[str, tuple[int, ...]]:
-        """Who has replicas of which partition."""
+        """The replicas of each partition."""
         with contextlib.suppress(KafkaException):
             topics = self.admin.list_topics(timeout=ASK_SECONDS).topics
             return {
@@ -123,7 +125,7 @@ class ClusterUnderTest:
         try:
             known = self.admin.list_topics(timeout=ASK_SECONDS).topics
         except KafkaException as exception:
-            return f"nobody answers: {exception.args[0]}"
+            return f"no broker answers: {exception.args[0]}"
         return ", ".join(
             f"{name}-{number}: leader {each.leader}, in sync {sorted(each.isrs)}"
             f" of {sorted(each.replicas)}"
@@ -134,15 +136,15 @@ class ClusterUnderTest:
         )
 
     def controller(self) -> int | None:
-        """The broker that names leaders, as the brokers tell it."""
+        """The controller, from the brokers' metadata."""
         with contextlib.suppress(KafkaException):
             found = int(self.admin.list_topics(timeout=ASK_SECONDS).controller_id)
             return found if found in self.cluster.brokers else None
         return None
 
     def group_coordinator(self, group: str) -> int | None:
-        """The leader of the partition that keeps the group."""
-        # Not asked for as a client would: the library's admin calls fall over coordinators that die.
+        """The leader of the group's partition of `__consumer_offsets`."""
+        # Computed, not looked up: the library's admin calls fail when a coordinator dies.
         with contextlib.suppress(KafkaException):
             topic = self.admin.list_topics(timeout=ASK_SECONDS).topics.get(OFFSETS_TOPIC)
             if topic is not None and topic.partitions:
@@ -152,7 +154,7 @@ class ClusterUnderTest:
         return None
 
     def set_links(self, broker_id: int, others: list[int], link: Link) -> None:
-        """Both ways between a broker and others."""
+        """Set both directions between a broker and others."""
         for other in others:
             self.set_link(broker_id, other, link)
             self.set_link(other, broker_id, link)
@@ -161,20 +163,20 @@ class ClusterUnderTest:
         self.network.set_link(broker_name(source), broker_name(target), link)
 
     def set_zookeeper_links(self, broker_id: int, link: Link, *, both_ways: bool = True) -> None:
-        """Between a broker and every ZooKeeper node."""
+        """Set the links between a broker and every ZooKeeper node."""
         for node in self.cluster.zookeeper.nodes:
             self.network.set_link(broker_name(broker_id), zookeeper_name(node.number), link)
             if both_ways:
                 self.network.set_link(zookeeper_name(node.number), broker_name(broker_id), link)
 
     def folders(self, partition: str) -> dict[str, Path]:
-        """Where each broker keeps a partition."""
+        """The folder of a partition on each broker."""
         return {
             broker_name(broker_id): broker.data_dir / partition
             for broker_id, broker in self.cluster.brokers.items()
         }
 
-    def last_words(self, broker_id: int) -> str:
+    def log_tail(self, broker_id: int) -> str:
         """The end of a broker's log."""
         return "\n".join(self.cluster.brokers[broker_id].log.splitlines()[-LOG_TAIL_LINES:])
 
@@ -200,9 +202,9 @@ class ClusterUnderTest:
         }
 
 
-def _string_hash(words: str) -> int:
-    """Java's hash of a string, without its sign (plain letters only): a group's partition is this modulo their number."""
+def _string_hash(text: str) -> int:
+    """Java's hash of an ASCII string, without its sign: a group's partition is this modulo the partition count."""
     result = 0
-    for dead_letter in words:
-        result = (31 * result + ord(dead_letter)) & 0xFFFF_FFFF
+    for character in text:
+        result = (31 * result + ord(character)) & 0xFFFF_FFFF
     return result & 0x7FFF_FFFF

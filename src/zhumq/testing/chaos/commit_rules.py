@@ -1,4 +1,4 @@
-"""Committed offsets: what a group has committed is where it goes on, and never goes back."""
+"""Rules for committed offsets: a group resumes at its committed offset, which never decreases."""
 
 from dataclasses import dataclass
 
@@ -11,21 +11,21 @@ Place = tuple[str, str]  # group and partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A member was given a partition; the first record it reads must fit the commits before."""
+    """A partition was assigned to a member; its first record must fit the commits before."""
 
     place: Place
-    committed: int  # acknowledged or seen before; 0 if nothing was
+    committed: int  # acknowledged or read before; 0 if nothing was
 
 
 class CommitsNeverGoBack:
-    """Members of a group commit only forward, so a commit once seen or acknowledged is a floor."""
+    """Members commit increasing offsets, so an acknowledged or fetched commit is a lower bound."""
 
     def __init__(self, logs: ValueLogs, findings: Findings) -> None:
         self._logs = logs
         self._findings = findings
-        self._floor: dict[Place, int] = {}  # acknowledged, or told to somebody who asked
-        self._invoked: dict[Place, int] = {}  # the highest anybody ever tried to commit
-        self._asked: dict[int, dict[Place, int]] = {}  # the floors when a process asked
+        self._floor: dict[Place, int] = {}  # acknowledged, or fetched by a client
+        self._invoked: dict[Place, int] = {}  # the highest offset that any member tried to commit
+        self._asked: dict[int, dict[Place, int]] = {}  # the floors when a process fetched
         self._starts: dict[tuple[int, str], Start] = {}
         self._late_starts: list[tuple[int, Place, int, int]] = []
 
@@ -50,15 +50,15 @@ class CommitsNeverGoBack:
                 pass
 
     def finish(self) -> None:
-        # Going on behind what anybody committed means that the group never reads what is between.
+        # A member that starts above every commit skips the values in between for the whole group.
         for process, (group, partition), expected, offset in self._late_starts:
             held = self._logs[partition].first_value_between(expected, offset)
             if held is not None:
                 self._findings.add(
                     Kind.POLL_SKIP,
                     partition,
-                    f"process {process} of group {group} began at {offset}, nobody had committed"
-                    f" more than {expected}, and there is a value at {held}",
+                    f"process {process} of group {group} began at {offset}, the highest commit"
+                    f" was {expected}, and there is a value at {held}",
                 )
 
     def _see_commit(self, operation: Operation) -> None:

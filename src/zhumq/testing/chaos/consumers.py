@@ -1,4 +1,4 @@
-"""Readers of a chaos run: alone from the start, in groups that commit, and one that only asks."""
+"""Consumers of a chaos run: standalone, in groups that commit, and pollers of committed offsets."""
 
 import threading
 import time
@@ -9,7 +9,13 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, hanging_at, partition_name
+from zhumq.testing.chaos.clients import (
+    FAST_RETRIES,
+    ClientErrors,
+    Progress,
+    hanging_at,
+    partition_name,
+)
 from zhumq.testing.chaos.history import Action, Entry, Phase, Recorder
 from zhumq.testing.chaos.messages import entry_of
 
@@ -20,7 +26,7 @@ ASK_SECONDS: Final = 1.0
 ASK_SECONDS_MAX: Final = 5.0
 JOIN_SECONDS_MAX: Final = 60.0
 NO_OFFSET: Final = -1
-# The coordinator knows this member or its generation no more: the commit was refused.
+# The coordinator no longer knows this member or its generation: it refused the commit.
 _CERTAINLY_NOT: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -36,18 +42,20 @@ _CERTAINLY_NOT: Final = frozenset(
 
 
 class Reader(ABC):
-    """A consumer in a thread of its own. A fatal error ends it, and a new one takes its place."""
+    """A consumer in its own thread. After a fatal error a new consumer replaces it."""
 
-    def __init__(self, bootstrap: str, recorder: Recorder, troubles: Troubles) -> None:
+    def __init__(self, bootstrap: str, recorder: Recorder, client_errors: ClientErrors) -> None:
         self._bootstrap = bootstrap
         self._recorder = recorder
-        self._troubles = troubles
+        self._client_errors = client_errors
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-reader", daemon=True)
         self._process = 0
         self._is_fatal = False
         self._gathered: list[Entry] = []
-        self._errors: deque[KafkaError] = deque()  # put down by the library, looked at by us
+        self._errors: deque[KafkaError] = (
+            deque()
+        )  # appended by the library's callback, handled in our thread
 
     def start(self) -> None:
         self._thread.start()
@@ -56,7 +64,7 @@ class Reader(ABC):
         self._stopping.set()
 
     def join(self) -> str | None:
-        """Where it hangs, if it does not end in time."""
+        """The line where the thread hangs, if it does not end in time."""
         return hanging_at(self._thread, JOIN_SECONDS_MAX)
 
     def _run(self) -> None:
@@ -73,7 +81,7 @@ class Reader(ABC):
 
     def _settings(self) -> dict[str, object]:
         return {
-            **HURRIED,
+            **FAST_RETRIES,
             "bootstrap.servers": self._bootstrap,
             "group.id": "chaos-alone",
             "enable.auto.commit": False,
@@ -84,10 +92,10 @@ class Reader(ABC):
 
     @abstractmethod
     def _begin(self, consumer: Consumer) -> None:
-        """Choose what to read."""
+        """Assign or subscribe."""
 
     def _turn(self, consumer: Consumer) -> None:
-        """Poll for a while and write down what came."""
+        """Poll once and record what was read."""
         try:
             message = consumer.poll(POLL_SECONDS)
             while message is not None:
@@ -112,22 +120,22 @@ class Reader(ABC):
         return gathered
 
     def _failed(self, error: KafkaError) -> None:
-        self._troubles.met(error, "consumer")
+        self._client_errors.add(error, "consumer")
         if error.fatal():
             self._is_fatal = True
 
 
 class LoneReader(Reader):
-    """Reads the partitions it was given from their start, and never leaves them."""
+    """Reads fixed partitions from their start, without a group."""
 
     def __init__(
         self,
         bootstrap: str,
         recorder: Recorder,
-        troubles: Troubles,
+        client_errors: ClientErrors,
         partitions: Sequence[tuple[str, int]],
     ) -> None:
-        super().__init__(bootstrap, recorder, troubles)
+        super().__init__(bootstrap, recorder, client_errors)
         self._partitions = partitions
 
     def _begin(self, consumer: Consumer) -> None:
@@ -137,20 +145,20 @@ class LoneReader(Reader):
 
 
 class GroupReader(Reader):
-    """A member of a group: reads what it is given, and commits what it has read."""
+    """A member of a group: reads its assigned partitions and commits what it has read."""
 
     def __init__(
         self,
         bootstrap: str,
         recorder: Recorder,
-        troubles: Troubles,
+        client_errors: ClientErrors,
         *,
         group: str,
         topics: Sequence[str],
         protocol: str,
         progress: Progress,
     ) -> None:
-        super().__init__(bootstrap, recorder, troubles)
+        super().__init__(bootstrap, recorder, client_errors)
         self._progress = progress
         self._group = group
         self._topics = list(topics)
@@ -169,9 +177,9 @@ class GroupReader(Reader):
         self._recorder.write(self._process, Phase.OK, Action.SUBSCRIBE, group=self._group)
         consumer.subscribe(
             self._topics,
-            on_assign=self._given,
-            on_revoke=self._taken,
-            on_lost=self._taken,
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_revoke,
         )
 
     def _turn(self, consumer: Consumer) -> None:
@@ -188,12 +196,12 @@ class GroupReader(Reader):
             self._read[partition] = TopicPartition(topic, int(number), offset + 1)
         return gathered
 
-    def _given(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._write_gathered()
         self._note(Action.ASSIGN, partitions)
 
-    def _taken(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # What was read and is not committed is read again by whoever gets the partition.
+    def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # The next member to get the partition reads uncommitted records again.
         self._write_gathered()
         self._note(Action.REVOKE, partitions)
         for each in partitions:
@@ -204,11 +212,11 @@ class GroupReader(Reader):
         self._recorder.write(self._process, Phase.OK, action, entries, group=self._group)
 
     def _commit(self, consumer: Consumer) -> None:
-        wanted, self._read = self._read, {}
-        entries = [Entry(name, each.offset) for name, each in wanted.items()]
+        offsets, self._read = self._read, {}
+        entries = [Entry(name, each.offset) for name, each in offsets.items()]
         began_ms = self._write_commit(Phase.INVOKE, entries)
         try:
-            answers = consumer.commit(offsets=list(wanted.values()), asynchronous=False)
+            answers = consumer.commit(offsets=list(offsets.values()), asynchronous=False)
         except KafkaException as exception:
             error: KafkaError = exception.args[0]
             self._failed(error)
@@ -221,7 +229,7 @@ class GroupReader(Reader):
                 self._write_commit(Phase.OK, [entry])
                 self._progress.acknowledged(self._group, began_ms)
             else:
-                self._troubles.met(answer.error, "commit")
+                self._client_errors.add(answer.error, "commit")
                 self._write_commit(Phase.INFO, [entry], answer.error.name())
 
     def _write_commit(self, phase: Phase, entries: Sequence[Entry], note: str = "") -> int:
@@ -230,28 +238,33 @@ class GroupReader(Reader):
         )
 
 
-class Asker:
-    """Asks again and again what a group has committed, as somebody outside the group."""
+class OffsetPoller:
+    """Fetches a group's committed offsets at an interval, without being a member."""
 
     def __init__(
         self,
         bootstrap: str,
         recorder: Recorder,
-        troubles: Troubles,
+        client_errors: ClientErrors,
         *,
         group: str,
         partitions: Callable[[], Sequence[tuple[str, int]]],
     ) -> None:
         self._consumer = Consumer(
-            {**HURRIED, "bootstrap.servers": bootstrap, "group.id": group, "error_cb": self._failed}
+            {
+                **FAST_RETRIES,
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "error_cb": self._failed,
+            }
         )
         self._recorder = recorder
-        self._troubles = troubles
+        self._client_errors = client_errors
         self._group = group
         self._partitions = partitions
         self._process = recorder.new_process()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="chaos-asker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="chaos-offset-poller", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -262,8 +275,8 @@ class Asker:
     def join(self) -> str | None:
         return hanging_at(self._thread, JOIN_SECONDS_MAX)
 
-    def ask(self) -> bool:
-        """Ask once; whether there was an answer."""
+    def poll(self) -> bool:
+        """Fetch the committed offsets once; whether all partitions were answered."""
         partitions = [TopicPartition(*each) for each in self._partitions()]
         entries = [Entry(partition_name(each.topic, each.partition)) for each in partitions]
         self._write(Phase.INVOKE, entries)
@@ -288,11 +301,11 @@ class Asker:
 
     def _run(self) -> None:
         while not self._stopping.wait(ASK_SECONDS):
-            self.ask()
+            self.poll()
         self._consumer.close()
 
     def _write(self, phase: Phase, entries: Sequence[Entry]) -> None:
         self._recorder.write(self._process, phase, Action.COMMITTED, entries, group=self._group)
 
     def _failed(self, error: KafkaError) -> None:
-        self._troubles.met(error, "asker")
+        self._client_errors.add(error, "offset poller")

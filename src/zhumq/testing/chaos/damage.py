@@ -1,4 +1,4 @@
-"""Harm to the files of a broker that is down, and whether its replicas are whole again."""
+"""Damages the files of a stopped broker, and checks whether its replicas have caught up again."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ ZEROED_BYTES: Final = 512  # a sector
 
 
 class DamageKind(StrEnum):
-    """What can happen to files."""
+    """Kinds of damage to files."""
 
     FLIP = "a flipped bit"
     ZERO = "a zeroed sector"
@@ -24,16 +24,16 @@ class DamageKind(StrEnum):
 def do_damage(
     kind: DamageKind, data_dir: Path, partitions: Sequence[str], draw: random.Random
 ) -> str:
-    """Damage one of these partitions, or all there is; says what was done."""
+    """Damage one of these partitions, or wipe the disk; returns a description."""
     if kind is DamageKind.WIPE:
         shutil.rmtree(data_dir)
         return "the whole disk is empty"
     partition = draw.choice(partitions)
     logs = [path for path in sorted((data_dir / partition).glob("*.log")) if path.stat().st_size]
     if not logs:
-        return f"{partition} has nothing that could be damaged"
+        return f"{partition} has nothing to damage"
     if kind is DamageKind.CUT:
-        # Only of the last segment is a tail lost; in the middle it would be a hole.
+        # Only the last segment loses its tail; in any other it would be a gap in the log.
         length = draw.randrange(logs[-1].stat().st_size)
         with open(logs[-1], "r+b") as file:
             file.truncate(length)
@@ -53,7 +53,7 @@ def do_damage(
 
 
 def end_offset(folder: Path) -> int:
-    """Where a replica ends, as far as it can be read while somebody may be writing it."""
+    """The log end offset of a replica, as far as its files parse; a broker may be writing them."""
     end = 0
     for batch in _readable(folder):
         end = batch.last_offset + 1
@@ -72,7 +72,7 @@ def are_equal(folders: Mapping[str, Path], next_offset: int) -> bool:
 
 
 def _readable(folder: Path) -> Iterator[StoredBatch]:
-    """The batches before anything that is none: the tail may be half written."""
+    """The batches before the first bytes that are none: the tail may be half written."""
     try:
         yield from stored_batches(folder)
     except (NotBatches, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The end of a run: everything is healed, answered, read once more, stopped and compared."""
+"""The end of a run: heal, drain the producers, read everything, stop the brokers, compare replicas."""
 
 import contextlib
 import time
@@ -23,42 +23,44 @@ ASK_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What a run leaves behind, on the disks of brokers that do not run any more."""
+    """The final state of a run, after the brokers have stopped."""
 
     last: LastReads
-    holders: Mapping[str, Sequence[int]]  # the brokers that have a partition
+    holders: Mapping[str, Sequence[int]]  # the brokers with a replica of each partition
 
 
 def end(context: RunContext) -> Ending:
     """Heal, let the clients finish, read everything, and stop the brokers cleanly."""
     findings = context.findings
-    context.nemesis.look_for_the_fallen()
+    context.nemesis.report_crashed_brokers()
     context.nemesis.heal()
-    context.tell("healed; waiting for what is still to be answered")
+    context.print_line("healed; waiting for unanswered sends")
     _see_writes_go_on(context)
     unanswered = context.workload.stop_writing(HEAL_SECONDS_MAX)
     if unanswered:
-        findings.add(Kind.NOT_HEALED, "producers", f"{unanswered} sends are never answered")
-    if not context.wait_until(lambda: context.field.in_sync(context.topics)):
-        findings.add(Kind.NOT_HEALED, "replicas", context.field.describe(context.topics))
+        findings.add(Kind.NOT_HEALED, "producers", f"{unanswered} sends were never answered")
+    if not context.wait_until(lambda: context.cluster_under_test.in_sync(context.topics)):
+        findings.add(
+            Kind.NOT_HEALED, "replicas", context.cluster_under_test.describe(context.topics)
+        )
     _see_moves_end(context)
     for where in context.workload.stop_reading():
         findings.add(Kind.NOT_HEALED, "consumers", f"a reader hangs at {where}")
-    for what in context.workload.troubles.fatal:
+    for what in context.workload.client_errors.fatal:
         findings.add(Kind.CLIENT_FATAL, "clients", what)
-    context.tell("reading everything once more")
+    context.print_line("reading everything once more")
     last = _read(context)
     for partition in last.unread:
-        findings.add(Kind.NOT_HEALED, partition, "it cannot be read to its end")
-    holders = context.field.holders()
+        findings.add(Kind.NOT_HEALED, partition, "cannot be read to its end")
+    holders = context.cluster_under_test.holders()
     for partition in last.high_watermarks.keys() - holders:
-        findings.add(Kind.NOT_HEALED, partition, "nobody says who has it")
+        findings.add(Kind.NOT_HEALED, partition, "no broker reports its replicas")
     _stop_brokers(context)
     return Ending(last=last, holders=holders)
 
 
 def compare(folder: Path, ending: Ending, findings: Findings) -> int:
-    """Compare all replicas of all partitions; how many bytes were looked at."""
+    """Compare all replicas of all partitions; returns the number of bytes compared."""
     return sum(
         compare_replicas(
             partition,
@@ -74,12 +76,14 @@ def compare(folder: Path, ending: Ending, findings: Findings) -> int:
 
 
 def _see_moves_end(context: RunContext) -> None:
-    """With all brokers alive every move ends, also that of a partition which nobody writes to."""
+    """With all brokers alive every move ends, also of a partition without writes."""
     if context.workload.mover is None:
         return
-    first = context.field.cluster.brokers[context.field.broker_ids[0]].bootstrap
+    first = context.cluster_under_test.cluster.brokers[
+        context.cluster_under_test.broker_ids[0]
+    ].bootstrap
     if not context.wait_until(lambda: moves_left(first) == []):
-        for partition in moves_left(first) or ["nobody answers"]:
+        for partition in moves_left(first) or ["no broker answers"]:
             context.findings.add(Kind.NOT_HEALED, partition, "its move does not end")
 
 
@@ -96,31 +100,33 @@ def _see_writes_go_on(context: RunContext) -> None:
 
 
 def _read(context: RunContext) -> LastReads:
-    """What clients wrote is read; of what the brokers keep for themselves only the end is asked."""
+    """Read the clients' topics; of internal topics only look up the high watermark."""
     internal: list[tuple[str, int]] = []
     with contextlib.suppress(KafkaException):
         internal = [
             (name, number)
-            for name, topic in context.field.admin.list_topics(timeout=ASK_SECONDS).topics.items()
+            for name, topic in context.cluster_under_test.admin.list_topics(
+                timeout=ASK_SECONDS
+            ).topics.items()
             for number in topic.partitions
             if name.startswith(INTERNAL_PREFIX)
         ]
     return read_everything(
-        context.field.cluster.bootstrap,
+        context.cluster_under_test.cluster.bootstrap,
         context.workload.plan.partitions,
         context.recorder,
-        context.workload.troubles,
+        context.workload.client_errors,
         only_ends=internal,
         seconds_max=HEAL_SECONDS_MAX,
     )
 
 
 def _stop_brokers(context: RunContext) -> None:
-    context.nemesis.look_for_the_fallen()
-    for broker_id, broker in context.field.cluster.brokers.items():
+    context.nemesis.report_crashed_brokers()
+    for broker_id, broker in context.cluster_under_test.cluster.brokers.items():
         code = broker.stop()
         if code:
-            words = context.field.last_words(broker_id)
+            tail = context.cluster_under_test.log_tail(broker_id)
             context.findings.add(
-                Kind.BROKER_FELL, broker_name(broker_id), f"it stopped with code {code}:\n{words}"
+                Kind.BROKER_FELL, broker_name(broker_id), f"it stopped with code {code}:\n{tail}"
             )

@@ -1,4 +1,4 @@
-"""What a check of a history can find, each with what it means."""
+"""The kinds of findings, each with its meaning."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ EXAMPLES_MAX: Final = 3
 
 
 class Kind(StrEnum):
-    """The kinds of findings. Every one of them is a broken promise."""
+    """The kinds of findings. Each is a violated guarantee."""
 
     LOST_WRITE = "lost-write"
     UNSEEN = "unseen"
@@ -36,24 +36,24 @@ MEANINGS: Final = {
     Kind.DUPLICATE: "one value at two offsets",
     Kind.INCONSISTENT_OFFSETS: "two values at one offset",
     Kind.ABORTED_READ: "a value was read whose send had certainly failed (G1a)",
-    Kind.PHANTOM: "a value was read that nobody sent to this partition",
-    Kind.POLL_SKIP: "a reader went past an offset that holds a value",
-    Kind.NONMONOTONIC_POLL: "a reader was given an offset at or below the one before",
+    Kind.PHANTOM: "a value was read that no producer sent to this partition",
+    Kind.POLL_SKIP: "a reader skipped an offset that holds a value",
+    Kind.NONMONOTONIC_POLL: "a reader received an offset at or below the one before",
     Kind.NONMONOTONIC_SEND: "one producer's values are not in the order in which it sent them",
-    Kind.COMMIT_REGRESSED: "a group's committed offset went back",
+    Kind.COMMIT_REGRESSED: "a group's committed offset decreased",
     Kind.REPLICAS_DIFFER: "two replicas hold different bytes below the high watermark",
     Kind.REPLICA_SHORT: "a replica never caught up with the high watermark",
-    Kind.REPLICA_DAMAGED: "a replica's files are not a row of record batches",
+    Kind.REPLICA_DAMAGED: "a replica's files are not a sequence of record batches",
     Kind.EPOCH_WENT_BACK: "a leader epoch in a log is lower than one before it",
-    Kind.NOT_HEALED: "all faults are over, and yet writes or reads do not go on",
-    Kind.BROKER_FELL: "a broker ended, or did not start, though nobody had killed it",
-    Kind.CLIENT_FATAL: "a client met an error that it cannot go on after",
+    Kind.NOT_HEALED: "all faults are over, but writes or reads do not continue",
+    Kind.BROKER_FELL: "a broker exited, or did not start, without being killed",
+    Kind.CLIENT_FATAL: "a client got a fatal error",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One kind of fault at one place, however often it was seen there."""
+    """All findings of one kind at one place."""
 
     kind: Kind
     place: str
@@ -66,7 +66,7 @@ class Finding:
 
 
 class Findings:
-    """Gathers faults by kind and place, and keeps the first few of each as examples."""
+    """Counts findings by kind and place, and keeps the first few of each as examples."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[Kind, str], int] = {}

@@ -1,4 +1,4 @@
-"""What clients did and saw, in order: the history that is checked after a chaos run."""
+"""The history of a chaos run: what clients did and saw, in order."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ BUFFER_BYTES: Final = 1 << 16
 
 
 class Phase(StrEnum):
-    """How far an operation is. A client that cannot know the outcome says INFO, never FAIL."""
+    """The state of an operation. A client that cannot know the outcome records INFO, never FAIL."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -22,20 +22,20 @@ class Phase(StrEnum):
 
 
 class Action(StrEnum):
-    """What a client does."""
+    """The kind of an operation."""
 
     SEND = "send"
-    POLL = "poll"  # only its OK is written down, with what was read
-    LAST_POLL = "last-poll"  # the same, by those who read everything when all is healed
-    ASSIGN = "assign"  # reading these partitions begins anew, at the offset or at the commit
-    REVOKE = "revoke"  # these partitions are read no more
+    POLL = "poll"  # only its OK is recorded, with what was read
+    LAST_POLL = "last-poll"  # the same, by the last reader, after the cluster is healed
+    ASSIGN = "assign"  # reading starts at this offset, or at the committed offset
+    REVOKE = "revoke"  # the process stops reading these partitions
     SUBSCRIBE = "subscribe"
     COMMIT = "commit"
-    COMMITTED = "committed"  # asks what is committed
+    COMMITTED = "committed"  # fetches committed offsets
 
 
 class Entry(NamedTuple):
-    """One partition's share of an operation. What is unknown or does not apply is None."""
+    """One partition's part of an operation. What is unknown or does not apply is None."""
 
     partition: str
     offset: int | None = None
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One line of the history. Lines are in real time: what stands later happened later."""
+    """One line of the history. Lines are in real-time order."""
 
     process: int  # one client; a client that is replaced gets a new number
     phase: Phase
@@ -60,7 +60,7 @@ class HistoryDamaged(Exception):
 
 
 class Recorder:
-    """Writes the history to a file. Any thread may write; the order of the lines is theirs."""
+    """Writes the history to a file. Thread-safe; lines are in the order of the calls."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -74,7 +74,7 @@ class Recorder:
         return cls(open(path, "w", buffering=BUFFER_BYTES))
 
     def now_ms(self) -> int:
-        """The time of the history: milliseconds since it began."""
+        """Milliseconds since the history began."""
         return int((time.monotonic() - self._started) * 1_000)
 
     def new_process(self) -> int:
@@ -83,7 +83,7 @@ class Recorder:
             return self._next_process
 
     def new_value(self) -> int:
-        """A value that nobody else sends."""
+        """A value that no other producer sends."""
         with self._lock:
             self._next_value += 1
             return self._next_value
@@ -98,10 +98,10 @@ class Recorder:
         group: str = "",
         note: str = "",
     ) -> int:
-        """Append a line and give its time."""
+        """Append a line and return its time."""
         parts = tuple(entries)
         with self._lock:
-            # The clock is read under the lock, so that times never go back from line to line.
+            # The clock is read under the lock, so that times never decrease from line to line.
             time_ms = self.now_ms()
             operation = Operation(
                 process=process,

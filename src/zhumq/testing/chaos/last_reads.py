@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from zhumq.testing.chaos.clients import HURRIED, Troubles, partition_name
+from zhumq.testing.chaos.clients import FAST_RETRIES, ClientErrors, partition_name
 from zhumq.testing.chaos.history import Action, Entry, Phase, Recorder
 from zhumq.testing.chaos.messages import entry_of
 
@@ -18,26 +18,26 @@ ASK_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastReads:
-    """How far the last reader came."""
+    """How far the last reader got."""
 
     high_watermarks: dict[str, int]  # of the partitions whose end was reached or is known
-    unread: tuple[str, ...]  # the others, if they were to be read
+    unread: tuple[str, ...]  # the other partitions that should have been read
 
 
 def read_everything(
     bootstrap: str,
     partitions: Sequence[tuple[str, int]],
     recorder: Recorder,
-    troubles: Troubles,
+    client_errors: ClientErrors,
     *,
     only_ends: Sequence[tuple[str, int]] = (),
     seconds_max: float,
 ) -> LastReads:
-    """Read to the end, or until the time is over; of some partitions only ask where that is."""
+    """Read all partitions to the end, or until the deadline; of `only_ends` only look up the end."""
     deadline = time.monotonic() + seconds_max
     consumer = Consumer(
         {
-            **HURRIED,
+            **FAST_RETRIES,
             "bootstrap.servers": bootstrap,
             "group.id": "chaos-last",
             "enable.auto.commit": False,
@@ -48,7 +48,7 @@ def read_everything(
     )
     process = recorder.new_process()
     try:
-        ends = _ends(consumer, partitions, troubles, deadline)
+        ends = _ends(consumer, partitions, client_errors, deadline)
         names = [partition_name(*each) for each in ends]
         recorder.write(process, Phase.OK, Action.ASSIGN, [Entry(name, 0) for name in names])
         consumer.assign([TopicPartition(*each, 0) for each in ends])
@@ -62,10 +62,10 @@ def read_everything(
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(partition_name(message.topic() or "", message.partition() or 0))
                 else:
-                    troubles.met(error, "last reader")
+                    client_errors.add(error, "last reader")
             if gathered:
                 recorder.write(process, Phase.OK, Action.LAST_POLL, gathered)
-        others = _ends(consumer, only_ends, troubles, deadline)
+        others = _ends(consumer, only_ends, client_errors, deadline)
     finally:
         consumer.close()
     read = {partition_name(*each): end for each, end in ends.items()}
@@ -80,10 +80,10 @@ def read_everything(
 def _ends(
     consumer: Consumer,
     partitions: Sequence[tuple[str, int]],
-    troubles: Troubles,
+    client_errors: ClientErrors,
     deadline: float,
 ) -> dict[tuple[str, int], int]:
-    """The high watermark of every partition that has a leader before the time is over."""
+    """The high watermark of every partition that has a leader before the deadline."""
     ends: dict[tuple[str, int], int] = {}
     for topic, partition in partitions:
         while (topic, partition) not in ends and time.monotonic() < deadline:
@@ -92,7 +92,7 @@ def _ends(
                     TopicPartition(topic, partition), ASK_SECONDS
                 )
             except KafkaException as exception:
-                troubles.met(exception.args[0], "last reader")
+                client_errors.add(exception.args[0], "last reader")
                 continue
             if known is not None:
                 ends[topic, partition] = known[1]

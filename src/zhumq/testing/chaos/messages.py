@@ -1,4 +1,4 @@
-"""How a value of the history travels in a message."""
+"""Encodes a value of the history in a message."""
 
 from confluent_kafka import Message
 
@@ -7,12 +7,12 @@ from zhumq.testing.chaos.history import Entry
 
 
 def content(value: int, padding_bytes: int) -> bytes:
-    """The value and some filling, so that messages have many sizes."""
+    """The value and padding, so that messages have many sizes."""
     return b"%d:%b" % (value, b"." * padding_bytes)
 
 
 def entry_of(message: Message) -> Entry:
-    """Where a message was read, and the value in it."""
+    """The partition, offset and value of a message."""
     topic, partition, data = message.topic(), message.partition(), message.value()
     assert topic is not None, "a message comes from a topic"
     assert partition is not None, "a message comes from a partition"

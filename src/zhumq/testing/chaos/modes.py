@@ -1,4 +1,4 @@
-"""The kinds of runs: mixed faults, kills of one sort, pauses, damaged files, changes of mode."""
+"""The kinds of runs: mixed faults, kills of one kind, pauses, damaged files, mode changes."""
 
 import functools
 import itertools
@@ -16,9 +16,9 @@ from zhumq.testing.chaos.schedule import MIXED, TARGETS, Durations, Fault, Fault
 
 Inflict = Callable[[RunContext], None]
 
-# What brokers ask for (zookeeper.session.timeout.ms) unless they are told otherwise.
+# The default of zookeeper.session.timeout.ms.
 SESSION_SECONDS: Final = 2.0
-# Of the length of a session: some of these pauses end before it does, some when, some after it.
+# Times the session timeout: some pauses end before the session expires, some as it does, some after.
 PAUSE_FACTORS: Final = (0.6, 2.5)
 
 
@@ -29,7 +29,7 @@ def mixed_faults(
     kinds: Sequence[FaultKind] = MIXED,
     durations: Durations | None = None,
 ) -> Inflict:
-    """Every kind of fault, dealt by the seed, for so long or in so many rounds."""
+    """Every kind of fault, drawn by the seed, for so many seconds or rounds."""
 
     def inflict(context: RunContext) -> None:
         schedule = steps(context.seed, kinds=kinds, durations=durations)
@@ -39,8 +39,8 @@ def mixed_faults(
 
 
 def pauses(count: int) -> Inflict:
-    """Brokers stand still for about the length of a session, one after the other; after each every
-    registered broker must serve what it is the leader of."""
+    """Pause brokers one after the other for about a session timeout. After each pause every registered
+    broker must serve the partitions that it leads."""
 
     def inflict(context: RunContext) -> None:
         draw = random.Random(context.seed)  # noqa: S311 (repeatable, not secret)
@@ -54,38 +54,40 @@ def pauses(count: int) -> Inflict:
             time.sleep(lasts_seconds)
             context.nemesis.heal()
             probe.check(time.monotonic())
-            context.nemesis.look_for_the_fallen()
-        for words in probe.result.late:
-            context.findings.add(Kind.NOT_HEALED, "a registered broker", words)
+            context.nemesis.report_crashed_brokers()
+        for description in probe.result.late:
+            context.findings.add(Kind.NOT_HEALED, "a registered broker", description)
 
     return inflict
 
 
 def kills_of_leaders(count: int) -> Inflict:
-    """One leader after the other; each time all replicas are in sync before."""
+    """Kill one leader after the other, each time after all replicas are in sync."""
     return _kills(FaultKind.KILL_LEADER, count)
 
 
 def kills_of_group_coordinators(count: int) -> Inflict:
-    """One group's coordinator after the other; each time all replicas are in sync before."""
+    """Kill one group coordinator after the other, each time after all replicas are in sync."""
     return _kills(FaultKind.KILL_GROUP_COORDINATOR, count)
 
 
 def switches_only(count: int, every_seconds: float) -> Inflict:
-    """No fault at all, while the workload's switcher switches."""
+    """No faults; wait while the workload's switcher changes modes."""
 
     def inflict(context: RunContext) -> None:
         def all_done() -> bool:
             return all(len(each.times_ms) >= count for each in context.workload.switchers)
 
         if not context.wait_until(all_done, count * every_seconds * 2 + HEAL_SECONDS_MAX):
-            context.findings.add(Kind.NOT_HEALED, "switches", f"not {count} were granted in time")
+            context.findings.add(
+                Kind.NOT_HEALED, "switches", f"fewer than {count} succeeded in time"
+            )
 
     return inflict
 
 
 def damages(count: int) -> Inflict:
-    """One broker's files after the other's; each time all replicas are whole before and after."""
+    """Damage the files of one broker after the other; before and after, all replicas are caught up."""
 
     def inflict(context: RunContext) -> None:
         draw = random.Random(context.seed)  # noqa: S311 (repeatable, not secret)
@@ -95,7 +97,7 @@ def damages(count: int) -> Inflict:
                 return
             kind, names = next(kinds), context.workload.partition_names
             context.nemesis.damage(
-                draw.choice(context.field.broker_ids),
+                draw.choice(context.cluster_under_test.broker_ids),
                 functools.partial(do_damage, kind, partitions=names, draw=draw),
             )
             context.nemesis.heal()
@@ -106,9 +108,9 @@ def damages(count: int) -> Inflict:
 
 
 def _are_intact(context: RunContext, when: str) -> bool:
-    """Wait until every replica has all that any replica has now, also of what brokers keep."""
-    for name in sorted({*context.workload.partition_names, *context.field.leaders()}):
-        folders = context.field.folders(name)
+    """Wait until every replica has all that any replica has now, also of internal topics."""
+    for name in sorted({*context.workload.partition_names, *context.cluster_under_test.leaders()}):
+        folders = context.cluster_under_test.folders(name)
         end = max(end_offset(folder) for folder in folders.values())
         if not context.wait_until(functools.partial(are_equal, folders, end)):
             context.findings.add(Kind.NOT_HEALED, name, f"{when}: not all replicas equal to {end}")
@@ -120,14 +122,14 @@ def _kills(kind: FaultKind, count: int) -> Inflict:
     def inflict(context: RunContext) -> None:
         draw = random.Random(context.seed)  # noqa: S311 (repeatable, not secret)
         for _ in range(count):
-            if not context.wait_until(lambda: context.field.in_sync(context.topics)):
+            if not context.wait_until(lambda: context.cluster_under_test.in_sync(context.topics)):
                 context.findings.add(
-                    Kind.NOT_HEALED, "replicas", context.field.describe(context.topics)
+                    Kind.NOT_HEALED, "replicas", context.cluster_under_test.describe(context.topics)
                 )
                 return
-            injected = _kill_somebody(context, kind, draw)
+            injected = _kill_target(context, kind, draw)
             if injected is None:
-                context.findings.add(Kind.NOT_HEALED, "targets", f"there is nobody to {kind}")
+                context.findings.add(Kind.NOT_HEALED, "targets", f"no target to {kind}")
                 return
             _wait_for_progress(context, injected)
             context.nemesis.heal()
@@ -135,10 +137,8 @@ def _kills(kind: FaultKind, count: int) -> Inflict:
     return inflict
 
 
-def _kill_somebody(
-    context: RunContext, kind: FaultKind, draw: random.Random
-) -> InjectedFault | None:
-    """Try until there is a target, as a group may be without a coordinator for a moment."""
+def _kill_target(context: RunContext, kind: FaultKind, draw: random.Random) -> InjectedFault | None:
+    """Retry until there is a target: a group may have no coordinator for a moment."""
     done: list[InjectedFault] = []
 
     def tried() -> bool:

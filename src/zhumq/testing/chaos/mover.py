@@ -1,4 +1,4 @@
-"""Moves replicas from broker to broker again and again while everything else happens."""
+"""Reassigns replicas between brokers at an interval during a run."""
 
 import contextlib
 import random
@@ -19,14 +19,14 @@ from zhumq.testing.chaos.clients import partition_name
 from zhumq.testing.raw_client import RawClient
 
 ASK_SECONDS_MAX: Final = 5.0
-GIVEN_UP: Final = 0.15  # how often a partition is told to stay where it was
+GIVEN_UP: Final = 0.15  # share of requests that cancel a move instead
 
 
 class Mover:
-    """A thread that asks for other replicas of any partition, also of those that brokers keep for
-    themselves, whether the last move is over or not.
+    """A thread that requests other replicas for random partitions, also of internal topics, whether the
+    last move is over or not.
 
-    Its requests are bare, because the clients' library does not have them.
+    It sends raw requests, because confluent-kafka has no API for them.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Mover:
         self._thread.join()
 
     def move(self) -> bool:
-        """Ask for a move, or for the end of one; whether it was granted."""
+        """Request a move, or cancel one; whether the broker accepted it."""
         address = self._draw.choice(self._addresses)
         with (
             contextlib.suppress(OSError, MalformedFrame),
@@ -81,7 +81,7 @@ class Mover:
 
 
 def moves_left(address: str) -> list[str] | None:
-    """The partitions that are on the move; None if the broker does not answer."""
+    """The partitions that are being moved; None if the broker does not answer."""
     with (
         contextlib.suppress(OSError, MalformedFrame),
         RawClient(address, seconds_max=ASK_SECONDS_MAX) as client,

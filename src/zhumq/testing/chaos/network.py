@@ -1,4 +1,4 @@
-"""A network that can be cut: TCP proxies between named machines, with one link per direction."""
+"""A network with faults: TCP proxies between named machines, with one link per direction."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from zhumq.testing.chaos.socket_owner import owner_of
 HOST: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 1 << 16
 CHUNKS_ON_THE_WAY_MAX: Final = 64  # per connection and direction; then the sender has to wait
-CONTROL_SECONDS_MAX: Final = 60.0  # also on a machine that has too much to do
+CONTROL_SECONDS_MAX: Final = 60.0  # enough for an overloaded machine
 
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -26,10 +26,10 @@ class LinkState(StrEnum):
     """What happens to bytes on a link."""
 
     OPEN = "open"
-    # As when packets are dropped: nobody is told anything, new connections hang, and what was sent
-    # arrives once the link heals, if anybody still waits for it.
+    # As when packets are dropped: neither side gets an error, new connections hang, and bytes in flight
+    # arrive once the link heals, if the connection is still open.
     CUT = "cut"
-    # As when a firewall refuses: connections end, new ones are closed.
+    # As when a firewall rejects: connections are reset, new ones are closed.
     REFUSED = "refused"
 
 
@@ -47,7 +47,7 @@ REFUSED: Final = Link(state=LinkState.REFUSED)
 
 
 class _Gate:
-    """A link, for those who wait at it. Lives on the loop."""
+    """A link and the connections that use it. Belongs to the event loop."""
 
     def __init__(self) -> None:
         self.link = OPEN
@@ -79,13 +79,13 @@ class ProxyListener:
 
 
 class Network:
-    """Doors and the links behind them, on a loop in a thread of its own. Any thread may use it."""
+    """Proxies and the links behind them, on an event loop in its own thread. Thread-safe."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self._loop = loop
         self._thread = thread
         self._gates: dict[tuple[str, str], _Gate] = {}
-        self._accepted: list[_Accepted] = []
+        self._servers: list[_ProxyServer] = []
         self._connections: set[_Connection] = set()
         self.unknown_callers = 0
 
@@ -97,13 +97,13 @@ class Network:
         return cls(loop, thread)
 
     def open_proxy(self, target: str, port: int, *, source: str) -> ProxyListener:
-        """A door to `target`, which listens on `port`, for the machine `source` alone."""
+        """Open a proxy to `target`, which listens on `port`, for the machine `source` alone."""
         return self._open(target, port, lambda _caller, _proxy: source)
 
     def open_common_proxy(
         self, target: str, port: int, processes: Callable[[], Mapping[str, int]]
     ) -> ProxyListener:
-        """A door for several machines, told apart by which process (name to pid) connects."""
+        """Open a proxy for several machines, identified by the process (name to pid) that connects."""
 
         def owner(caller: int, proxy: int) -> str | None:
             return owner_of(caller, proxy, processes())
@@ -111,7 +111,7 @@ class Network:
         return self._open(target, port, owner)
 
     def set_link(self, source: str, target: str, link: Link) -> None:
-        """From now on this happens to what `source` sends to `target`, whoever connected."""
+        """Set the link for bytes from `source` to `target`, whichever side connected."""
         self._call(self._set_link(source, target, link))
 
     def heal(self) -> None:
@@ -119,20 +119,20 @@ class Network:
         self._call(self._heal())
 
     def shut(self, target: str) -> None:
-        """Refuse connections to a machine, as its port does when nobody listens there any more.
-        What is connected stays connected."""
+        """Refuse new connections to a machine, like a port without a listener. Existing connections
+        stay open."""
         self._call(self._shut(target))
 
     def reopen(self, target: str) -> None:
-        """Take connections to it again, at the same addresses."""
+        """Accept connections to it again, at the same addresses."""
         self._call(self._reopen(target))
 
     def links(self) -> dict[tuple[str, str], Link]:
-        """The links that are not as they should be."""
+        """The links that have a fault."""
         return {name: gate.link for name, gate in self._gates.items() if gate.link != OPEN}
 
     def stop(self) -> None:
-        """Close every door and connection."""
+        """Close every proxy and connection."""
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CONTROL_SECONDS_MAX)
@@ -150,22 +150,22 @@ class Network:
         self._gate(source, target).change(link)
 
     async def _shut(self, target: str) -> None:
-        for accepted in self._accepted:
-            if accepted.target == target:
-                accepted.shut()
+        for server in self._servers:
+            if server.target == target:
+                server.shut()
 
     async def _reopen(self, target: str) -> None:
-        for accepted in self._accepted:
-            if accepted.target == target:
-                await accepted.open()
+        for server in self._servers:
+            if server.target == target:
+                await server.open()
 
     async def _heal(self) -> None:
         for gate in self._gates.values():
             gate.change(OPEN)
 
     async def _close(self) -> None:
-        for accepted in self._accepted:
-            accepted.shut()
+        for server in self._servers:
+            server.shut()
         connections = tuple(self._connections)
         for connection in connections:
             connection.abort()
@@ -178,7 +178,7 @@ class Network:
             proxy_port = writer.get_extra_info("sockname")[1]
             try:
                 caller_port = writer.get_extra_info("peername")[1]
-            except TypeError:  # It has hung up already.
+            except TypeError:  # The caller has closed the connection already.
                 writer.transport.abort()
                 return
             source = source_of(caller_port, proxy_port)
@@ -188,10 +188,10 @@ class Network:
                 return
             await self._join(source, target, port, reader, writer)
 
-        accepted = _Accepted(target, accept)
-        await accepted.open()
-        self._accepted.append(accepted)
-        return ProxyListener(target=target, port=accepted.port)
+        server = _ProxyServer(target, accept)
+        await server.open()
+        self._servers.append(server)
+        return ProxyListener(target=target, port=server.port)
 
     async def _join(
         self,
@@ -215,8 +215,8 @@ class Network:
         return self._gates.setdefault((source, target), _Gate())
 
 
-class _Accepted:
-    """A listening socket that keeps its port while it is shut and opened again."""
+class _ProxyServer:
+    """A listening socket that keeps its port when it is shut and opened again."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Accepted:
 
 
 class _Connection:
-    """One connection through a door."""
+    """One connection through a proxy."""
 
     def __init__(
         self, there: _Gate, back: _Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -253,12 +253,12 @@ class _Connection:
         self._serving: asyncio.Task[None] | None = None
 
     def abort(self) -> None:
-        """End it as a reset does, on both sides."""
+        """Reset both sides."""
         if self._serving is not None:
             self._serving.cancel()
 
     async def run(self, port: int) -> None:
-        """Serve it to its end."""
+        """Forward bytes until the connection ends."""
         if LinkState.REFUSED not in (self._there.link.state, self._back.link.state):
             self._serving = asyncio.create_task(self._serve(port))
             await asyncio.wait([self._serving])
@@ -269,28 +269,28 @@ class _Connection:
         self.ended.set()
 
     async def _serve(self, port: int) -> None:
-        # A connection is made by packets that travel both ways.
+        # A TCP handshake needs packets in both directions.
         await self._there.is_open.wait()
         await self._back.is_open.wait()
         try:
             reader, writer = await asyncio.open_connection(HOST, port)
         except OSError:
-            return  # The target is down: the caller hears it by being closed.
+            return  # The target is down: the caller's connection is closed.
         self._writers.append(writer)
         async with asyncio.TaskGroup() as group:
-            group.create_task(_carry(self._reader, writer, self._there))
-            group.create_task(_carry(reader, self._writers[0], self._back))
+            group.create_task(_forward(self._reader, writer, self._there))
+            group.create_task(_forward(reader, self._writers[0], self._back))
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: _Gate) -> None:
-    """Move bytes one way. The end of the stream waits at the gate like any byte."""
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: _Gate) -> None:
+    """Forward bytes in one direction. The end of the stream waits for the link like any byte."""
     on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_ON_THE_WAY_MAX)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_take(reader, on_the_way, gate))
-        group.create_task(_give(writer, on_the_way, gate))
+        group.create_task(_read_chunks(reader, on_the_way, gate))
+        group.create_task(_write_chunks(writer, on_the_way, gate))
 
 
-async def _take(
+async def _read_chunks(
     reader: asyncio.StreamReader, on_the_way: asyncio.Queue[tuple[float, bytes]], gate: _Gate
 ) -> None:
     data = b"more"
@@ -303,22 +303,22 @@ async def _take(
         await on_the_way.put((due, data))
 
 
-async def _give(
+async def _write_chunks(
     writer: asyncio.StreamWriter, on_the_way: asyncio.Queue[tuple[float, bytes]], gate: _Gate
 ) -> None:
-    is_heard = True
+    can_write = True
     while True:
         due, data = await on_the_way.get()
         await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
         await gate.is_open.wait()
-        # That one side is gone is told to the other through its own gate, not through this one.
+        # The reverse direction reports a closed side to the other, not this one.
         with contextlib.suppress(OSError):
             if not data:
-                if is_heard and not writer.is_closing():
+                if can_write and not writer.is_closing():
                     writer.write_eof()
                 return
-            if is_heard and not writer.is_closing():
-                is_heard = False
+            if can_write and not writer.is_closing():
+                can_write = False
                 writer.write(data)
                 await writer.drain()
-                is_heard = True
+                can_write = True

@@ -1,4 +1,4 @@
-"""Order of reads and writes: nothing is skipped, nothing comes twice, sends keep their order."""
+"""Rules for order: no read skips or repeats a record, and sends keep their order."""
 
 from array import array
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from zhumq.testing.chaos.value_log import ValueLogs
 
 
 class Gap(NamedTuple):
-    """Offsets that a reader was not given. They may hold markers, which no reader is given."""
+    """Offsets that a reader did not receive. They may hold control records, which no reader receives."""
 
     process: int
     partition: str
@@ -18,7 +18,7 @@ class Gap(NamedTuple):
 
 
 class PollsInOrder:
-    """A reader is given every value behind its position, once, in the order of the log."""
+    """A reader receives every value after its position, once, in log order."""
 
     def __init__(self, logs: ValueLogs, findings: Findings) -> None:
         self._logs = logs
@@ -43,7 +43,7 @@ class PollsInOrder:
                 pass
 
     def finish(self) -> None:
-        # Only now all that the log held is known.
+        # Only now the full contents of the log are known.
         for gap in self._gaps:
             held = self._logs[gap.partition].first_value_between(gap.first_offset, gap.next_offset)
             if held is not None:
@@ -62,7 +62,7 @@ class PollsInOrder:
                 self._findings.add(
                     Kind.NONMONOTONIC_POLL,
                     partition,
-                    f"process {operation.process} was at {expected} and was given {offset}",
+                    f"process {operation.process} was at {expected} and received {offset}",
                 )
             elif expected is not None and offset > expected:
                 self._gaps.append(Gap(operation.process, partition, expected, offset))
@@ -70,11 +70,11 @@ class PollsInOrder:
 
 
 class SendsInOrder:
-    """What one producer sends to one partition is there in the order in which it was sent."""
+    """One producer's values are in a partition in the order in which it sent them."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._place: dict[tuple[str, int], int] = {}  # of a value still unanswered
+        self._place: dict[tuple[str, int], int] = {}  # send position of a value still unanswered
         self._sent: dict[tuple[int, str], int] = {}
         self._answers: dict[tuple[int, str], tuple[array[int], array[int]]] = {}
 
@@ -96,7 +96,7 @@ class SendsInOrder:
                 offsets.append(offset)
 
     def finish(self) -> None:
-        # Answers may be written down in another order than sends, so they are sorted first.
+        # Answers may be recorded in another order than sends, so they are sorted first.
         for (process, partition), (places, offsets) in self._answers.items():
             before = -1
             for _, offset in sorted(zip(places, offsets, strict=True)):

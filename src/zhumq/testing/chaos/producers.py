@@ -1,4 +1,4 @@
-"""Idempotent producers that send values nobody else sends, and write down every answer."""
+"""Idempotent producers that send unique values and record every answer."""
 
 import logging
 import random
@@ -12,7 +12,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, partition_name
+from zhumq.testing.chaos.clients import FAST_RETRIES, ClientErrors, Progress, partition_name
 from zhumq.testing.chaos.history import Action, Entry, Phase, Recorder
 from zhumq.testing.chaos.messages import content
 
@@ -21,9 +21,9 @@ UNANSWERED_MAX: Final = 5_000  # of one producer; then it waits for answers
 PADDING_BYTES_MAX: Final = 200
 FLUSH_SECONDS: Final = 0.05
 PURGE_SECONDS: Final = 1.0
-# Longer than any fault lasts: what was sent is tried until it is answered.
+# Longer than any fault: the library retries a send until it is answered.
 DELIVERY_TIMEOUT_MS: Final = 300_000
-# After these a message was certainly not stored. After anything else nobody knows.
+# After these errors a message was certainly not stored. After any other the outcome is unknown.
 _CERTAINLY_NOT: Final = frozenset(
     {
         KafkaError._QUEUE_FULL,
@@ -36,7 +36,7 @@ _CERTAINLY_NOT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlan:
-    """What one producer does."""
+    """Settings of one producer."""
 
     bootstrap: str
     partitions: Sequence[tuple[str, int]]
@@ -46,33 +46,37 @@ class ProducerPlan:
 
 
 class ChaosProducer:
-    """One producer in a thread of its own. A fatal error ends it, and a new one takes its place."""
+    """One producer in its own thread. After a fatal error a new producer replaces it."""
 
     def __init__(
-        self, plan: ProducerPlan, recorder: Recorder, troubles: Troubles, progress: Progress
+        self,
+        plan: ProducerPlan,
+        recorder: Recorder,
+        client_errors: ClientErrors,
+        progress: Progress,
     ) -> None:
         self._plan = plan
         self._progress = progress
         self._recorder = recorder
-        self._troubles = troubles
+        self._client_errors = client_errors
         self._draw = random.Random(plan.seed)  # noqa: S311 (repeatable, not secret)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-producer", daemon=True)
         self._process = 0
         self._is_fatal = False
         self._flush_seconds = 0.0
-        # Answers and errors are only put down when the library calls back, and looked at later: it
-        # calls back even while a fatal error is being raised, when no Python code can run safely.
+        # The library's callbacks only append answers and errors, which are handled later: it calls back
+        # even while a fatal error is being raised, when no Python code can run safely.
         self._answers: deque[tuple[Entry, int, KafkaError | None, Message]] = deque()
         self._errors: deque[KafkaError] = deque()
         self._unanswered = 0
-        self.never_answered = 0  # when it had ended
+        self.never_answered = 0  # counted when the producer ends
 
     def start(self) -> None:
         self._thread.start()
 
     def ask_to_stop(self, flush_seconds: float) -> None:
-        """Send nothing more, and wait so long for the answers that are still out."""
+        """Stop sending, and wait up to `flush_seconds` for missing answers."""
         self._flush_seconds = flush_seconds
         self._stopping.set()
 
@@ -90,7 +94,7 @@ class ChaosProducer:
     def _connect(self) -> Producer:
         return Producer(
             {
-                **HURRIED,
+                **FAST_RETRIES,
                 "bootstrap.servers": self._plan.bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -98,7 +102,7 @@ class ChaosProducer:
                 "request.timeout.ms": 5_000,
                 "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
                 "error_cb": self._errors.append,
-                # Why it took another epoch is the first question when something is there twice.
+                # The log shows why a producer took a new epoch, the usual cause of duplicates.
                 "debug": "eos",
                 "log_level": 7,
             },
@@ -111,7 +115,7 @@ class ChaosProducer:
         while not self._stopping.is_set() and not self._is_fatal:
             self._serve(lambda: producer.poll(BEAT_SECONDS))
             now = time.monotonic()
-            # Never a burst after a wait: the sends that were not possible are left out.
+            # No burst after a wait: missed sends are dropped.
             owed = min(owed + (now - before) * self._plan.per_second, self._plan.per_second / 10)
             before = now
             while owed >= 1 and self._unanswered < UNANSWERED_MAX:
@@ -119,14 +123,14 @@ class ChaosProducer:
                 self._send(producer)
 
     def _serve(self, call: Callable[[], int | None]) -> int:
-        """Let the library call back, then look at what it said."""
+        """Run the library's callbacks, then handle the answers and errors they appended."""
         left = 0
         try:
             left = call() or 0
         except KafkaException as exception:
             self._errors.append(exception.args[0])
         except SystemError:
-            pass  # See `_answers`: something was called back while a fatal error was on its way.
+            pass  # See `_answers`: a callback ran while a fatal error was being raised.
         while self._answers:
             self._answered(*self._answers.popleft())
         while self._errors:
@@ -155,7 +159,7 @@ class ChaosProducer:
             self._errors.append(error)
 
     def _refused(self, entry: Entry, note: str) -> None:
-        """It never left this process."""
+        """Record a send that the library did not accept."""
         self._unanswered -= 1
         self._recorder.write(self._process, Phase.FAIL, Action.SEND, [entry], note=note)
 
@@ -170,19 +174,19 @@ class ChaosProducer:
             self._recorder.write(self._process, Phase.OK, Action.SEND, [acknowledged])
             self._progress.acknowledged(entry.partition, began_ms)
             return
-        self._troubles.met(error, "producer")
+        self._client_errors.add(error, "producer")
         phase = Phase.FAIL if error.code() in _CERTAINLY_NOT else Phase.INFO
         self._recorder.write(self._process, phase, Action.SEND, [entry], note=error.name())
 
     def _failed(self, error: KafkaError) -> None:
-        self._troubles.met(error, "producer")
+        self._client_errors.add(error, "producer")
         if error.fatal():
             self._is_fatal = True
 
     def _end(self, producer: Producer) -> None:
-        """Wait for the answers that are out; what has none by then stays unknown."""
+        """Wait for missing answers; a send without one stays unknown."""
         if not self._is_fatal:
-            # In small pieces, so that answers are written down when they come.
+            # In short steps, so that answers are recorded as they arrive.
             deadline = time.monotonic() + self._flush_seconds
             left = 1
             while left and time.monotonic() < deadline and not self._is_fatal:
@@ -190,11 +194,11 @@ class ChaosProducer:
             self.never_answered = left
         producer.purge(in_queue=True, in_flight=True, blocking=False)
         self._serve(lambda: producer.flush(PURGE_SECONDS))
-        self._unanswered = 0  # What was not answered by now never will be.
+        self._unanswered = 0  # A send without an answer by now never gets one.
 
 
 def count_epoch_bumps(log: Path) -> int:
-    """How often the library says in its log that a producer takes another epoch."""
+    """How often the library logs that a producer takes a new epoch."""
     if not log.exists():
         return 0
     with open(log) as lines:

@@ -1,6 +1,6 @@
 """Compares the replicas of a partition on disk, byte for byte, up to the high watermark.
 
-It reads the files itself: what wrote them is not asked whether they are right.
+It parses the files itself, without the broker's code.
 """
 
 import struct
@@ -30,12 +30,11 @@ class StoredBatch:
 
 
 class NotBatches(Exception):
-    """The bytes in a file are not a row of record batches."""
+    """The bytes in a file are not a sequence of record batches."""
 
 
 def stored_batches(folder: Path) -> Iterator[StoredBatch]:
-    """The batches of a partition's folder in order, whatever segments they are in.
-    Raises NotBatches."""
+    """The batches of a partition's folder in order, across segments. Raises NotBatches."""
     expected = None
     for path in sorted(folder.glob("*.log")):
         data = path.read_bytes()
@@ -52,7 +51,7 @@ def stored_batches(folder: Path) -> Iterator[StoredBatch]:
 def compare_replicas(
     partition: str, folders: Mapping[str, Path], high_watermark: int, findings: Findings
 ) -> int:
-    """Look at every replica's folder (by broker name), and give the number of bytes compared."""
+    """Compare the replicas' folders (by broker name); returns the number of bytes compared."""
     replicas: dict[str, list[StoredBatch]] = {}
     for name, folder in folders.items():
         try:
@@ -98,7 +97,7 @@ def _compare(
     other: tuple[str, list[StoredBatch]],
     findings: Findings,
 ) -> None:
-    # A replica that is short was found already; what it has must be the same.
+    # A short replica is reported already; what it has must be equal.
     for left, right in zip(one[1], other[1], strict=False):
         if left.data != right.data:
             findings.add(

@@ -1,4 +1,4 @@
-"""What a run came to, in words and as JSON."""
+"""The report of a run, as text and as JSON."""
 
 import json
 from collections import Counter
@@ -14,24 +14,24 @@ from zhumq.testing.chaos.schedule import KILLS, PARTITIONS, PAUSES
 from zhumq.testing.chaos.serving import Serving
 from zhumq.testing.chaos.write_gaps import Gaps
 
-TROUBLES_SHOWN: Final = 6
-BEFORE_A_GAP_MS: Final = 15_000  # what was done then may not be healed
+CLIENT_ERRORS_SHOWN: Final = 6
+BEFORE_A_GAP_MS: Final = 15_000  # faults from then on may not be healed yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A run with everything that is to be said about it."""
+    """The results of a run."""
 
     title: str
     seed: int
     seconds: float
     verdict: Verdict
-    findings: tuple[Finding, ...]  # of the history and of everything else
+    findings: tuple[Finding, ...]  # from the history and from all other checks
     injected_faults: Sequence[InjectedFault]
     switches: int
     moves: int
-    troubles: Counter[str]
-    epoch_bumps: int  # how often a producer took another epoch, which risks duplicates
+    client_errors: Counter[str]
+    epoch_bumps: int  # how often a producer took a new epoch, which risks duplicates
     write_gaps: Mapping[str, Gaps]  # of each topic
     commit_gaps: Gaps
     switch_gaps: Gaps
@@ -50,8 +50,8 @@ class Report:
         kills = sum(count for kind, count in kinds.items() if kind in KILLS)
         pauses = sum(count for kind, count in kinds.items() if kind in PAUSES)
         cuts = sum(count for kind, count in kinds.items() if kind in PARTITIONS)
-        troubles = ", ".join(
-            f"{name} {count}" for name, count in self.troubles.most_common(TROUBLES_SHOWN)
+        client_errors = ", ".join(
+            f"{name} {count}" for name, count in self.client_errors.most_common(CLIENT_ERRORS_SHOWN)
         )
         lines = [
             f"{self.title}, seed {self.seed}, {self.seconds:.0f} s",
@@ -74,21 +74,21 @@ class Report:
                 f"  replicas        {self.bytes_compared} bytes of {self.partitions_compared}"
                 " partitions compared"
             ),
-            "  write gaps      from the kill of a leader alone to the next acknowledged send",
+            "  write gaps      from the kill of a leader, without other faults, to the next acknowledged send",
             *(f"    {topic:12}  {gaps}" for topic, gaps in self.write_gaps.items()),
             *self._long_gaps(),
-            f"  commit gaps     {self.commit_gaps} (kill of a group's coordinator)",
-            f"  switch gaps     {self.switch_gaps} (longest silence after a change of mode)",
+            f"  commit gaps     {self.commit_gaps} (kill of a group coordinator)",
+            f"  switch gaps     {self.switch_gaps} (longest time without an acknowledged send after a mode change)",
             *self._serving(),
-            f"  client errors   {troubles or 'none'}",
-            f"  epoch bumps     {self.epoch_bumps} (a producer began anew after an error)",
+            f"  client errors   {client_errors or 'none'}",
+            f"  epoch bumps     {self.epoch_bumps} (a producer took a new epoch after an error)",
         ]
         if self.is_clean:
             return [*lines, "  findings        none"]
         lines.append(f"  findings        {len(self.findings)}")
         for finding in self.findings:
-            lines += [f"    {finding}", f"      that is: {MEANINGS[finding.kind]}"]
-        return [*lines, f"  what was kept   {self.folder}"]
+            lines += [f"    {finding}", f"      meaning: {MEANINGS[finding.kind]}"]
+        return [*lines, f"  kept in         {self.folder}"]
 
     def _serving(self) -> list[str]:
         serving = self.serving
@@ -102,7 +102,7 @@ class Report:
         ]
 
     def _long_gaps(self) -> list[str]:
-        """Each with what was done to the cluster a little before it, and while it lasted."""
+        """Long gaps, each with the faults shortly before it and during it."""
         found = [each for gaps in self.write_gaps.values() for each in gaps.long]
         lines = []
         for gap in sorted(found, key=lambda each: each.since_ms):
@@ -118,7 +118,7 @@ class Report:
         return lines
 
     def to_json(self) -> str:
-        """The same for programs."""
+        """The report for programs."""
         verdict = self.verdict
         return json.dumps(
             {
@@ -141,7 +141,7 @@ class Report:
                 "commit_gaps_ms": sorted(self.commit_gaps.gaps_ms),
                 "switch_gaps_ms": sorted(self.switch_gaps.gaps_ms),
                 "serves_after_ms_max": round(self.serving.slowest_seconds * 1_000),
-                "client_errors": self.troubles,
+                "client_errors": self.client_errors,
                 "epoch_bumps": self.epoch_bumps,
                 "bytes_compared": self.bytes_compared,
                 "findings": [str(finding) for finding in self.findings],

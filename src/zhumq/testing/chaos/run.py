@@ -1,4 +1,4 @@
-"""A whole run: a cluster, a workload, faults, then healing, last reads and the check."""
+"""A complete run: cluster, workload, faults, then healing, last reads and the check."""
 
 import shutil
 import tempfile
@@ -33,7 +33,7 @@ TOPICS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosRun:
-    """What is run. `inflict` does the faults, while the workload runs."""
+    """Settings of a run. `inflict` injects the faults while the workload runs."""
 
     title: str
     seed: int
@@ -48,13 +48,13 @@ class ChaosRun:
         None  # between two moves of replicas; needs more brokers than replicas
     )
     settings: Mapping[str, str] = field(default_factory=dict)  # of the brokers
-    folder: Path | None = None  # none: a new one, which is removed if nothing was found
-    keep: bool = False  # do not remove it
-    tell: Callable[[str], None] = lambda _: None
+    folder: Path | None = None  # None: a new one, removed if nothing was found
+    keep: bool = False  # do not remove the folder
+    print_line: Callable[[str], None] = lambda _: None
 
 
 def run(chaos_run: ChaosRun) -> Report:
-    """Run it to its end."""
+    """Run it and return the report."""
     folder = chaos_run.folder or Path(tempfile.mkdtemp(prefix=f"zhumq-chaos-{chaos_run.seed}-"))
     started = time.monotonic()
     findings = Findings()
@@ -64,7 +64,7 @@ def run(chaos_run: ChaosRun) -> Report:
         context, ending = _run_clients(chaos_run, folder, recorder, findings)
     finally:
         recorder.close()
-    chaos_run.tell("comparing replicas and checking the history")
+    chaos_run.print_line("comparing replicas and checking the history")
     bytes_compared = end_phase.compare(folder, ending, findings)
     nemesis, workload = context.nemesis, context.workload
     writes = _write_meters(context)
@@ -80,7 +80,7 @@ def run(chaos_run: ChaosRun) -> Report:
         injected_faults=nemesis.injected_faults,
         switches=sum(len(each.times_ms) for each in workload.switchers),
         moves=workload.mover.granted if workload.mover is not None else 0,
-        troubles=workload.troubles.counts,
+        client_errors=workload.client_errors.counts,
         epoch_bumps=count_epoch_bumps(folder / PRODUCERS_LOG),
         write_gaps={topic: meter.gaps for topic, meter in writes.items()},
         commit_gaps=commits.gaps,
@@ -116,9 +116,13 @@ def _run_clients(
         groups = [group for group, _ in plan.groups]
         context = RunContext(
             seed=chaos_run.seed,
-            field=cluster_under_test,
+            cluster_under_test=cluster_under_test,
             nemesis=Nemesis(
-                cluster_under_test, recorder, findings, groups=groups, tell=chaos_run.tell
+                cluster_under_test,
+                recorder,
+                findings,
+                groups=groups,
+                print_line=chaos_run.print_line,
             ),
             workload=Workload(
                 plan, bootstrap, recorder, seed=chaos_run.seed, log=folder / PRODUCERS_LOG
@@ -126,9 +130,9 @@ def _run_clients(
             recorder=recorder,
             findings=findings,
             probe=ServingProbe(cluster_under_test),
-            tell=chaos_run.tell,
+            print_line=chaos_run.print_line,
         )
-        chaos_run.tell(f"{chaos_run.brokers} brokers at {bootstrap}, their data in {folder}")
+        chaos_run.print_line(f"{chaos_run.brokers} brokers at {bootstrap}, their data in {folder}")
         context.workload.create_topics()
         context.workload.start()
         chaos_run.inflict(context)
@@ -136,7 +140,7 @@ def _run_clients(
 
 
 def _write_meters(context: RunContext) -> dict[str, GapMeter]:
-    """One for each topic, as each has its own way to a new leader."""
+    """One meter per topic, as each mode elects a leader differently."""
     meters = {}
     for topic in context.workload.plan.topics:
         names = {partition_name(topic.name, number) for number in range(topic.partitions)}
@@ -145,7 +149,7 @@ def _write_meters(context: RunContext) -> dict[str, GapMeter]:
 
 
 def _switches(context: RunContext) -> list[Interruption]:
-    """Only where nothing else disturbs do switches tell how long they take."""
+    """The mode changes as interruptions; none in a run with faults, which would distort the gaps."""
     if context.nemesis.injected_faults:
         return []
     partitions = {topic.name: topic.partitions for topic in context.workload.plan.topics}

@@ -1,4 +1,4 @@
-"""What those who do harm to a cluster, and those who judge it, have at hand."""
+"""The state of a run that the kinds of runs and the end phase share."""
 
 import time
 from collections.abc import Callable
@@ -21,13 +21,13 @@ class RunContext:
     """A running cluster under a running workload."""
 
     seed: int
-    field: ClusterUnderTest
+    cluster_under_test: ClusterUnderTest
     nemesis: Nemesis
     workload: Workload
     recorder: Recorder
     findings: Findings
     probe: ServingProbe
-    tell: Callable[[str], None]
+    print_line: Callable[[str], None]
 
     @property
     def topics(self) -> dict[str, int]:
@@ -35,7 +35,7 @@ class RunContext:
         return {topic.name: topic.partitions for topic in self.workload.plan.topics}
 
     def wait_until(self, fact: Callable[[], bool], seconds_max: float = HEAL_SECONDS_MAX) -> bool:
-        """Whether it comes about in time."""
+        """Whether the fact becomes true in time."""
         deadline = time.monotonic() + seconds_max
         while not fact():
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Which faults come when. Pure: the same seed gives the same schedule."""
+"""The schedule of faults. Pure: the same seed gives the same schedule."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,17 @@ from typing import Final
 
 CALM_AT_FIRST_MS: Final = 2_000
 CALM_MS: Final = (1_000, 5_000)  # between one fault's end and the next
-TWO_AT_ONCE: Final = 0.2  # how often a second fault joins the first
-TARGETS: Final = 2**31  # the drawn number says which of the possible targets
+TWO_AT_ONCE: Final = 0.2  # share of steps with a second fault
+TARGETS: Final = 2**31  # the drawn number selects one of the possible targets
 
 
 class FaultKind(StrEnum):
-    """What can be done to a cluster."""
+    """Kinds of faults."""
 
     KILL_BROKER = "kill a broker"
     STOP_BROKER = "stop a broker cleanly"
     KILL_LEADER = "kill a leader"
-    KILL_CONTROLLER = "kill the coordinator"
+    KILL_CONTROLLER = "kill the controller"
     KILL_GROUP_COORDINATOR = "kill a group's coordinator"
     KILL_ALL = "kill all brokers"
     KILL_ZOOKEEPER_LEADER = "kill ZooKeeper's leader"
@@ -36,7 +36,7 @@ class FaultKind(StrEnum):
     DAMAGE_BROKER = "damage a killed broker's files"
 
 
-# Damage is a run of its own: it takes one replica away, and no other may be ill meanwhile.
+# Damage is a separate run: it removes one replica, so no other may have a fault at the same time.
 MIXED: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.DAMAGE_BROKER)
 KILLS: Final = frozenset(
     {
@@ -65,10 +65,10 @@ PARTITIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """How long faults last, in milliseconds: from, to."""
+    """The length of faults in milliseconds: minimum, maximum."""
 
     kill: tuple[int, int] = (200, 5_000)
-    # Longer than a broker's ZooKeeper session, so that it wakes up as somebody who is given up.
+    # Longer than a broker's ZooKeeper session, so that it resumes after the session has expired.
     pause: tuple[int, int] = (3_000, 8_000)
     cut: tuple[int, int] = (1_000, 10_000)
     slow: tuple[int, int] = (2_000, 6_000)
@@ -83,7 +83,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault. Which broker it hits is decided when it comes, by this number."""
+    """One fault. The number selects the target when the fault is injected."""
 
     kind: FaultKind
     target: int
@@ -91,7 +91,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Faults that come together, last, and are healed together."""
+    """Faults that are injected together and healed together."""
 
     calm_ms: int  # before
     faults: tuple[Fault, ...]
@@ -104,7 +104,7 @@ def steps(
     kinds: Sequence[FaultKind] = MIXED,
     durations: Durations | None = None,
 ) -> Iterator[Step]:
-    """An endless schedule. Kinds are dealt like cards, so that a short run meets all of them."""
+    """An endless schedule. Each kind comes once before any repeats, so that a short run has all of them."""
     lengths = durations or Durations()
     draw = random.Random(seed)  # noqa: S311 (a schedule that can be repeated, not a secret)
     deck: list[FaultKind] = []

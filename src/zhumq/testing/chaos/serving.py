@@ -1,4 +1,4 @@
-"""Whether every registered broker serves what it is the leader of: each is asked itself."""
+"""Checks that every registered broker serves the partitions that it leads."""
 
 import time
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ PARTITIONS: Final = 6
 TOPICS: Final = {"probe-raft": "raft", "probe-fetch": "fetch"}
 REPLICAS: Final = 3
 MIN_IN_SYNC: Final = 2
-# The newest versions that go by names of topics.
+# The newest versions with topic names instead of ids.
 PRODUCE_VERSION: Final = 12
 FETCH_VERSION: Final = 12
 
@@ -38,7 +38,7 @@ Place = tuple[str, int]  # topic and partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a broker answers to a question for metadata."""
+    """One broker's metadata response."""
 
     brokers: frozenset[int]
     leaders: Mapping[Place, int]
@@ -46,7 +46,7 @@ class View:
 
 @dataclass(slots=True, kw_only=True)
 class Serving:
-    """How long brokers took to serve, as it was found after each fault."""
+    """How long leaders took to serve after each fault."""
 
     slowest_seconds: float = 0.0
     leaders_asked: int = 0
@@ -54,11 +54,11 @@ class Serving:
 
 
 class ServingProbe:
-    """Writes to and reads from the leader of each partition of its own topics, on a connection to
-    that very broker."""
+    """Writes to and reads from the leader of each partition of its own topics, on a direct connection
+    to that broker."""
 
-    def __init__(self, field: ClusterUnderTest) -> None:
-        self._cluster_under_test = field
+    def __init__(self, cluster_under_test: ClusterUnderTest) -> None:
+        self._cluster_under_test = cluster_under_test
         self.result = Serving()
 
     def create_topics(self) -> None:
@@ -68,8 +68,8 @@ class ServingProbe:
             self._cluster_under_test.admin.create_topics([topic])[name].result(CREATE_SECONDS_MAX)
 
     def check(self, since: float) -> None:
-        """Return when every broker is registered and every leader serves, or too late. A leader has
-        its time from when all brokers name it, but not from before the fault was over."""
+        """Return when every broker is registered and every leader serves, or at the deadline. A leader's
+        time starts when all brokers name it, at the earliest when the fault is over."""
         named: dict[tuple[Place, int], float] = {}
         served: set[tuple[Place, int]] = set()
         late: set[tuple[Place, int]] = set()
@@ -99,7 +99,7 @@ class ServingProbe:
         self.result.slowest_seconds = max(self.result.slowest_seconds, seconds)
 
     def _agreed(self) -> dict[tuple[Place, int], None]:
-        """The leaders that all brokers name, once each of them knows all others as registered."""
+        """The leaders that all brokers name, once every broker lists all brokers as registered."""
         views = [self._view(broker_id) for broker_id in self._cluster_under_test.broker_ids]
         known = [view for view in views if view is not None]
         if len(known) < len(views) or any(
@@ -132,7 +132,7 @@ class ServingProbe:
         )
 
     def _serves(self, place: Place, leader: int) -> bool:
-        """Whether the broker takes a message with acks=-1 and gives it back."""
+        """Whether the broker acknowledges a message with acks=-1 and returns it to a fetch."""
         topic, partition = place
         value = f"{time.monotonic_ns()}".encode()
         record = Record(timestamp=0, value=value)
@@ -145,7 +145,7 @@ class ServingProbe:
         answer = self._ask(leader, ApiKey.PRODUCE, produce, PRODUCE_VERSION)
         if answer is None or answer.responses[0].partition_responses[0].error_code:
             return False
-        wanted = FetchPartition(
+        fetched = FetchPartition(
             partition=partition,
             fetch_offset=answer.responses[0].partition_responses[0].base_offset,
             partition_max_bytes=1 << 20,
@@ -153,7 +153,7 @@ class ServingProbe:
         fetch = FetchRequest(
             max_wait_ms=int(ASK_SECONDS_MAX * 500),
             min_bytes=1,
-            topics=[FetchTopic(topic=topic, partitions=[wanted])],
+            topics=[FetchTopic(topic=topic, partitions=[fetched])],
         )
         found = self._ask(leader, ApiKey.FETCH, fetch, FETCH_VERSION)
         if found is None:
@@ -162,7 +162,7 @@ class ServingProbe:
         return not answered.error_code and value in bytes(answered.records or b"")
 
     def _ask(self, broker_id: int, key: ApiKey, request: Any, version: int | None) -> Any:
-        """The broker's answer; None if there is none in time."""
+        """The broker's response; None if there is none in time."""
         broker = self._cluster_under_test.cluster.brokers[broker_id]
         try:
             with RawClient(broker.bootstrap, seconds_max=2 * ASK_SECONDS_MAX) as client:

@@ -1,4 +1,4 @@
-"""Switches a topic between raft and fetch again and again while it is written and read."""
+"""Changes a topic's mode between raft and fetch at an interval during a run."""
 
 import contextlib
 import threading
@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from zhumq.testing.chaos.clients import HURRIED
+from zhumq.testing.chaos.clients import FAST_RETRIES
 from zhumq.testing.chaos.history import Recorder
 
 MODES: Final = ("fetch", "raft")
@@ -26,9 +26,9 @@ class Switcher:
     def __init__(
         self, bootstrap: str, recorder: Recorder, topic: str, every_seconds: float
     ) -> None:
-        self.times_ms: list[int] = []  # when a switch was asked for and granted
+        self.times_ms: list[int] = []  # when a mode change was requested that the broker accepted
         self.refused = 0
-        self._admin = AdminClient({**HURRIED, "bootstrap.servers": bootstrap})
+        self._admin = AdminClient({**FAST_RETRIES, "bootstrap.servers": bootstrap})
         self._recorder = recorder
         self.topic = topic
         self._every_seconds = every_seconds
@@ -43,7 +43,7 @@ class Switcher:
         self._thread.join()
 
     def switch(self, mode: str) -> bool:
-        """Ask for a mode; whether it was granted."""
+        """Request a mode; whether the broker accepted it."""
         entry = ConfigEntry("replication.mode", mode, incremental_operation=AlterConfigOpType.SET)
         request = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
         asked_ms = self._recorder.now_ms()
@@ -61,5 +61,5 @@ class Switcher:
     def _run(self) -> None:
         turn = 0
         while not self._stopping.wait(self._every_seconds):
-            # While the cluster is ill the same mode is asked for again.
+            # After a failure the same mode is requested again.
             turn += self.switch(MODES[turn % len(MODES)])

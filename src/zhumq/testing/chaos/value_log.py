@@ -1,4 +1,4 @@
-"""What a history tells about the contents of each partition."""
+"""The contents of each partition, as far as a history shows them."""
 
 from collections.abc import Iterator
 
@@ -14,13 +14,13 @@ class ValueLog:
         self.failed: set[int] = set()
         self.acknowledged: dict[int, int | None] = {}
         self.read: set[int] = set()
-        self.read_last: set[int] = set()  # by those who read everything at the end
+        self.read_last: set[int] = set()  # by the last reader
         self.highest_read = -1
         self.value_at: dict[int, int] = {}
         self.offset_of: dict[int, int] = {}
 
     def place(self, offset: int, value: int, findings: Findings, how: str) -> None:
-        """Somebody was told that this value is at this offset."""
+        """Note that a client saw this value at this offset."""
         other_value = self.value_at.setdefault(offset, value)
         if other_value != value:
             findings.add(

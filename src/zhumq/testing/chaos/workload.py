@@ -1,4 +1,4 @@
-"""Everything that uses the cluster during a run: producers, readers, groups, switcher and mover."""
+"""The clients of a run: producers, readers, groups, offset pollers, switcher and mover."""
 
 import logging
 import time
@@ -10,8 +10,8 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from zhumq.testing.chaos.clients import HURRIED, Progress, Troubles, partition_name
-from zhumq.testing.chaos.consumers import Asker, GroupReader, LoneReader, Reader
+from zhumq.testing.chaos.clients import FAST_RETRIES, ClientErrors, Progress, partition_name
+from zhumq.testing.chaos.consumers import GroupReader, LoneReader, OffsetPoller, Reader
 from zhumq.testing.chaos.history import Recorder
 from zhumq.testing.chaos.mover import Mover
 from zhumq.testing.chaos.producers import ChaosProducer, ProducerPlan
@@ -20,7 +20,7 @@ from zhumq.testing.chaos.switcher import Switcher
 CREATE_SECONDS_MAX: Final = 60.0
 ASK_SECONDS_MAX: Final = 10.0
 MEMBERS_PER_GROUP: Final = 2
-# Small, so that faults also come while a segment is rolled, and recovery meets many of them.
+# Small, so that faults also hit segment rolls, and recovery scans many segments.
 SEGMENT_BYTES: Final = 256 << 10
 
 
@@ -30,13 +30,13 @@ class TopicPlan:
 
     name: str
     partitions: int
-    mode: str  # raft or fetch, or nothing for the default
+    mode: str  # raft or fetch, or empty for the default
     is_switched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPlan:
-    """Who uses the cluster, and how much."""
+    """The clients of a run and their rates."""
 
     topics: Sequence[TopicPlan]
     replicas: int = 3
@@ -44,7 +44,7 @@ class WorkloadPlan:
     per_second: int = 300  # of each producer
     groups: Sequence[tuple[str, str]] = (("chaos-classic", "classic"), ("chaos-new", "consumer"))
     switch_seconds: float = 7.0
-    move_seconds: float | None = None  # between two moves of replicas; none: they stay
+    move_seconds: float | None = None  # between two moves of replicas; None: no moves
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -58,7 +58,7 @@ class Workload:
         self, plan: WorkloadPlan, bootstrap: str, recorder: Recorder, *, seed: int, log: Path
     ) -> None:
         self.plan = plan
-        self.troubles = Troubles()
+        self.client_errors = ClientErrors()
         self.progress = Progress()
         self._bootstrap = bootstrap
         self._recorder = recorder
@@ -74,20 +74,20 @@ class Workload:
                     logger=logger,
                 ),
                 recorder,
-                self.troubles,
+                self.client_errors,
                 self.progress,
             )
             for number in range(plan.producers)
         ]
         self.readers: list[Reader] = [
-            LoneReader(bootstrap, recorder, self.troubles, plan.partitions)
+            LoneReader(bootstrap, recorder, self.client_errors, plan.partitions)
         ]
         for group, protocol in plan.groups:
             self.readers += [
                 GroupReader(
                     bootstrap,
                     recorder,
-                    self.troubles,
+                    self.client_errors,
                     group=group,
                     topics=names,
                     protocol=protocol,
@@ -95,9 +95,13 @@ class Workload:
                 )
                 for _ in range(MEMBERS_PER_GROUP)
             ]
-        self.askers = [
-            Asker(
-                bootstrap, recorder, self.troubles, group=group, partitions=lambda: plan.partitions
+        self.offset_pollers = [
+            OffsetPoller(
+                bootstrap,
+                recorder,
+                self.client_errors,
+                group=group,
+                partitions=lambda: plan.partitions,
             )
             for group, _ in plan.groups
         ]
@@ -116,8 +120,8 @@ class Workload:
             )
 
     def create_topics(self) -> None:
-        """Make the topics and wait until each partition has a leader. Raises AssertionError."""
-        admin = AdminClient({**HURRIED, "bootstrap.servers": self._bootstrap})
+        """Create the topics. Raises AssertionError at the deadline."""
+        admin = AdminClient({**FAST_RETRIES, "bootstrap.servers": self._bootstrap})
         deadline = time.monotonic() + CREATE_SECONDS_MAX
         for topic in self.plan.topics:
             settings = {
@@ -153,7 +157,7 @@ class Workload:
             each.start()
 
     def stop_writing(self, flush_seconds: float) -> int:
-        """End the producers; how many sends are still without an answer after so long."""
+        """Stop the producers; returns the number of sends without an answer after `flush_seconds`."""
         for each in self._changers:
             each.stop()
         for producer in self.producers:
@@ -163,7 +167,7 @@ class Workload:
         return sum(producer.never_answered for producer in self.producers)
 
     def stop_reading(self) -> list[str]:
-        """End the readers; where those hang that do not end."""
+        """Stop the readers; returns the lines where readers hang that do not end."""
         for each in self._reading:
             each.ask_to_stop()
         return [where for each in self._reading if (where := each.join()) is not None]
@@ -173,8 +177,8 @@ class Workload:
         return [*self.switchers, *([self.mover] if self.mover is not None else [])]
 
     @property
-    def _reading(self) -> list[Reader | Asker]:
-        return [*self.readers, *self.askers]
+    def _reading(self) -> list[Reader | OffsetPoller]:
+        return [*self.readers, *self.offset_pollers]
 
     @property
     def partition_names(self) -> list[str]:
@@ -182,7 +186,7 @@ class Workload:
 
 
 def _logger(path: Path) -> logging.Logger:
-    """What the library of the producers has to say, in a file of its own."""
+    """A logger for the producers' library, with its own file."""
     logger = logging.getLogger(f"chaos-clients-{path}")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False

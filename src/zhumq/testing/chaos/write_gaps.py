@@ -1,4 +1,4 @@
-"""How long writing stood still after a fault, read from the history."""
+"""Measures how long writes stopped after a fault, from the history."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -7,12 +7,12 @@ from typing import Final
 
 from zhumq.testing.chaos.history import Action, Operation, Phase
 
-LONG_MS: Final = 3_000  # the bound that 99 of 100 gaps have to keep
+LONG_MS: Final = 3_000  # the bound for 99 % of gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """Something happened at this time which may stop writes (or a group's commits)."""
+    """An event that may stop writes (or a group's commits)."""
 
     time_ms: int
     places: frozenset[str]  # partitions, or groups for commits
@@ -20,7 +20,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongGap:
-    """One that is longer than it ought to be."""
+    """A gap longer than LONG_MS."""
 
     place: str
     since_ms: int
@@ -29,10 +29,10 @@ class LongGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """The time from each interruption to the first success of what was begun after it."""
+    """The time from each interruption to the first success of an operation begun after it."""
 
     gaps_ms: tuple[int, ...]
-    never: int  # places where nothing succeeded any more before the history ended
+    never: int  # places without a success until the history ended
     long: tuple[LongGap, ...] = ()
 
     def percentile(self, share: float) -> int:
@@ -43,15 +43,15 @@ class Gaps:
     def __str__(self) -> str:
         if not self.gaps_ms:
             return f"none measured, {self.never} never ended"
-        words = f"p50 {self.percentile(0.5)} ms, p99 {self.percentile(0.99)} ms"
+        text = f"p50 {self.percentile(0.5)} ms, p99 {self.percentile(0.99)} ms"
         ended = f"max {max(self.gaps_ms)} ms over {len(self.gaps_ms)}"
         long = sum(gap > LONG_MS for gap in self.gaps_ms)
-        words += f", {ended}" + (f", {long} over {LONG_MS} ms" if long else "")
-        return words + (f", {self.never} never ended" if self.never else "")
+        text += f", {ended}" + (f", {long} over {LONG_MS} ms" if long else "")
+        return text + (f", {self.never} never ended" if self.never else "")
 
 
 class GapMeter:
-    """Measures gaps while a history goes by. Of sends to partitions, or of commits of groups."""
+    """Measures gaps in a history: of sends to partitions, or of commits of groups."""
 
     def __init__(self, interruptions: Iterable[Interruption], action: Action = Action.SEND) -> None:
         self._action = action
@@ -73,7 +73,7 @@ class GapMeter:
             interruption = self._coming.pop()
             for place in interruption.places:
                 self._open_since.setdefault(place, []).append(interruption.time_ms)
-        # Without an open interruption nothing has to be remembered.
+        # Without an open interruption there is nothing to measure.
         if operation.action is not self._action or not self._open_since:
             return
         is_commit = self._action is Action.COMMIT
@@ -88,7 +88,7 @@ class GapMeter:
                 self._succeeded(place, began_ms, operation.time_ms)
 
     def _succeeded(self, place: str, began_ms: int, time_ms: int) -> None:
-        # What was begun before the fault may still be answered by the one that died.
+        # The broker that was killed may have answered what began before the fault.
         since = self._open_since.get(place, [])
         ended = [each for each in since if each <= began_ms]
         self._gaps += [time_ms - each for each in ended]
@@ -107,8 +107,8 @@ class GapMeter:
 class SilenceMeter:
     """The longest time without an acknowledged send after each interruption, up to the next one.
 
-    For what stops writes only some time after it was asked for, so that the first success tells
-    nothing.
+    For interruptions that stop writes only some time after the request, so that the first success does
+    not end the gap.
     """
 
     def __init__(self, interruptions: Iterable[Interruption]) -> None:
@@ -142,7 +142,7 @@ class SilenceMeter:
 def only_at(
     interruptions: Iterable[Interruption], is_meant: Callable[[str], bool]
 ) -> list[Interruption]:
-    """The same interruptions, as far as they concern these places."""
+    """The interruptions restricted to these places."""
     some = [
         Interruption(time_ms=each.time_ms, places=frozenset(filter(is_meant, each.places)))
         for each in interruptions

@@ -1,0 +1,87 @@
+"""The one way to the leader of a partition: a call where this broker leads it, a message to its leader otherwise."""
+
+from typing import Any, Final, Protocol, TypeVar
+
+from zhumq.cluster.store import MetadataStore
+from zhumq.metadata.image import NO_BROKER
+from zhumq.model.errors import InvalidRequest, LeaderNotAvailable
+from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.protocol.messages.forward import ForwardRequest, ForwardResponse
+from zhumq.protocol.peer_api import PeerApi
+from zhumq.replication.inter_broker.peer_service import PeerConnection
+from zhumq.replication.replication import Replication
+
+FORWARD: Final = PeerApi(ForwardRequest, ForwardResponse)
+ANSWER_MS_MAX: Final = 5_000
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class Route(Protocol[Request, Response]):
+    """One kind of requests to the leaders of partitions: how a leader answers, and how both travel."""
+
+    # Unique among the routes of a broker, and the same on all brokers.
+    kind: int
+
+    async def answer(self, partition: TopicPartition, request: Request) -> Response:
+        """Carry out the request on this broker. Raises BrokerError."""
+
+    def encode_request(self, request: Request) -> bytes: ...
+
+    def decode_request(self, body: bytes) -> Request: ...
+
+    def encode_response(self, request: Request, response: Response) -> bytes: ...
+
+    def decode_response(self, request: Request, body: bytes) -> Response: ...
+
+
+class LeaderRouter:
+    """Sends requests to the leaders of partitions. A broker that is alone answers all of them itself."""
+
+    def __init__(
+        self, store: MetadataStore, broker_id: BrokerId, replication: Replication | None
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._peers = None if replication is None else replication.peers
+        self._routes: dict[int, Route[Any, Any]] = {}
+        if replication is not None:
+            replication.service.register(FORWARD, self._forwarded)
+
+    def add(self, route: Route[Any, Any]) -> None:
+        """Answer other brokers' requests of this kind."""
+        if route.kind in self._routes:
+            raise ValueError(f"there is a route of kind {route.kind} already")
+        self._routes[route.kind] = route
+
+    async def send(
+        self, route: Route[Request, Response], partition: TopicPartition, request: Request
+    ) -> Response:
+        """The answer of the leader. One attempt: raises LeaderNotAvailable where the metadata image names no
+        leader, PeerRefused with the leader's error, and BrokerError where it does not answer in time."""
+        if self._peers is None:
+            return await route.answer(partition, request)
+        image = self._store.image
+        state = image.partition(partition)
+        leader = NO_BROKER if state is None else image.leader_of(state)
+        if leader == NO_BROKER:
+            raise LeaderNotAvailable(f"no broker leads {partition} now")
+        if leader == self._broker_id:
+            return await route.answer(partition, request)
+        forwarded = ForwardRequest(
+            kind=route.kind,
+            topic=partition.topic,
+            partition=partition.partition,
+            body=route.encode_request(request),
+        )
+        answer = await self._peers.request(leader, FORWARD, forwarded, timeout_ms=ANSWER_MS_MAX)
+        return route.decode_response(request, answer.body)
+
+    async def _forwarded(self, _peer: PeerConnection, asked: ForwardRequest) -> ForwardResponse:
+        route = self._routes.get(asked.kind)
+        if route is None:
+            raise InvalidRequest(f"this broker knows no route of kind {asked.kind}")
+        request = route.decode_request(asked.body)
+        response = await route.answer(TopicPartition(asked.topic, asked.partition), request)
+        return ForwardResponse(body=route.encode_response(request, response))
