@@ -125,6 +125,25 @@ def _is(file: str, name: str) -> bool:
     return path.exists() and (not name or f"def {name}(" in path.read_text())
 
 
+# Rooms that reach a log, a replica's core or its watchers through `Partition` alone.
+ABOVE_REPLICATION = ("broker", "coordinators", "push", "cli")
+INSIDE_OF_A_PARTITION = {"log", "driver", "core", "watch", "unwatch"}
+# `.log` of these is a file with log lines, `.watch` of those is not a partition's.
+OTHER_OWNERS = {"child", "store", "delivery", "sessions", "self"}
+
+
+def test_partition_is_the_only_way_to_a_log() -> None:
+    found = []
+    for room in ABOVE_REPLICATION:
+        for path in sorted((SOURCE / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and node.attr in INSIDE_OF_A_PARTITION:
+                    owner = ast.unparse(node.value).rpartition(".")[2].lstrip("_")
+                    if owner not in OTHER_OWNERS:
+                        found.append(f"{_name(path)}:{node.lineno}: {ast.unparse(node)}")
+    assert found == []
+
+
 def test_no_retired_word_is_used() -> None:
     """docs/glossary.md says which words are used instead."""
     assert retired_words.find(retired_words.everything()) == []

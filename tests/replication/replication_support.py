@@ -296,7 +296,7 @@ class Node:
 
     def settings_of(self, overrides: Mapping[str, str]) -> PartitionSettings:
         return PartitionSettings(
-            log=LogConfig(segment_bytes=int(overrides.get("segment.bytes", 1 << 30))),
+            log_config=LogConfig(segment_bytes=int(overrides.get("segment.bytes", 1 << 30))),
             min_in_sync_replicas=self.store.min_in_sync,
         )
 

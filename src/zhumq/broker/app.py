@@ -99,7 +99,9 @@ class BrokerApp:
         config = with_kept_ports(config, disk)
         async with contextlib.AsyncExitStack() as parts:
             logs, store, member = await _open_folder(config, disk, clock, parts)
-            logs.load(lambda topic: config.partition_settings(_topic_settings(store, topic)).log)
+            logs.load(
+                lambda topic: config.partition_settings(_topic_settings(store, topic)).log_config
+            )
             flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
             parts.callback(flusher.close)
             replicas = ReplicaManager(

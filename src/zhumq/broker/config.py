@@ -116,7 +116,7 @@ class BrokerConfig:
         """Settings of a topic's partitions: the topic's own, else the broker's defaults."""
         topic = topic_settings(topic_overrides, self.settings)
         return PartitionSettings(
-            log=self._log_config(topic),
+            log_config=self._log_config(topic),
             min_in_sync_replicas=topic.integer("min.insync.replicas"),
         )
 

@@ -81,8 +81,8 @@ def broker_chores(
         failed: list[PartitionLog] = []  # skipped until the next run, so that others get compacted
         while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of, failed):
             await asyncio.to_thread(work.run)
-            if not logs.finish_compaction(work):
-                failed.append(work.log)
+            if (log := logs.finish_compaction(work)) is not None:
+                failed.append(log)
 
     spare_memory = SpareMemory()
 

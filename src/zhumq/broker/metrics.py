@@ -96,10 +96,10 @@ def broker_metrics(
     for partition in replicas:
         name = partition.topic_partition
         labels = f'{{topic="{name.topic}",partition="{name.partition}"}}'
-        sizes.append((labels, partition.log.size_bytes))
-        ends.append((labels, partition.log.log_end_offset))
-        if partition.log.corrupt_ranges:
-            corrupt.append((labels, len(partition.log.corrupt_ranges)))
+        sizes.append((labels, partition.size_bytes))
+        ends.append((labels, partition.log_end_offset))
+        if partition.corrupt_ranges:
+            corrupt.append((labels, len(partition.corrupt_ranges)))
     yield Metric(
         name="zhumq_log_bytes", kind="gauge", help="Size of a partition on disk.", samples=sizes
     )
@@ -124,7 +124,7 @@ def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
     ]
     if len(offline) > PROBLEMS_MAX:
         problems.append(f"and {len(offline) - PROBLEMS_MAX} more partitions are offline")
-    damaged = [each.topic_partition for each in replicas if each.log.corrupt_ranges]
+    damaged = [each.topic_partition for each in replicas if each.corrupt_ranges]
     if damaged:
         names = ", ".join(str(name) for name in damaged[:PROBLEMS_MAX])
         problems.append(f"{len(damaged)} partitions are damaged on this disk: {names}")
@@ -134,9 +134,9 @@ def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
 def offline_partitions(replicas: ReplicaManager) -> dict[TopicPartition, BrokerError]:
     """The partitions whose log could not be opened or has failed since, with the reason."""
     failed = {
-        partition.topic_partition: partition.log.failure
+        partition.topic_partition: partition.failure
         for partition in replicas
-        if partition.log.failure is not None
+        if partition.failure is not None
     }
     return {**replicas.offline, **failed}
 

@@ -19,7 +19,6 @@ from zhumq.model.errors import (
     NotLeaderOrFollower,
 )
 from zhumq.replication.partition import Partition
-from zhumq.replication.pending import ParkedFetch
 from zhumq.share.acknowledgement import AckKind, Acknowledgement
 from zhumq.share.partition_state import SharePartitionUpdate
 from zhumq.share.persisted import SharePartitionKey
@@ -30,23 +29,6 @@ logger = logging.getLogger(__name__)
 
 READS_PER_ACQUIRE_MAX: Final = 16
 DEAD_LETTER_RETRY_SECONDS: Final = 2.0
-
-
-class _Arrivals(ParkedFetch):
-    """Parked at the partition until it closes; notifies the share partition of new records."""
-
-    __slots__ = ("_closed", "_notify")
-
-    def __init__(self, notify: Callable[[], None], closed: Callable[[], None]) -> None:
-        self._notify = notify
-        self._closed = closed
-
-    def bytes_arrived(self, count: int) -> None:  # noqa: ARG002  any number will do
-        self._notify()
-
-    def wake(self) -> None:
-        """The partition is no longer served by this broker."""
-        self._closed()
 
 
 class SharePartitionDelivery:
@@ -94,8 +76,11 @@ class SharePartitionDelivery:
         self.nacked_total = 0
         self.rejected_total = 0
         self.dead_letters_total = 0
-        self._arrivals = _Arrivals(self._wake_soon, self._on_partition_retired)
-        partition.parked_fetches.add(self._arrivals)
+        self._tail = partition.observe(
+            share_partition.start_offset,
+            on_records=self._wake_soon,
+            on_closed=self._on_partition_retired,
+        )
         self._set_timer()
         self._dead_letter_if_due()
 
@@ -294,7 +279,7 @@ class SharePartitionDelivery:
         if self._failure is not None:
             return
         self._failure = failure
-        self.served.parked_fetches.discard(self._arrivals)
+        self._tail.close()
         self._timer.cancel()
         if self._dead_lettering is not None:
             self._dead_lettering.cancel()

@@ -27,7 +27,7 @@ def first_offset(served: Partition, start: Start) -> int:
         case StartKind.OFFSET:
             return clamped(served, start.value)
         case StartKind.TIME:
-            found = served.log.offset_for_timestamp(start.value)
+            found = served.offset_for_timestamp(start.value)
             offset = served.high_watermark if found is None else found.offset
             return min(offset, served.high_watermark)
         case _:

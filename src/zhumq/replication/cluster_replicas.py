@@ -175,7 +175,7 @@ class ClusterReplicas:
         """Open a replica of this broker with its persisted quorum state. Raises BrokerError."""
         logs = self._logs
         had_log = logs.has_log(topic_partition)
-        log = logs.create_log(topic_partition, topic_id, settings.log)
+        log = logs.create_log(topic_partition, topic_id, settings.log_config)
         high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
         log.is_replicated = True
         log.is_follower = True

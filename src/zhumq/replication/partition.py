@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,22 +14,28 @@ from zhumq.model.errors import (
     UnknownLeaderEpoch,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
-from zhumq.replication.pending import DurabilityWaiters, DurableCallback, ParkedFetch
+from zhumq.model.isolation import Isolation
+from zhumq.replication.pending import DurabilityWaiters, DurableCallback, Watcher
+from zhumq.replication.tail import Tail
 from zhumq.storage.flusher import Flusher
+from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.log_slice import Appended, LogSlice
+from zhumq.storage.log_slice import Appended, CorruptRange, LogSlice
 from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.producer_state import ProducerEntry
+from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import WalkBudget
 
 # How long an append waits for other replicas by default: as long as most producers do.
 DURABLE_TIMEOUT_MS: Final = 30_000
+READ_COMMITTED: Final = Isolation.READ_COMMITTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSettings:
     """What a topic's settings mean for its partitions."""
 
-    log: LogConfig
+    log_config: LogConfig
     min_in_sync_replicas: int
 
 
@@ -45,11 +51,11 @@ class Partition:
         "_flush_requested",
         "_flusher",
         "_loop",
+        "_watchers",
         "in_sync_replicas",
         "leader_epoch",
         "log",
         "min_in_sync_replicas",
-        "parked_fetches",
         "topic_id",
         "topic_partition",
     )
@@ -71,7 +77,7 @@ class Partition:
         self.log = log
         self.in_sync_replicas = in_sync_replicas
         self.min_in_sync_replicas = min_in_sync_replicas
-        self.parked_fetches: set[ParkedFetch] = set()
+        self._watchers: set[Watcher] = set()
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
         self._durable = DurabilityWaiters()
@@ -118,22 +124,71 @@ class Partition:
     def log_end_offset(self) -> int:
         return self.log.log_end_offset
 
+    def end_offset(self, isolation: Isolation) -> int:
+        """Where consumers of this isolation level have to stop."""
+        return self.last_stable_offset if isolation is READ_COMMITTED else self.high_watermark
+
+    # Facts of the log, for requests and metrics
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.log.size_bytes
+
+    @property
+    def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
+        """Damaged ranges, which readers are refused."""
+        return self.log.corrupt_ranges
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """Why the log is offline; None while it works."""
+        return self.log.failure
+
+    @property
+    def checks_records(self) -> bool:
+        """Whether an append looks at each record and not only at whole batches."""
+        return self.log.config.checks_records
+
+    @property
+    def producers(self) -> Mapping[int, ProducerEntry]:
+        """The idempotent producers whose last batches are remembered, by producer id."""
+        return self.log.producer_state.producers
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch in which this offset was written; -1 if it is not known."""
+        return self.log.epoch_of(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochStart:
+        """The largest known epoch not above this one, and the offset where it ends."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record that is not older than this timestamp."""
+        return self.log.offset_for_timestamp(timestamp)
+
+    def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The record with the largest timestamp."""
+        return self.log.max_timestamp_offset()
+
+    # Appending and reading
+
     def append(
         self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
     ) -> Appended:
-        """Append whole batches as the leader, and notify the fetches that wait for them."""
+        """Append whole batches as the leader, and notify the watchers."""
         appended = self.log.append(
             batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
         )
-        if self.parked_fetches and not appended.duplicate:
-            self._notify_fetches(len(batches))
+        if self._watchers and not appended.duplicate:
+            self._notify_watchers(len(batches))
         return appended
 
     def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
         """Append in one write. Returns the offsets; None if each batch has to go through `append`."""
         offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if self.parked_fetches and offsets is not None:
-            self._notify_fetches(sum(map(len, batches)))
+        if self._watchers and offsets is not None:
+            self._notify_watchers(sum(map(len, batches)))
         return offsets
 
     def remember_refused(
@@ -183,12 +238,17 @@ class Partition:
         return future
 
     def read(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation | None = None,
+        at_least_one: bool = True,
     ) -> LogSlice:
-        """Whole batches from an offset up to the high watermark.
+        """Whole batches from an offset up to where this isolation level ends.
 
         A consumer gets no batches without records, so the result may be empty while the offset is
-        below the high watermark. The broker's own readers get every batch.
+        below the high watermark. The broker's own readers give no level and get every batch.
         """
         high_watermark = self.high_watermark
         if not self.log.log_start_offset <= offset <= high_watermark:
@@ -196,13 +256,28 @@ class Partition:
                 f"{self.topic_partition}: offset {offset} is outside of"
                 f" {self.log.log_start_offset} to {high_watermark}"
             )
+        end = self.last_stable_offset if isolation is READ_COMMITTED else high_watermark
         return self.log.read(
             offset,
             max_bytes=max_bytes,
-            up_to_offset=high_watermark,
-            at_least_one=at_least_one,
-            for_consumer=for_consumer,
+            up_to_offset=end,
+            at_least_one=at_least_one and offset < end,
+            for_consumer=isolation is not None,
         )
+
+    def observe(
+        self, offset: int, *, on_records: Callable[[], None], on_closed: Callable[[], None]
+    ) -> Tail:
+        """Follow the partition from an offset on. Records that are visible already are not announced."""
+        tail = Tail(self, offset, on_records, on_closed)
+        self.watch(tail)
+        return tail
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start offset to `offset`, which is not above the high watermark; returns it."""
@@ -221,14 +296,19 @@ class Partition:
         )
 
     def retire(self, reason: BrokerError) -> None:
-        """Stop serving the partition: fail the waiting appends, wake the parked fetches."""
+        """Stop serving the partition: fail the waiting appends, retire the watchers."""
         self._durable.failed(reason)
-        for parked in tuple(self.parked_fetches):
-            parked.wake()
+        self._retire_watchers()
 
-    def _notify_fetches(self, size: int) -> None:
-        for parked in tuple(self.parked_fetches):
-            parked.bytes_arrived(size)
+    def _notify_watchers(self, size: int) -> None:
+        for watcher in tuple(self._watchers):
+            if watcher in self._watchers:  # Another one may have ended its watch.
+                watcher.on_bytes(size)
+
+    def _retire_watchers(self) -> None:
+        for watcher in tuple(self._watchers):
+            if watcher in self._watchers:
+                watcher.on_retired()
 
     def _flushed(self, failure: BrokerError | None) -> None:
         self._flush_requested = False

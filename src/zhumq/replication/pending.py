@@ -9,10 +9,31 @@ from typing import Protocol
 from zhumq.model.errors import BrokerError
 
 
-class Watched(Protocol):
-    """Notifies its parked fetches of new bytes."""
+class Watcher(Protocol):
+    """Waits for a partition. It may stop watching inside of these calls."""
 
-    parked_fetches: set["ParkedFetch"]
+    def on_bytes(self, count: int) -> None:
+        """So many more bytes of records are visible to consumers."""
+
+    def on_retired(self) -> None:
+        """This broker no longer serves the partition, or not as its leader."""
+
+
+class Watched(Protocol):
+    """Notifies its watchers of new bytes."""
+
+    def watch(self, watcher: Watcher) -> None: ...
+
+    def unwatch(self, watcher: Watcher) -> None: ...
+
+
+async def wait_for_bytes(partitions: Sequence[Watched], missing_bytes: int, wait_ms: int) -> None:
+    """Wait until so many more bytes have arrived on the partitions, or one is retired, or the time is up."""
+    parked = ParkedFetch(partitions, missing_bytes, wait_ms, asyncio.get_running_loop())
+    try:
+        await parked.done
+    finally:
+        parked.wake()
 
 
 class ParkedFetch:
@@ -32,18 +53,21 @@ class ParkedFetch:
         self.done: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(wait_ms / 1000, self.wake)
         for partition in partitions:
-            partition.parked_fetches.add(self)
+            partition.watch(self)
 
-    def bytes_arrived(self, count: int) -> None:
+    def on_bytes(self, count: int) -> None:
         self._missing_bytes -= count
         if self._missing_bytes <= 0:
             self.wake()
+
+    def on_retired(self) -> None:
+        self.wake()
 
     def wake(self) -> None:
         """Complete the wait, whatever has arrived: on enough bytes, on a timeout, or to give the fetch up."""
         self._timer.cancel()
         for partition in self._partitions:
-            partition.parked_fetches.discard(self)
+            partition.unwatch(self)
         if not self.done.done():
             self.done.set_result(None)
 

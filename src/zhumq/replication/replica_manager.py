@@ -183,7 +183,7 @@ class ReplicaManager:
                 continue
             if serving is not None:
                 if known is None or known.settings != topic.settings:
-                    serving.log.update_config(settings.log)
+                    serving.log.update_config(settings.log_config)
                     serving.min_in_sync_replicas = settings.min_in_sync_replicas
                 self._update(serving, state)
                 continue
@@ -247,7 +247,7 @@ class ReplicaManager:
             topic_partition,
             topic_id,
             state.leader_epoch,
-            self._open_log(topic_partition, topic_id, settings.log),
+            self._open_log(topic_partition, topic_id, settings.log_config),
             self._flusher,
             in_sync_replicas=len(state.in_sync),
             min_in_sync_replicas=settings.min_in_sync_replicas,

@@ -16,6 +16,7 @@ from zhumq.model.errors import (
     RequestTimedOut,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
+from zhumq.model.isolation import Isolation
 from zhumq.replication.driver import Core, ReplicaDriver
 from zhumq.replication.driver_seam import DriverHost
 from zhumq.replication.partition import DURABLE_TIMEOUT_MS, Partition
@@ -240,7 +241,12 @@ class ReplicatedPartition(Partition):
             )
 
     def read(
-        self, offset: int, max_bytes: int, *, at_least_one: bool = True, for_consumer: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation | None = None,
+        at_least_one: bool = True,
     ) -> LogSlice:
         self.check_leads()
         if self.high_watermark < offset <= self.log_end_offset:
@@ -249,9 +255,7 @@ class ReplicatedPartition(Partition):
                 offset, max_bytes=max_bytes, up_to_offset=offset, at_least_one=False
             )
         try:
-            return super().read(
-                offset, max_bytes, at_least_one=at_least_one, for_consumer=for_consumer
-            )
+            return super().read(offset, max_bytes, isolation=isolation, at_least_one=at_least_one)
         except CorruptMessage:
             if len(self.driver.core.voters.ids) == 1:
                 raise
@@ -307,8 +311,8 @@ class ReplicatedPartition(Partition):
         size = 0
         while unseen and unseen[0][0] <= high_watermark:
             size += unseen.popleft()[1]
-        if self.parked_fetches and size:
-            self._notify_fetches(size)
+        if self._watchers and size:
+            self._notify_watchers(size)
 
     def on_role_changed(self, change: RoleChange) -> None:
         self._is_isolated = False
@@ -326,8 +330,7 @@ class ReplicatedPartition(Partition):
     def _on_leadership_lost(self) -> None:
         self._unseen.clear()
         self._durable.failed(self._not_leader())
-        for parked in tuple(self.parked_fetches):
-            parked.wake()
+        self._retire_watchers()
         self._notify_leadership(leads=False)
 
     def _notify_leadership(self, *, leads: bool) -> None:

@@ -375,12 +375,12 @@ class LogManager:
                     return LogCompaction(log=log, ticket=ticket, checkpoint=self.begin_checkpoint())
         return None
 
-    def finish_compaction(self, compaction: "LogCompaction") -> bool:
-        """On the event loop: replace the old segments by the compacted ones. False if it failed."""
+    def finish_compaction(self, compaction: "LogCompaction") -> PartitionLog | None:
+        """On the event loop: replace the old segments by the compacted ones. The log, if that failed."""
         self._compacting.discard(compaction.log)
         dropped = compaction.log.finish_compaction(compaction.ticket, compaction.checksums)
         self.add_trash(dropped, compaction.log.config.file_delete_delay_ms)
-        return compaction.ticket.error is None
+        return None if compaction.ticket.error is None else compaction.log
 
     def add_trash(self, paths: list[str], delay_ms: int) -> None:
         """Schedule files for removal after a delay."""

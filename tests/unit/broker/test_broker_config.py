@@ -19,7 +19,7 @@ def load(**settings: str) -> BrokerConfig:
 
 
 def test_the_defaults_of_settings_and_of_the_log_are_the_same() -> None:
-    assert load().partition_settings({}).log == LogConfig()
+    assert load().partition_settings({}).log_config == LogConfig()
 
 
 def test_every_default_is_a_legal_value() -> None:
@@ -34,10 +34,10 @@ def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
 
 def test_a_topic_setting_wins_over_the_brokers() -> None:
     config = load(log_retention_ms="7", log_cleanup_policy="compact")
-    assert config.partition_settings({}).log.retention_ms == 7
+    assert config.partition_settings({}).log_config.retention_ms == 7
     own = config.partition_settings({"retention.ms": "8", "cleanup.policy": "compact,delete"})
-    assert own.log.retention_ms == 8
-    assert own.log.cleanup_policy == {CleanupPolicy.COMPACT, CleanupPolicy.DELETE}
+    assert own.log_config.retention_ms == 8
+    assert own.log_config.cleanup_policy == {CleanupPolicy.COMPACT, CleanupPolicy.DELETE}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_coarser_spellings_are_understood_and_the_finest_wins(
     settings: dict[str, str], expected: int
 ) -> None:
     config = BrokerConfig.load(settings=settings)
-    assert config.partition_settings({}).log.retention_ms == expected
+    assert config.partition_settings({}).log_config.retention_ms == expected
 
 
 def test_a_file_and_set_are_put_together(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_file_and_set_are_put_together(tmp_path: Path) -> None:
     config = BrokerConfig.load(config_file=file, settings={"num.partitions": "5"})
     assert config.settings.integer("num.partitions") == 5
     assert config.settings.boolean("auto.create.topics.enable") is False
-    assert config.partition_settings({}).log.segment_bytes == 2048
+    assert config.partition_settings({}).log_config.segment_bytes == 2048
 
 
 @pytest.mark.parametrize("flag", ["listen", "http", "push"])

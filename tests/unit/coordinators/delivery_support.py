@@ -120,7 +120,7 @@ async def broker_without_listeners(
             Path("/data"), disk=disk, cluster_id=logs.cluster_id, broker_id=BrokerId(0)
         )
         parts.push_async_callback(store.close)
-        logs.load(lambda _: config.partition_settings({}).log)
+        logs.load(lambda _: config.partition_settings({}).log_config)
         flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
         parts.callback(flusher.close)
         replicas = ReplicaManager(BrokerId(0), logs, flusher, config.partition_settings)

@@ -3,12 +3,18 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 
 from zhumq.model.errors import BrokerError, StorageFailed
-from zhumq.replication.pending import DurabilityWaiters, ParkedFetch
+from zhumq.replication.pending import DurabilityWaiters, ParkedFetch, Watcher
 
 
 class Source:
     def __init__(self) -> None:
-        self.parked_fetches: set[ParkedFetch] = set()
+        self.watchers: set[Watcher] = set()
+
+    def watch(self, watcher: Watcher) -> None:
+        self.watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self.watchers.discard(watcher)
 
 
 def run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -20,12 +26,12 @@ def test_a_fetch_wakes_when_enough_bytes_came_from_all_its_partitions() -> None:
         sources = [Source(), Source()]
         parked = ParkedFetch(sources, 100, 60_000, asyncio.get_running_loop())
         for source in sources:
-            assert source.parked_fetches == {parked}
-        parked.bytes_arrived(60)
+            assert source.watchers == {parked}
+        parked.on_bytes(60)
         assert not parked.done.done()
-        parked.bytes_arrived(40)
+        parked.on_bytes(40)
         assert parked.done.done()
-        assert all(not source.parked_fetches for source in sources)
+        assert all(not source.watchers for source in sources)
 
     run(scenario)
 
@@ -36,7 +42,7 @@ def test_a_fetch_wakes_when_its_time_is_up() -> None:
         parked = ParkedFetch([source], 100, 1, asyncio.get_running_loop())
         async with asyncio.timeout(10):
             await parked.done
-        assert not source.parked_fetches
+        assert not source.watchers
 
     run(scenario)
 
@@ -48,7 +54,7 @@ def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
         parked.done.cancel()
         parked.wake()
         parked.wake()
-        assert not source.parked_fetches
+        assert not source.watchers
 
     run(scenario)
 

@@ -1,6 +1,5 @@
 """Fetch: whole batches straight from the segments; waits for bytes when there are too few."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from zhumq.broker.fetch_sessions import (
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
 from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicId
+from zhumq.model.isolation import Isolation
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -25,11 +25,10 @@ from zhumq.protocol.messages.fetch import (
     PartitionData,
 )
 from zhumq.replication.partition import Partition
-from zhumq.replication.pending import ParkedFetch
+from zhumq.replication.pending import wait_for_bytes
 from zhumq.replication.replica_manager import ReplicaManager
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-_READ_COMMITTED: Final = 1
 # No fetch waits for longer, whatever max_wait_ms it has.
 WAIT_MS_MAX: Final = 300_000
 _UNKNOWN_OFFSET: Final = -1
@@ -104,16 +103,11 @@ class FetchHandler:
         by_id: bool,
         incremental: bool,
     ) -> FetchResponse:
-        parked = ParkedFetch(
+        await wait_for_bytes(
             attempt.readable,
             request.min_bytes - attempt.bytes_read,
             min(request.max_wait_ms, WAIT_MS_MAX),
-            asyncio.get_running_loop(),
         )
-        try:
-            await parked.done
-        finally:
-            parked.wake()
         return _respond(self._read(asked, request, by_id=by_id), session, only_changed=incremental)
 
     def _read(
@@ -121,7 +115,8 @@ class FetchHandler:
     ) -> _Attempt:
         attempt = _Attempt()
         bytes_left = min(request.max_bytes, self._answer_bytes_max)
-        committed_only = request.isolation_level == _READ_COMMITTED
+        committed_only = request.isolation_level == Isolation.READ_COMMITTED
+        isolation = Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED
         for fetched in asked:
             answer = PartitionData(partition_index=fetched.key.partition)
             attempt.answers.append((fetched, answer))
@@ -139,7 +134,7 @@ class FetchHandler:
                     fetched.fetch_offset,
                     min(fetched.max_bytes, max(bytes_left, 0)),
                     at_least_one=attempt.bytes_read == 0,
-                    for_consumer=True,
+                    isolation=isolation,
                 )
             except BrokerError as reason:
                 answer.error_code = reason.code

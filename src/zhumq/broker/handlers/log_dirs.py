@@ -40,7 +40,7 @@ class LogDirsHandler:
                 by_topic[partition.topic_partition.topic].append(
                     DescribeLogDirsPartition(
                         partition_index=partition.topic_partition.partition,
-                        partition_size=partition.log.size_bytes,
+                        partition_size=partition.size_bytes,
                         offset_lag=0,
                         is_future_key=False,
                     )

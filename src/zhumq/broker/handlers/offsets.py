@@ -5,6 +5,7 @@ from typing import Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.model.errors import BrokerError, ErrorCode, OffsetOutOfRange
+from zhumq.model.isolation import Isolation
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.offsets import (
     EpochEndOffset,
@@ -34,7 +35,6 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 _UNKNOWN: Final = -1
-_READ_COMMITTED: Final = 1
 _TO_THE_HIGH_WATERMARK: Final = -1
 
 
@@ -54,7 +54,8 @@ class OffsetsHandler:
     def list_offsets(
         self, _context: RequestContext, request: ListOffsetsRequest
     ) -> ListOffsetsResponse:
-        committed_only = request.isolation_level == _READ_COMMITTED
+        committed_only = request.isolation_level == Isolation.READ_COMMITTED
+        isolation = Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED
         asked = Counter(
             (topic.name, partition.partition_index)
             for topic in request.topics
@@ -66,7 +67,7 @@ class OffsetsHandler:
             response.topics.append(answered)
             for partition in topic.partitions:
                 if asked[topic.name, partition.partition_index] == 1:
-                    answer = self._list_offset(topic.name, partition, committed_only=committed_only)
+                    answer = self._list_offset(topic.name, partition, isolation)
                 else:
                     # As in Kafka: a partition that is twice in a request is refused.
                     answer = ListOffsetsPartitionResponse(
@@ -79,7 +80,7 @@ class OffsetsHandler:
         return response
 
     def _list_offset(
-        self, topic: str, asked: ListOffsetsPartition, *, committed_only: bool
+        self, topic: str, asked: ListOffsetsPartition, isolation: Isolation
     ) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
@@ -90,7 +91,7 @@ class OffsetsHandler:
         try:
             partition = self._replicas.partition(topic, asked.partition_index)
             partition.check_leader_epoch(asked.current_leader_epoch)
-            found = _locate(partition, asked.timestamp, committed_only=committed_only)
+            found = _locate(partition, asked.timestamp, isolation)
         except BrokerError as reason:
             answer.error_code = reason.code
             return answer
@@ -116,7 +117,7 @@ class OffsetsHandler:
                 except BrokerError as reason:
                     answer.error_code = reason.code
                     continue
-                epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
                 answer.leader_epoch, answer.end_offset = epoch, end_offset
         return response
 
@@ -142,22 +143,20 @@ class OffsetsHandler:
 
 
 def _locate(
-    partition: Partition, timestamp: int, *, committed_only: bool
+    partition: Partition, timestamp: int, isolation: Isolation
 ) -> tuple[int, int, int] | None:
     """Timestamp, offset and leader epoch for a requested timestamp; None: there is no such record."""
-    log = partition.log
     if timestamp == LATEST:
-        end = partition.last_stable_offset if committed_only else partition.high_watermark
-        return _UNKNOWN, end, partition.leader_epoch
+        return _UNKNOWN, partition.end_offset(isolation), partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
-        return _UNKNOWN, start, log.leader_epochs.epoch_of(start)
+        return _UNKNOWN, start, partition.epoch_of(start)
     if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp_offset()
+        return partition.max_timestamp_offset()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # There is no tiered storage, so there is no such offset.
         return None
-    return log.offset_for_timestamp(timestamp)
+    return partition.offset_for_timestamp(timestamp)
 
 
 def _delete_before(partition: Partition, offset: int) -> int:

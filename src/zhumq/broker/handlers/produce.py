@@ -119,7 +119,7 @@ class ProduceHandler:
         version, acks, _, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
         # Where records are checked one by one, the slow path bounds their number.
-        if partition is None or acks not in _ANSWERED_ACKS or partition.log.config.checks_records:
+        if partition is None or acks not in _ANSWERED_ACKS or partition.checks_records:
             return None
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()
@@ -135,7 +135,7 @@ class ProduceHandler:
                         for correlation_id, offset in zip(correlation_ids, offsets, strict=True)
                     ]
                 )
-                next_offset = partition.log.log_end_offset
+                next_offset = partition.log_end_offset
             else:
                 base_offset, last_offset, append_time_ms, log_start_offset, _ = partition.append(
                     records[0], now_ms

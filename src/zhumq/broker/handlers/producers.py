@@ -78,7 +78,7 @@ class ProducersHandler:
                         coordinator_epoch=entry.coordinator_epoch,
                         current_txn_start_offset=entry.transaction_first_offset,
                     )
-                    for producer_id, entry in partition.log.producer_state.producers.items()
+                    for producer_id, entry in partition.producers.items()
                 ]
         return response
 
