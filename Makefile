@@ -15,7 +15,7 @@ FAULTS ?= 50
 KILLS ?= 20
 PLACES ?= 200
 SECONDS ?= 10
-SOURCES := $(wildcard src tests tools benchmarks conformance)
+SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance)
 
 # A broker is started hundreds of times in the tests, and need not compile itself each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,13 +63,13 @@ million: $(READY)  ## a million messages through each Python client while group 
 	ZHUMQ_CHURN_MESSAGES=1000000 $(BIN)/pytest -q tests/integration/test_group_churn.py
 
 sim: $(READY)  ## the simulation of consensus (SEEDS=200, or SEED=42 for one of them)
-	$(BIN)/python -m zhumq.testing.simulator $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED) --trace,--seeds $(SEEDS))
+	$(BIN)/python -m simulation $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 chaos: $(READY)  ## break a real cluster while clients use it, then check what they saw (MINUTES=3 SEED=1)
-	$(BIN)/python -m zhumq.testing.chaos --minutes $(MINUTES) --seed $(SEED)
+	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)
 
 corrupt: $(READY)  ## corrupt files of a real cluster's brokers and read everything back (PLACES=200 SEED=1)
-	$(BIN)/python -m zhumq.testing.corruption --places $(PLACES) --seed $(SEED)
+	$(BIN)/python -m chaos.corruption --places $(PLACES) --seed $(SEED)
 
 delivery-chaos: $(READY)  ## share groups on a cluster whose brokers are killed and paused (FAULTS=50 SEED=1)
 	ZHUMQ_DELIVERY_FAULTS=$(FAULTS) ZHUMQ_DELIVERY_SEED=$(SEED) $(BIN)/pytest -q -n0 -o timeout=0 tests/integration/share/test_share_cluster.py

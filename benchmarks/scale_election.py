@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from simulation.simulated_log import Entry, SimulatedLog
+
 from benchmarks.scale_world import SESSION_EPOCH
 from zhumq.consensus.contract import (
     BrokerLost,
@@ -27,7 +29,6 @@ from zhumq.protocol.messages.replicas import ReplicaMessagesRequest
 from zhumq.protocol.peer_api import encode_peer_request
 from zhumq.replication import outbox
 from zhumq.replication.timers import TICK_MS
-from zhumq.testing.simulated_log import Entry, SimulatedLog
 
 LATENCY_MS = 1
 DEATH_MS = 10_000

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.kafka_peer import prepare_kafka
 from benchmarks.zhumq_server import prepare_zhumq
 
+from conformance.invalid_batches import BadBatch, bad_batches
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.produce import (
@@ -16,7 +17,6 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
 )
 from zhumq.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from zhumq.testing.bad_batches import BadBatch, bad_batches
 from zhumq.testing.raw_client import RawClient
 
 PRODUCE_VERSION = 9

@@ -17,8 +17,11 @@ SOURCE = REPOSITORY / "src" / "zhumq"
 LINES_MAX = 500
 CAPTION_CHARACTERS_MAX = 120
 
-MODULES = sorted(SOURCE.rglob("*.py"))
-TEXT_FOLDERS = ("src", "tests", "tools", "docs", "benchmarks", "conformance", ".ci")
+PACKAGES = (SOURCE, REPOSITORY / "simulation", REPOSITORY / "chaos")
+MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+TEXT_FOLDERS = (
+    "src", "tests", "tools", "docs", "simulation", "chaos", "benchmarks", "conformance", ".ci",
+)  # fmt: skip
 TEXT_SUFFIXES = {"", ".md", ".py", ".toml", ".txt", ".go", ".java", ".js", ".c", ".sh", ".xml"}
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable
 
-from zhumq.testing.chaos.history import Action, Entry, Operation, Phase
+from chaos.history import Action, Entry, Operation, Phase
 
 Record = tuple[int, int]  # offset and value
 LAST = 99  # the process that reads everything at the end

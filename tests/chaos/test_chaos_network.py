@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
-from zhumq.testing.chaos.network import (
+from chaos.network import (
     CHUNK_BYTES,
     CHUNKS_ON_THE_WAY_MAX,
     CUT,
@@ -20,7 +19,7 @@ from zhumq.testing.chaos.network import (
     Link,
     Network,
 )
-from zhumq.testing.chaos.socket_owner import owner_of
+from chaos.socket_owner import owner_of
 
 SECONDS_MAX = 20.0
 SEND_SECONDS = 0.2  # a full buffer does not empty by itself

@@ -2,10 +2,7 @@
 
 import itertools
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from zhumq.testing.chaos.schedule import (
+from chaos.schedule import (
     KILLS,
     MIXED,
     PARTITIONS,
@@ -15,6 +12,8 @@ from zhumq.testing.chaos.schedule import (
     Step,
     steps,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def first(count: int, seed: int, **options) -> list[Step]:

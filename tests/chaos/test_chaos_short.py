@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
-from zhumq.testing.chaos.modes import mixed_faults
-from zhumq.testing.chaos.run import ChaosRun, run
-from zhumq.testing.chaos.schedule import Durations, FaultKind
+from chaos.modes import mixed_faults
+from chaos.run import ChaosRun, run
+from chaos.schedule import Durations, FaultKind
 
 SEED = 20261115
 SECONDS = 15.0

@@ -6,15 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from chaos.checker import Verdict, check
+from chaos.findings import Findings, Kind
+from chaos.history import Action, Phase, Recorder, read_history
+from chaos.last_reads import LastReads, read_everything
+from chaos.producers import count_epoch_bumps
+from chaos.replicas import NotBatches, StoredBatch, compare_replicas, stored_batches
+from chaos.workload import TopicPlan, Workload, WorkloadPlan
+from chaos.write_gaps import GapMeter, Interruption
 
-from zhumq.testing.chaos.checker import Verdict, check
-from zhumq.testing.chaos.findings import Findings, Kind
-from zhumq.testing.chaos.history import Action, Phase, Recorder, read_history
-from zhumq.testing.chaos.last_reads import LastReads, read_everything
-from zhumq.testing.chaos.producers import count_epoch_bumps
-from zhumq.testing.chaos.replicas import NotBatches, StoredBatch, compare_replicas, stored_batches
-from zhumq.testing.chaos.workload import TopicPlan, Workload, WorkloadPlan
-from zhumq.testing.chaos.write_gaps import GapMeter, Interruption
 from zhumq.testing.process import BrokerProcess
 
 SECONDS_MAX = 60.0

@@ -4,9 +4,8 @@ import random
 from pathlib import Path
 
 import pytest
+from chaos.damage import DamageKind, are_equal, do_damage, end_offset
 from test_replica_comparison import batch, folder
-
-from zhumq.testing.chaos.damage import DamageKind, are_equal, do_damage, end_offset
 
 WHOLE = b"".join(batch(number, content=b"content %d" % number) for number in range(50))
 

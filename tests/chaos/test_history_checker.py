@@ -5,6 +5,19 @@ import itertools
 from pathlib import Path
 
 import pytest
+from chaos.checker import check
+from chaos.findings import EXAMPLES_MAX, MEANINGS, Findings, Kind
+from chaos.history import (
+    Action,
+    Entry,
+    HistoryDamaged,
+    Operation,
+    Phase,
+    Recorder,
+    decode,
+    encode,
+    read_history,
+)
 from histories import (
     LAST,
     PerfectLog,
@@ -21,20 +34,6 @@ from histories import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from zhumq.testing.chaos.checker import check
-from zhumq.testing.chaos.findings import EXAMPLES_MAX, MEANINGS, Findings, Kind
-from zhumq.testing.chaos.history import (
-    Action,
-    Entry,
-    HistoryDamaged,
-    Operation,
-    Phase,
-    Recorder,
-    decode,
-    encode,
-    read_history,
-)
 
 
 def kinds(*operations: Operation | list[Operation]) -> list[Kind]:

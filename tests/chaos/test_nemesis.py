@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-
-from zhumq.cluster.dev_zookeeper import DevZookeeperFailed
-from zhumq.testing.chaos.cluster_under_test import broker_name, zookeeper_name
-from zhumq.testing.chaos.findings import Findings, Kind
-from zhumq.testing.chaos.history import Recorder
-from zhumq.testing.chaos.nemesis import STARTS_MAX, Nemesis
-from zhumq.testing.chaos.network import CUT, OPEN, REFUSED
-from zhumq.testing.chaos.schedule import (
+from chaos.cluster_under_test import broker_name, zookeeper_name
+from chaos.findings import Findings, Kind
+from chaos.history import Recorder
+from chaos.nemesis import STARTS_MAX, Nemesis
+from chaos.network import CUT, OPEN, REFUSED
+from chaos.schedule import (
     KILLS,
     MIXED,
     PARTITIONS,
@@ -21,6 +19,8 @@ from zhumq.testing.chaos.schedule import (
     FaultKind,
     Step,
 )
+
+from zhumq.cluster.dev_zookeeper import DevZookeeperFailed
 
 TARGETS = range(12)
 

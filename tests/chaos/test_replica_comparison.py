@@ -4,9 +4,8 @@ import struct
 from pathlib import Path
 
 import pytest
-
-from zhumq.testing.chaos.findings import Findings, Kind
-from zhumq.testing.chaos.replicas import NotBatches, compare_replicas, stored_batches
+from chaos.findings import Findings, Kind
+from chaos.replicas import NotBatches, compare_replicas, stored_batches
 
 
 def batch(offset: int, count: int = 1, *, epoch: int = 0, content: bytes = b"content") -> bytes:

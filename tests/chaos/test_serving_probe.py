@@ -4,11 +4,11 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from chaos.serving import PARTITIONS, TOPICS, ServingProbe
 from confluent_kafka.admin import AdminClient
 
+from chaos import serving
 from zhumq.testing.broker import RunningBroker
-from zhumq.testing.chaos import serving
-from zhumq.testing.chaos.serving import PARTITIONS, TOPICS, ServingProbe
 
 
 @pytest.fixture

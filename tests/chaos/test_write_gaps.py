@@ -1,7 +1,7 @@
 """The meters measure from the history how long writes stopped."""
 
-from zhumq.testing.chaos.history import Action, Entry, Operation, Phase
-from zhumq.testing.chaos.write_gaps import (
+from chaos.history import Action, Entry, Operation, Phase
+from chaos.write_gaps import (
     GapMeter,
     Gaps,
     Interruption,

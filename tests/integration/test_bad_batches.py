@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from conformance.invalid_batches import BadBatch, bad_batches, batch, record
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
@@ -11,7 +12,6 @@ from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from zhumq.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from zhumq.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from zhumq.records.batch import batches
-from zhumq.testing.bad_batches import BadBatch, bad_batches, batch, record
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.raw_client import RawClient
 

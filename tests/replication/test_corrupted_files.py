@@ -5,6 +5,8 @@ import random
 from pathlib import Path
 
 import pytest
+from chaos.corruption import KINDS, candidates, corrupt
+from chaos.damage import are_equal
 from replication_support import DEADLINE_SECONDS, T0, Node, Nodes, nodes, produce, run, until
 
 from zhumq.host.clock import SystemClock
@@ -13,8 +15,6 @@ from zhumq.model.replication_mode import Mode
 from zhumq.records.batch import records
 from zhumq.storage.checkpoints import META_FILE
 from zhumq.storage.scrub import Scrubber
-from zhumq.testing.chaos.damage import are_equal
-from zhumq.testing.corruption import KINDS, candidates, corrupt
 
 COUNT = 30
 ROUNDS = int(os.environ.get("ZHUMQ_CORRUPTIONS", "10"))

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from simulation.simulated_broker import SimulatedBroker
+
 from zhumq.consensus import raft
 from zhumq.consensus.contract import (
     FetchAnswered,
@@ -20,7 +22,6 @@ from zhumq.consensus.progress import ProgressTable
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.replica import ReplicaCore
 from zhumq.consensus.voters import Voters
-from zhumq.testing.simulated_broker import SimulatedBroker
 
 Patch = Callable[[object, str, Any], None]
 # The mode, how many brokers, whether the mode changes, and how many replicas move among them.

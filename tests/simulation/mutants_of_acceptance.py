@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from mutants import RAFT_3, RAFT_5, SWITCH_3, SWITCH_5, Patch, planted
+from simulation.simulated_broker import SimulatedBroker
 
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import NO_EPOCH, FetchArrived, LogPosition, Role
 from zhumq.consensus.progress import ProgressTable
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.replica import ReplicaCore
-from zhumq.testing.simulated_broker import SimulatedBroker
 
 
 def _accept_when(patch: Patch, holds: Callable[[ReplicaCore, int], bool]) -> None:

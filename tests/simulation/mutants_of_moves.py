@@ -5,12 +5,12 @@ from typing import Any
 
 from mutants import MOVE_FETCH, MOVE_RAFT, Patch, planted
 
+from simulation import simulated_controller
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import Mode, Role, VoteAsked
 from zhumq.consensus.raft import RaftReplica
 from zhumq.metadata import reassignment
 from zhumq.metadata.leadership import changed_partition, existing_partition
-from zhumq.testing import simulated_controller
 
 
 @planted(MOVE_FETCH)

@@ -5,12 +5,12 @@ from typing import Any
 
 from mutants import FETCH_3, FETCH_5, SWITCH_3, SWITCH_5, Patch, planted
 
+from simulation import replica_bench, simulated_broker, simulated_controller
 from zhumq.consensus import mode_change
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import Role
 from zhumq.metadata import alter_partition, leadership, modes
 from zhumq.metadata.leadership import UNKNOWN_LOG_END
-from zhumq.testing import replica_bench, simulated_broker, simulated_controller
 
 # Named leaders
 

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from simulation.replica_bench import ReplicaBench
+from simulation.simulated_log import Entry
+
 from zhumq.consensus.contract import (
     InSyncProposal,
     LogPosition,
@@ -16,8 +19,6 @@ from zhumq.consensus.voters import Voters
 from zhumq.metadata import modes
 from zhumq.metadata.image import PartitionState
 from zhumq.model.ids import BrokerId, LeaderEpoch
-from zhumq.testing.replica_bench import ReplicaBench
-from zhumq.testing.simulated_log import Entry
 
 
 def figure_8() -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from schedules import deliver_only_votes
+from simulation.replica_bench import ReplicaBench
 
 from zhumq.consensus.contract import Role
-from zhumq.testing.replica_bench import ReplicaBench
 
 
 def _two_logs_of_which_neither_is_committed() -> ReplicaBench:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from simulation.replica_bench import ReplicaBench
+
 from zhumq.consensus.contract import Mode, ReplicaSettings, Role
 from zhumq.metadata import leadership
 from zhumq.metadata.image import PartitionState
 from zhumq.model.ids import BrokerId, LeaderEpoch
-from zhumq.testing.replica_bench import ReplicaBench
 
 SETTINGS = ReplicaSettings(min_in_sync_replicas=2)
 

@@ -9,9 +9,8 @@ from mutants import MUTANTS, Mutant
 from schedules import SCHEDULES
 from schedules_of_acceptance import ACCEPTANCE_SCHEDULES
 from schedules_of_availability import AVAILABILITY_SCHEDULES
-
-from zhumq.testing.simulation_options import Options
-from zhumq.testing.simulator import run_seed
+from simulation.simulation_options import Options
+from simulation.simulator import run_seed
 
 # An import registers the mutants.
 assert mutants_of_acceptance

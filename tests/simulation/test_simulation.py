@@ -1,11 +1,11 @@
 """The consensus cores violate no invariant under faults, in virtual time."""
 
 import pytest
+from simulation.checkers import InvariantViolated
+from simulation.simulation_options import FAULT_KINDS, Options, options_for
+from simulation.simulator import main, run_seed
 
 from zhumq.consensus.contract import Mode
-from zhumq.testing.checkers import InvariantViolated
-from zhumq.testing.simulation_options import FAULT_KINDS, Options, options_for
-from zhumq.testing.simulator import main, run_seed
 
 SEEDS = 240
 SEEDS_PER_TEST = 24

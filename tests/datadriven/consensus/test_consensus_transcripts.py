@@ -18,9 +18,9 @@ import os
 from pathlib import Path
 
 import pytest
+from simulation.replica_bench import ReplicaBench
 
 from zhumq.consensus.contract import BrokerLost, InSyncProposal, Mode
-from zhumq.testing.replica_bench import ReplicaBench
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 SEPARATOR = "----"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from simulation.replica_bench import ReplicaBench
 
 from zhumq.consensus.contract import (
     BrokerLost,
@@ -20,7 +21,6 @@ from zhumq.consensus.contract import (
     VoteAsked,
 )
 from zhumq.model.errors import ErrorCode
-from zhumq.testing.replica_bench import ReplicaBench
 
 ALL_REPLICAS = {0, 1, 2}
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from simulation.replica_bench import ReplicaBench
+from simulation.simulated_log import SimulatedLog
 
 from zhumq.consensus.assigned import AssignedReplica
 from zhumq.consensus.contract import (
@@ -19,8 +21,6 @@ from zhumq.consensus.contract import (
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
-from zhumq.testing.replica_bench import ReplicaBench
-from zhumq.testing.simulated_log import SimulatedLog
 
 DAY_MS = 24 * 3_600 * 1_000
 

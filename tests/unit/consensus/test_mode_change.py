@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from simulation.replica_bench import ReplicaBench
+
 from zhumq.consensus.contract import (
     InSyncProposal,
     LeadershipDeclined,
@@ -10,7 +12,6 @@ from zhumq.consensus.contract import (
     Role,
 )
 from zhumq.consensus.mode_change import state_for_fetch, state_for_raft
-from zhumq.testing.replica_bench import ReplicaBench
 
 
 def test_raft_begins_above_the_named_epochs_and_without_a_vote() -> None:

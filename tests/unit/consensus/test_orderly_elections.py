@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from simulation.replica_bench import ReplicaBench
+from simulation.simulated_log import Entry
+
 from zhumq.consensus.contract import (
     BrokerLost,
     DeadlinePassed,
@@ -14,8 +17,6 @@ from zhumq.consensus.contract import (
     VoteAsked,
 )
 from zhumq.consensus.voters import Voters
-from zhumq.testing.replica_bench import ReplicaBench
-from zhumq.testing.simulated_log import Entry
 
 JITTER_MS = ReplicaSettings().campaign_jitter_ms
 ELECTION_TIMEOUT_MS = ReplicaSettings().election_timeout_ms

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from simulation.replica_bench import ReplicaBench
+from simulation.simulated_log import Entry, SimulatedLog
 
 from zhumq.consensus.contract import (
     NOTHING,
@@ -26,8 +28,6 @@ from zhumq.consensus.contract import (
 from zhumq.consensus.raft import RaftReplica
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
-from zhumq.testing.replica_bench import ReplicaBench
-from zhumq.testing.simulated_log import Entry, SimulatedLog
 
 ELECTION_TIMEOUT_MS = ReplicaSettings().election_timeout_ms
 

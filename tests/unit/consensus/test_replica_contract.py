@@ -1,6 +1,7 @@
 """The contract of raft and assigned replicas with their driver."""
 
 import pytest
+from simulation.replica_bench import ReplicaBench
 
 from zhumq.consensus.contract import (
     NOTHING,
@@ -17,7 +18,6 @@ from zhumq.consensus.contract import (
     VoteAsked,
 )
 from zhumq.model.errors import ErrorCode
-from zhumq.testing.replica_bench import ReplicaBench
 
 both_modes = pytest.mark.parametrize("mode", list(Mode))
 

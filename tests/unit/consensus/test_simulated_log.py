@@ -1,8 +1,7 @@
 """The simulated log loses what a disk may lose, and nothing else."""
 
 import pytest
-
-from zhumq.testing.simulated_log import Entry, SimulatedLog
+from simulation.simulated_log import Entry, SimulatedLog
 
 
 def log_of(*epochs: int, flushed: int) -> SimulatedLog:

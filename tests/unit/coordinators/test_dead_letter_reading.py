@@ -3,6 +3,7 @@
 from typing import cast
 
 import pytest
+from conformance.invalid_batches import batch, record
 
 from zhumq.coordinators.dead_letters import plan_dead_letters
 from zhumq.model.ids import TopicPartition
@@ -10,7 +11,6 @@ from zhumq.replication.partition import Partition
 from zhumq.share.redelivery import DeadLetter
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.partition_log import PartitionLog
-from zhumq.testing.bad_batches import batch, record
 from zhumq.testing.disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000

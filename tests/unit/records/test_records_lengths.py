@@ -3,12 +3,12 @@
 import random
 
 import pytest
+from conformance.invalid_batches import sized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.records.lengths import FEW, RUN, SINGLES, check_lengths, end_of
-from zhumq.testing.bad_batches import sized
 
 # Lengths that take one, two and three bytes, in runs and alone.
 runs = st.lists(

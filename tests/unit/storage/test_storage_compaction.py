@@ -1,13 +1,13 @@
 """Compaction keeps the last record of each key, at its offset, also across crashes and truncations."""
 
 import pytest
+from conformance.invalid_batches import batch, record
 from storage_support import FOLDER, NOW_MS, append, open_log, read_batches, read_values
 
 from zhumq.model.errors import CorruptMessage, OutOfOrderSequenceNumber
 from zhumq.storage import compaction
 from zhumq.storage.log_config import CleanupPolicy
 from zhumq.storage.partition_log import PartitionLog
-from zhumq.testing.bad_batches import batch, record
 from zhumq.testing.disk import MemoryDisk
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from conformance.invalid_batches import batch
 from storage_support import NOW_MS, append, make_batch, open_log
 
 from zhumq.model.errors import (
@@ -24,7 +25,6 @@ from zhumq.storage.validator import (
     WalkBudget,
     check_batch,
 )
-from zhumq.testing.bad_batches import batch
 from zhumq.testing.disk import MemoryDisk
 
 
