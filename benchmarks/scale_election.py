@@ -27,7 +27,7 @@ from zhumq.consensus.voters import Voters
 from zhumq.model.ids import BrokerId
 from zhumq.protocol.messages.replicas import ReplicaMessagesRequest
 from zhumq.protocol.peer_api import encode_peer_request
-from zhumq.replication import outbox
+from zhumq.replication.inter_broker import outbox
 from zhumq.replication.timers import TICK_MS
 
 LATENCY_MS = 1
