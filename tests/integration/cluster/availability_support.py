@@ -1,12 +1,12 @@
 """Helpers for topics that lose replicas: create, send one message, read."""
 
-import json
 import time
 import uuid
 from typing import Final
 
-from cluster_support import create_topic, output_of
+from cluster_support import create_topic
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from zhumq.testing.cluster import ClusterProcesses, wait_for
 
@@ -25,9 +25,12 @@ def create_committed(cluster: ClusterProcesses, topic: str, mode: str) -> None:
 
 
 def wait_until_in_sync(cluster: ClusterProcesses, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
     def in_sync() -> bool | None:
-        out = output_of("topic", "describe", topic, "--json", "--bootstrap", cluster.bootstrap)
-        return len(json.loads(out)["partitions"][0]["in_sync"]) == 3 or None
+        # Not `zhumq topic describe`, which also asks for offsets: a partition may have no leader yet.
+        found = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
+        return (bool(found) and len(found[0].isrs) == 3) or None
 
     wait_for(in_sync, f"all replicas of {topic} in sync", WAIT_SECONDS)
 
