@@ -6,6 +6,7 @@ from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.groups.requests import GroupRequest, GroupResponse
+from zhumq.model.errors import InvalidRequest
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.protocol.api import APIS, ApiKey
 from zhumq.protocol.compiler import decode_message, encoder
@@ -38,6 +39,8 @@ class GroupRoute:
 
     def decode_request(self, body: bytes) -> GroupRequest:
         forwarded = decode_versioned(ForwardedGroupRequest, body)[1]
+        if forwarded.api_key not in APIS:
+            raise InvalidRequest(f"API key {forwarded.api_key} is no request about groups")
         message: Any = decode_message(
             APIS[ApiKey(forwarded.api_key)].request, forwarded.version, forwarded.message, 0
         )

@@ -8,3 +8,8 @@ class Isolation(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+    @classmethod
+    def of(cls, level: int) -> "Isolation":
+        """The level that a request names. As Kafka does, any other number reads uncommitted records."""
+        return cls.READ_COMMITTED if level == cls.READ_COMMITTED else cls.READ_UNCOMMITTED

@@ -1,7 +1,7 @@
 """The share partitions of a stream, read in turn: whole batches from the log with the ranges to deliver."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from zhumq.coordinators.delivery_seam import Delivered, Delivery
@@ -144,8 +144,3 @@ class PartitionClosed(BrokerError):
     def __init__(self, stream_partition: StreamPartition, cause: BrokerError) -> None:
         super().__init__(str(cause))
         self.stream_partition = stream_partition
-        self.cause = cause
-
-
-def places_of(leaders: Iterable[pb.Leader]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(each.topic, each.partition) for each in leaders)

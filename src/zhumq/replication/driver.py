@@ -276,7 +276,7 @@ class ReplicaDriver:
         )
         core = self.core
         proposal = None
-        # Hazard 6: a failed sync is final. The core steps down as from any damage; the driver neither
+        # A failed sync is final. The core steps down as from any damage; the driver neither
         # persists nor truncates what it decides.
         if not isinstance(reason, ConsensusStopped):
             if len(core.voters.ids) > 1:

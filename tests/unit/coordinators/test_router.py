@@ -18,8 +18,13 @@ from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from zhumq.protocol.messages.coordinator_records import encode_versioned
 from zhumq.protocol.messages.delivery_state import ListSessionsRequest, ListSessionsResponse
-from zhumq.protocol.messages.forward import ForwardRequest, ForwardResponse
+from zhumq.protocol.messages.forward import (
+    ForwardedGroupRequest,
+    ForwardRequest,
+    ForwardResponse,
+)
 from zhumq.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from zhumq.protocol.peer_api import PeerApi
 from zhumq.replication.replication import Replication
@@ -159,6 +164,12 @@ def test_a_group_request_arrives_as_it_was(message: Any, version: int) -> None:
         message=message, version=version, client_id="app", client_host="10.0.0.7"
     )
     assert route.decode_request(route.encode_request(request)) == request
+
+
+def test_an_unknown_group_request_is_refused() -> None:
+    body = encode_versioned(ForwardedGroupRequest(api_key=999, version=0), 0)
+    with pytest.raises(InvalidRequest, match="999"):
+        GroupRoute(cast("Any", None)).decode_request(body)
 
 
 def test_a_group_response_comes_back_in_the_version_of_its_request() -> None:

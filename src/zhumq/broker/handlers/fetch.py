@@ -115,8 +115,7 @@ class FetchHandler:
     ) -> _Attempt:
         attempt = _Attempt()
         bytes_left = min(request.max_bytes, self._answer_bytes_max)
-        committed_only = request.isolation_level == Isolation.READ_COMMITTED
-        isolation = Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED
+        isolation = Isolation.of(request.isolation_level)
         for fetched in asked:
             answer = PartitionData(partition_index=fetched.key.partition)
             attempt.answers.append((fetched, answer))
@@ -127,7 +126,7 @@ class FetchHandler:
                 answer.high_watermark = partition.high_watermark
                 answer.last_stable_offset = partition.last_stable_offset
                 answer.log_start_offset = partition.log_start_offset
-                answer.aborted_transactions = [] if committed_only else None
+                answer.aborted_transactions = [] if isolation is Isolation.READ_COMMITTED else None
                 # KIP-74: the first batch of an answer is sent whole however large it is, so that
                 # a consumer always makes progress.
                 records = partition.read(

@@ -54,8 +54,7 @@ class OffsetsHandler:
     def list_offsets(
         self, _context: RequestContext, request: ListOffsetsRequest
     ) -> ListOffsetsResponse:
-        committed_only = request.isolation_level == Isolation.READ_COMMITTED
-        isolation = Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED
+        isolation = Isolation.of(request.isolation_level)
         asked = Counter(
             (topic.name, partition.partition_index)
             for topic in request.topics
