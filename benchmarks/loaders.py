@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 from benchmarks.server import BUILD, REPOSITORY, Measured
 
@@ -80,7 +79,3 @@ def first_acknowledged_ns(server: Measured, topic: str) -> float:
     """The monotonic time of the first acknowledged record; tries twice a millisecond from now on."""
     host, _, port = server.bootstrap.rpartition(":")
     return run_loader("requests", "first", host, port, topic)["acknowledged_at_ns"]
-
-
-def loader_sources() -> list[Path]:
-    return sorted(SOURCES.glob("*.c"))

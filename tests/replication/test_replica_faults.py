@@ -302,10 +302,17 @@ def test_a_follower_with_a_full_disk_catches_up_once_there_is_room(tmp_path: Pat
                 await up.wait_leader()
                 await up.start(3, disk=disk)
             await produce(up, "a")
-            disk.is_full = lambda path: path.endswith(".log")
+            refused: list[str] = []
+
+            def is_full(path: str) -> bool:
+                if path.endswith(".log"):
+                    refused.append(path)
+                return path.endswith(".log")
+
+            disk.is_full = is_full
             for number in range(3):
                 await produce(up, f"b{number}")
-            await until(lambda: up[3].partition().driver.counters.disk_full, "the disk was full")
+            await until(lambda: refused, "the disk was full")
             assert up[3].partition().log_end_offset < up[1].partition().log_end_offset
             disk.is_full = lambda _: False
             await _all_equal(up, "a", "b0", "b1", "b2")

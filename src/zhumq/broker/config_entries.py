@@ -42,10 +42,6 @@ class ConfigEntry:
     read_only: bool
     synonyms: tuple[ConfigSynonym, ...]
 
-    @property
-    def is_default(self) -> bool:
-        return self.source is ConfigSource.DEFAULT
-
 
 class ConfigEntries:
     """Describes the settings of topics and of the broker."""

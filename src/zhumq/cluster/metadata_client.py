@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from zhumq.cluster.store import MetadataStore, VersionConflict
 from zhumq.metadata.changes import Change, Draft, ProducerIdsAllocated, TopicCreated
@@ -22,7 +22,6 @@ from zhumq.model.ids import ProducerId, TopicPartition
 from zhumq.model.settings import SettingsTable
 
 PRODUCER_ID_BLOCK: Final = 1_000
-Planned = TypeVar("Planned", bound=Change)
 
 
 class MetadataClient:

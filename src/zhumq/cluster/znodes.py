@@ -73,8 +73,8 @@ class ZnodeError(ZhumqError):
 
     message = "ZooKeeper refused an operation on the node {path}"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(self.message.format(path=path))
+    def __init__(self, path: str, reason: str = "") -> None:
+        super().__init__(self.message.format(path=path) + (f": {reason}" if reason else ""))
         self.path = path
 
 

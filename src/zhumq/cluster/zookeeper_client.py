@@ -246,7 +246,7 @@ def _translated(error: Exception, path: str) -> Exception:
         # Answers out of order: the result of the request is unknown.
         return ConnectionLost(path)
     if isinstance(error, KazooException):
-        return NodeRefused(f"{path}: {type(error).__name__} {error}")
+        return NodeRefused(path, f"{type(error).__name__} {error}")
     return error
 
 

@@ -1,7 +1,6 @@
 """The client of the delivery-state shards: retries while a shard moves or loads, and keeps writes in order."""
 
 import asyncio
-import uuid
 from typing import Final, Protocol, TypeVar
 
 from zhumq.coordinators.delivery_routes import DeliveryStateRoute
@@ -196,10 +195,6 @@ class SharePartitionStore(Protocol):
 
     async def write(self, update: SharePartitionUpdate) -> None:
         """Durable when this returns. Raises BrokerError."""
-
-
-def share_partition_key(group: str, topic_id: uuid.UUID, partition: int) -> SharePartitionKey:
-    return SharePartitionKey(group, topic_id, partition)
 
 
 def _error(code: int, message: str | None) -> BrokerError:

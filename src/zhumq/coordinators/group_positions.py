@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from zhumq.coordinators.delivery_seam import Owner
 from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.groups.requests import GroupRequest, GroupResponse
-from zhumq.model.errors import BrokerError, CoordinatorNotAvailable, ErrorCode
+from zhumq.model.errors import RETRIABLE_CODES, BrokerError, CoordinatorNotAvailable, ErrorCode
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,6 +36,10 @@ class Positions(Protocol):
         self, group: str, topic: str, partition: int, offset: int, owner: Owner
     ) -> None:
         """Commit as the owner, in its epoch. Raises BrokerError."""
+
+
+class CommitRefused(CoordinatorNotAvailable):
+    """The coordinator refuses this commit for good, such as one of an owner that has been replaced."""
 
 
 class GroupPositions:
@@ -92,7 +96,8 @@ class GroupPositions:
 class PositionMirror:
     """Commits the position of one share partition every MIRROR_SECONDS and when its owner is released.
 
-    The share partition's own state is authoritative: a failed commit is not retried, the next one has a newer position.
+    The share partition's own state is authoritative, so a commit may come late. One that the coordinator could not
+    answer is tried again until it succeeds, the position moves on, or the share partition closes.
     """
 
     def __init__(self, positions: Positions, group: str, topic: str, partition: int) -> None:
@@ -101,6 +106,7 @@ class PositionMirror:
         self._uncommitted: tuple[int, Owner] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def moved(self, offset: int, owner: Owner) -> None:
         self._uncommitted = (offset, owner)
@@ -119,8 +125,12 @@ class PositionMirror:
             await self._positions.commit(group, topic, partition, *uncommitted)
         except BrokerError as reason:
             logger.debug("position of %s on %s-%d: %s", group, topic, partition, reason)
+            is_final = self._is_closed or isinstance(reason, CommitRefused)
+            if self._uncommitted is None and not is_final:
+                self.moved(*uncommitted)
 
     def close(self) -> None:
+        self._is_closed = True
         self._cancel_timer()
         for task in self._tasks:
             task.cancel()
@@ -139,4 +149,5 @@ class PositionMirror:
 
 def _check(code: int) -> None:
     if code != ErrorCode.NONE:
-        raise CoordinatorNotAvailable(f"the coordinator answered {ErrorCode(code).name}")
+        error = CoordinatorNotAvailable if code in RETRIABLE_CODES else CommitRefused
+        raise error(f"the coordinator answered {ErrorCode(code).name}")

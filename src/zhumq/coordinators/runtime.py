@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from zhumq.host.clock import Clock
 from zhumq.host.deadline_timer import DeadlineTimer
 from zhumq.model.errors import BrokerError, ErrorCode, NotLeaderOrFollower
-from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
+from zhumq.model.state_machine import Outcome, Reply, ReplyToken, Shard, StateRecord
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 
@@ -62,19 +62,8 @@ class StatePartition(Protocol):
         """Whole batches from the one that contains this offset on, at least one if there is one."""
 
 
-class LoadableShard(Protocol[RequestIn, ResponseOut]):
-    """A shard with a callback for the end of its log (see model.state_machine.Shard)."""
-
-    @property
-    def next_deadline_ms(self) -> int | None: ...
-
-    def handle(
-        self, request: RequestIn, token: ReplyToken, now_ms: int
-    ) -> Outcome[ResponseOut]: ...
-
-    def expire(self, now_ms: int) -> Outcome[ResponseOut]: ...
-
-    def replay(self, record: StateRecord, now_ms: int) -> None: ...
+class LoadableShard(Shard[RequestIn, ResponseOut], Protocol[RequestIn, ResponseOut]):
+    """A shard with a callback for the end of its log."""
 
     def loaded(self, now_ms: int) -> Outcome[ResponseOut]: ...
 

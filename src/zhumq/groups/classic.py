@@ -105,7 +105,6 @@ class ClassicGroup(Group):
     def __init__(self, group_id: str, *, now_ms: int) -> None:
         self.group_id = group_id
         self.state = ClassicGroupState.EMPTY
-        self.previous_state = ClassicGroupState.EMPTY
         self.state_since_ms: int | None = now_ms
         self.generation = 0
         self.protocol_type: str | None = None
@@ -136,7 +135,6 @@ class ClassicGroup(Group):
         group = cls(group_id, now_ms=now_ms)
         has_members = bool(value.members)
         group.state = ClassicGroupState.STABLE if has_members else ClassicGroupState.EMPTY
-        group.previous_state = group.state
         timestamp_ms = value.current_state_timestamp
         group.state_since_ms = None if timestamp_ms == -1 else timestamp_ms
         group.generation = value.generation
@@ -166,7 +164,7 @@ class ClassicGroup(Group):
     ) -> "ClassicGroup":
         """A stable group of consumers, converted from another protocol with its members' assignments."""
         group = cls(group_id, now_ms=now_ms)
-        group.state = group.previous_state = ClassicGroupState.STABLE
+        group.state = ClassicGroupState.STABLE
         group.generation = generation
         group.protocol_type = PROTOCOL_TYPE
         for member in members:
@@ -202,7 +200,6 @@ class ClassicGroup(Group):
 
     def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state} to {state}"
-        self.previous_state = self.state
         self.state = state
         self.state_since_ms = now_ms
 

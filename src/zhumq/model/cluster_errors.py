@@ -15,12 +15,6 @@ class StaleBrokerEpoch(BrokerError):
     code = ErrorCode.STALE_BROKER_EPOCH
 
 
-class ReassignmentInProgress(BrokerError):
-    """A reassignment of the partition is in progress."""
-
-    code = ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
 class NoReassignmentInProgress(BrokerError):
     """The partition has no reassignment to cancel."""
 

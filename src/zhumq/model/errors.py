@@ -270,12 +270,6 @@ class MessageTooLarge(BrokerError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
-class OffsetMetadataTooLarge(BrokerError):
-    """The metadata string of a committed offset is too long."""
-
-    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
 class CoordinatorLoadInProgress(BrokerError):
     """The coordinator is still replaying its log."""
 
@@ -390,18 +384,6 @@ class InvalidTxnState(BrokerError):
     code = ErrorCode.INVALID_TXN_STATE
 
 
-class InvalidTransactionTimeout(BrokerError):
-    """The transaction timeout is outside of the allowed range."""
-
-    code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-
-
-class UnknownProducerId(BrokerError):
-    """The broker holds no state for this producer."""
-
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
-
-
 class FetchSessionIdNotFound(BrokerError):
     """The incremental fetch session does not exist; the client starts a new one."""
 
@@ -470,24 +452,6 @@ class InvalidGroupId(BrokerError):
     """The group id is not a legal one."""
 
     code = ErrorCode.INVALID_GROUP_ID
-
-
-class UnknownMemberId(BrokerError):
-    """The group does not know this member."""
-
-    code = ErrorCode.UNKNOWN_MEMBER_ID
-
-
-class IllegalGeneration(BrokerError):
-    """The member's generation is not the current one of the group."""
-
-    code = ErrorCode.ILLEGAL_GENERATION
-
-
-class RebalanceInProgress(BrokerError):
-    """The group is rebalancing; the member has to join again."""
-
-    code = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 class TransactionsUnsupported(BrokerError):

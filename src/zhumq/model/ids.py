@@ -7,10 +7,8 @@ Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 BrokerId = NewType("BrokerId", int)
 ProducerId = NewType("ProducerId", int)
-ProducerEpoch = NewType("ProducerEpoch", int)
 
 NO_PRODUCER_ID = ProducerId(-1)
-NO_LEADER_EPOCH = LeaderEpoch(-1)
 ZERO_UUID = uuid.UUID(int=0)
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"

@@ -106,7 +106,6 @@ class Channel:
         self._retry_at = 0.0
         self._is_closed = False
         self.connections_made = 0
-        self.requests_sent = 0
 
     @property
     def is_connected(self) -> bool:
@@ -174,7 +173,6 @@ class Channel:
         """Send a request on the open connection. Raises PeerUnavailable if there is none."""
         if self._wire is None:
             raise PeerUnavailable(f"{self._name} is not connected")
-        self.requests_sent += 1
         return self._wire.start(api, message, timeout_ms=timeout_ms)
 
     def reset(self, reason: str) -> None:

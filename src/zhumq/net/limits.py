@@ -44,7 +44,6 @@ class Limits:
 class Counters:
     """Counters of a listener: plain integers, written by the listener, read at a scrape."""
 
-    connections_accepted: int = 0
     connections_refused: int = 0
     connections_open: int = 0
     connections_malformed: int = 0

@@ -146,7 +146,6 @@ class _Acceptor(asyncio.Protocol):
         )
         connection = Connection(transport, info, self)
         self._connections[info.id] = connection
-        self.counters.connections_accepted += 1
         self.counters.connections_open += 1
         transport.set_protocol(connection)
 

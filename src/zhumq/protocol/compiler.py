@@ -34,11 +34,6 @@ def encoder(message: type[Message], version: int) -> Encode:
     return found
 
 
-def use_decoder(message: type[Message], version: int, decode: Decode) -> None:
-    """Replaces the generated function by a hand-tuned one."""
-    _decoders[message, version] = decode
-
-
 def use_encoder(message: type[Message], version: int, encode: Encode) -> None:
     """Replaces the generated function by a hand-tuned one."""
     _encoders[message, version] = encode

@@ -7,7 +7,6 @@ from functools import lru_cache
 from zhumq.model.errors import MalformedFrame
 
 VARINT_BYTES_MAX = 5
-VARLONG_BYTES_MAX = 10
 STRING_BYTES_MAX = 0x7FFF  # a legacy string has an int16 length; Kafka holds compact ones to it too
 UUIDS_REMEMBERED_MAX = 4096  # topic ids come back in every request, so their objects are shared
 
@@ -59,34 +58,6 @@ def decode_uvarint(buffer: bytes, position: int) -> tuple[int, int]:
     if value >> 32:
         raise MalformedFrame("a varint holds more than 32 bits")
     return value, position + 1
-
-
-def encode_varlong(value: int) -> bytes:
-    """A signed number, zigzag first: small magnitudes stay short."""
-    zigzag = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while zigzag > 0x7F:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
-
-
-def decode_varlong(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The signed value and the position after it."""
-    byte = buffer[position]
-    zigzag = byte & 0x7F
-    shift = 7
-    while byte > 0x7F:
-        if shift == 7 * VARLONG_BYTES_MAX:
-            raise MalformedFrame(f"a varlong is longer than {VARLONG_BYTES_MAX} bytes")
-        position += 1
-        byte = buffer[position]
-        zigzag |= (byte & 0x7F) << shift
-        shift += 7
-    if zigzag >> 64:
-        raise MalformedFrame("a varlong holds more than 64 bits")
-    return (zigzag >> 1) ^ -(zigzag & 1), position + 1
 
 
 @lru_cache(maxsize=UUIDS_REMEMBERED_MAX)

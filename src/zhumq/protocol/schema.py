@@ -63,9 +63,6 @@ int8 = Annotated[int, Fixed("b", 1)]
 int16 = Annotated[int, Fixed("h", 2)]
 int32 = Annotated[int, Fixed("i", 4)]
 int64 = Annotated[int, Fixed("q", 8)]
-uint16 = Annotated[int, Fixed("H", 2)]
-uint32 = Annotated[int, Fixed("I", 4)]
-float64 = Annotated[float, Fixed("d", 8)]
 
 
 @dataclass(frozen=True, slots=True)

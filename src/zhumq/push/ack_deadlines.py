@@ -1,6 +1,5 @@
 """Ack deadlines of a push consumer: pings, overdue answers, the timeout queue. Pure: times in."""
 
-from dataclasses import replace
 from typing import Final
 
 from zhumq.push.settings import PushSettings
@@ -73,7 +72,7 @@ class AckDeadlines:
         return True
 
     def failure(self, now_ms: int, next_deadline_ms: int | None) -> str | None:
-        """The reason for which the consumer has fail by now; None: it has not."""
+        """The reason for which the consumer has failed by now; None: it has not."""
         if self.is_parked or now_ms < max(self.hold_until_ms, self._grace_until_ms):
             return None
         if now_ms - max(self._last_contact_ms, self.hold_until_ms) > self._settings.ping_timeout_ms:
@@ -85,8 +84,6 @@ class AckDeadlines:
     def fail(self, reason: str, now_ms: int, wall_ms: int) -> None:
         """Move the session to the timeout queue or, after its last retry, to parked."""
         # The newest reason decides which frame ends the retry.
-        if self.session.state is SessionState.RETRYING and self.session.reason != reason:
-            self.session = replace(self.session, reason=reason)
         self.session = unanswered(self.session, reason, self._settings.session, wall_ms)
         self.hold_until_ms = now_ms + max(self.session.retry_at_ms - wall_ms, 0)
 

@@ -34,7 +34,6 @@ from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, StorageFai
 from zhumq.model.ids import TopicPartition
 from zhumq.replication.driver_seam import (
     ConsensusStopped,
-    DriverCounters,
     DriverHost,
     DriverWork,
     FetchedRecords,
@@ -81,7 +80,6 @@ class ReplicaDriver:
         self._flush_requested = False
         # By broker: at most one session each.
         self.fetch_states: dict[int, FollowerFetchState] = {}
-        self.counters = DriverCounters()
         self.check_at_ms: int | None = None
         self.failure: BrokerError | None = None
         self.is_closed = False
@@ -144,9 +142,8 @@ class ReplicaDriver:
         if self.is_stopped:
             return
         if work.is_busy:
-            if len(work.waiting) >= WAITING_EVENTS_MAX and isinstance(event, _MESSAGES):
-                self.counters.events_lost += 1
-            else:
+            # A message beyond the limit is lost, as on a bad network: its sender asks again.
+            if len(work.waiting) < WAITING_EVENTS_MAX or not isinstance(event, _MESSAGES):
                 work.waiting.append(event)
             return
         self._step_core(event)
@@ -398,11 +395,9 @@ class ReplicaDriver:
                 gaps_allowed=request.records.gaps_allowed,
             )
         except DiskFull as reason:
-            self.counters.disk_full += 1
             logger.warning("%s: %s", self.topic_partition, reason)
             return False
         except CorruptMessage as reason:
-            self.counters.fetched_corrupt += 1
             self.saw_corrupt = True
             logger.warning("%s: %s; fetching it again", self.topic_partition, reason)
             return False

@@ -90,15 +90,6 @@ class FollowerFetchState:
 
 
 @dataclass(slots=True, kw_only=True)
-class DriverCounters:
-    """Error counters of one replica. Plain integers."""
-
-    fetched_corrupt: int = 0
-    disk_full: int = 0
-    events_lost: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
 class DriverWork:
     """The work that is under way, and the events that wait until it is done."""
 

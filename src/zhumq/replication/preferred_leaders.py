@@ -88,9 +88,14 @@ class PreferredLeaders:
                 )
                 continue
             leader, preferred = image.leader_of(state), state.replicas[0]
-            if state.mode is not Mode.RAFT or leader == preferred:
+            if leader == preferred:
                 outcomes[topic_partition] = ElectionNotNeeded(
                     f"{topic_partition}: the preferred replica leads already"
+                )
+            elif state.mode is not Mode.RAFT:
+                # Its mode has changed since the request arrived: a retry goes to the controller.
+                outcomes[topic_partition] = PreferredLeaderNotAvailable(
+                    f"{topic_partition} is in fetch mode now, and the controller names its leader"
                 )
             elif preferred not in image.brokers or leader == NO_BROKER:
                 outcomes[topic_partition] = _not_available(topic_partition)

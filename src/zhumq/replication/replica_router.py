@@ -65,7 +65,6 @@ class ReplicaRouter:
         self._tasks = TaskKeeper()
         self.flusher = flusher
         self.timers = Timers(replication.clock)
-        self.messages_taken = 0
         replication.service.register(REPLICA_FETCH, self._on_fetch)
         replication.service.register(REPLICA_MESSAGES, self._on_messages)
         replication.service.watch_lost(self._on_peer_lost)
@@ -246,7 +245,7 @@ class ReplicaRouter:
     def _on_messages(
         self, connection: PeerConnection, request: ReplicaMessagesRequest
     ) -> ReplicaMessagesResponse:
-        self.messages_taken += deliver(request, connection.peer.broker_id, self)
+        deliver(request, connection.peer.broker_id, self)
         return ReplicaMessagesResponse()
 
     def _on_peer_lost(self, connection: PeerConnection) -> None:

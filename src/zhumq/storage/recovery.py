@@ -436,15 +436,16 @@ def _cut(segment: Segment, position: int, next_offset: int, disk: Disk) -> None:
         kept = disk.open_file(kept_path, create=True)
         kept.append((segment.file.read_at(position, min(length, CUT_BYTES_MAX)),))
         kept.close()
+        where = f"to {kept_path}"
     except BrokerError as error:
-        logger.warning("cannot keep the bytes of the torn tail: %s", error)
+        where = f"and could not keep them ({error})"
     segment.truncate(position, next_offset)
     logger.warning(
-        "%s.log had a torn tail: cut %d bytes at %d to %s, the log continues at offset %d",
+        "%s.log had a torn tail: cut %d bytes at %d %s, the log continues at offset %d",
         segment.prefix,
         length,
         position,
-        kept_path,
+        where,
         next_offset,
     )
 

@@ -12,10 +12,6 @@ from confluent_kafka import ShareConsumer
 from zhumq import Consumer
 
 
-def lines_of(values: list[str]) -> bytes:
-    return "".join(f"{value}\n" for value in values).encode()
-
-
 @pytest.mark.parametrize("push", [(), ("--push",)], ids=["pull", "push"])
 @pytest.mark.parametrize("mode", ["psb", "ptp", "ptp-shared"])
 def test_a_topic_is_read_in_every_mode(

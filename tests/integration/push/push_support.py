@@ -97,9 +97,6 @@ class BareStream:
             assert not frame.HasField("refused"), frame.refused
             self._skipped.append(frame)
 
-    async def half_close(self) -> None:
-        await self._call.done_writing()
-
 
 @contextlib.asynccontextmanager
 async def bare_stream(

@@ -26,8 +26,6 @@ INTEGERS = {
     "int16": st.integers(-(2**15), 2**15 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
-    "uint16": st.integers(0, 2**16 - 1),
-    "uint32": st.integers(0, 2**32 - 1),
 }
 # Kafka strings longer than 127 bytes need a second length byte.
 TEXT = st.one_of(st.text(max_size=6), st.sampled_from(["x" * 127, "y" * 128, "ö" * 300]))

@@ -154,7 +154,7 @@ def test_a_setting_has_the_source_of_its_value() -> None:
         ConfigSource.STATIC_BROKER,
         ConfigSource.DEFAULT,
     ]
-    assert described["cleanup.policy"].is_default
+    assert described["cleanup.policy"].source is ConfigSource.DEFAULT
     assert [entry.name for entry in entries.of_topic(topic, ["retention.ms", "nope"])] == [
         "retention.ms"
     ]

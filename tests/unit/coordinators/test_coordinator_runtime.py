@@ -24,7 +24,6 @@ class CounterShard:
     counts: dict[bytes, int] = field(default_factory=dict)
     parked: list[ReplyToken] = field(default_factory=list)
     next_deadline_ms: int | None = None
-    is_loaded: bool = False
 
     def handle(self, request: str, token: ReplyToken, now_ms: int) -> Outcome[str]:
         if request.startswith("?"):
@@ -62,7 +61,6 @@ class CounterShard:
             self.counts[record.key] = int(record.value)
 
     def loaded(self, now_ms: int) -> Outcome[str]:
-        self.is_loaded = True
         return Outcome()
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
@@ -138,8 +138,3 @@ async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not fact():
             await asyncio.sleep(0.001)
-
-
-async def within_deadline(work: Awaitable[Result]) -> Result:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        return await work

@@ -7,9 +7,7 @@ import pytest
 from zhumq.model.errors import MalformedFrame
 from zhumq.protocol.primitives import (
     decode_uvarint,
-    decode_varlong,
     encode_uvarint,
-    encode_varlong,
     skip_tagged_fields,
     uuid_from_bytes,
 )
@@ -44,23 +42,6 @@ def test_a_varint_of_more_than_32_bits_is_refused() -> None:
 def test_a_varint_that_is_cut_off_says_so_in_the_way_callers_expect() -> None:
     with pytest.raises(IndexError):
         decode_uvarint(b"\x80", 0)
-
-
-@pytest.mark.parametrize("value", [0, -1, 1, 63, -64, 64, 2**31, -(2**31), 2**63 - 1, -(2**63)])
-def test_a_varlong_comes_back(value: int) -> None:
-    encoded = encode_varlong(value)
-    assert decode_varlong(encoded, 0) == (value, len(encoded))
-    assert decode_varlong(memoryview(encoded), 0) == (value, len(encoded))
-
-
-def test_small_magnitudes_make_short_varlongs() -> None:
-    assert [len(encode_varlong(value)) for value in (-64, 63, 64, -(2**63))] == [1, 1, 2, 10]
-
-
-@pytest.mark.parametrize("data", [b"\x80" * 10 + b"\x01", b"\xff" * 9 + b"\x7f"])
-def test_a_varlong_beyond_64_bits_is_refused(data: bytes) -> None:
-    with pytest.raises(MalformedFrame):
-        decode_varlong(data, 0)
 
 
 def test_tagged_fields_are_skipped_to_their_end() -> None:

@@ -9,16 +9,18 @@ from typing import Any, cast
 import pytest
 
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
-from zhumq.model.cluster_errors import PreferredLeaderNotAvailable
+from zhumq.model.cluster_errors import ElectionNotNeeded, PreferredLeaderNotAvailable
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from zhumq.model.replication_mode import Mode
 from zhumq.replication.preferred_leaders import ELECTIONS_MAX, PreferredLeaders
 
 T0 = TopicPartition("t", 0)
 FIRST, SECOND = BrokerId(1), BrokerId(2)
 
 
-def image(leader: BrokerId, epoch: int) -> ClusterImage:
+def image(leader: BrokerId, epoch: int, mode: Mode = Mode.RAFT) -> ClusterImage:
     state = PartitionState(
+        mode=mode,
         replicas=(FIRST, SECOND),
         leader=leader,
         leader_epoch=LeaderEpoch(epoch),
@@ -72,3 +74,14 @@ def test_a_leader_does_not_resign_for_ever() -> None:
     elections = Elections(*[SECOND] * (ELECTIONS_MAX + 1))
     assert isinstance(elections.elect(), PreferredLeaderNotAvailable)
     assert elections.held == ELECTIONS_MAX
+
+
+def test_a_partition_that_has_changed_to_fetch_mode_holds_no_election() -> None:
+    elections = Elections()
+    elections.image = image(SECOND, 5, Mode.FETCH)
+    outcome = elections.elect()
+    assert isinstance(outcome, PreferredLeaderNotAvailable)
+    assert "the controller names its leader" in str(outcome)
+    elections.image = image(FIRST, 6, Mode.FETCH)
+    assert isinstance(elections.elect(), ElectionNotNeeded)
+    assert elections.held == 0

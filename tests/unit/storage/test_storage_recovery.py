@@ -65,6 +65,20 @@ def test_a_torn_tail_is_reported_with_what_was_cut(
     (record,) = [each for each in caplog.records if "torn tail" in each.message]
     assert record.levelno == logging.WARNING
     assert f"cut {BATCH_BYTES - 5} bytes" in record.message
+    assert f"to {CUT_FILE}," in record.message
+
+
+def test_a_torn_tail_that_cannot_be_kept_is_reported_as_lost(
+    disk: MemoryDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = filled(disk, 3)
+    put(disk, LOG_FILE, whole[:-5])
+    disk.bytes_free = 0
+    with caplog.at_level(logging.WARNING):
+        assert open_log(disk).log_end_offset == 2
+    (record,) = [each for each in caplog.records if "torn tail" in each.message]
+    assert "could not keep them" in record.message
+    assert CUT_FILE + "," not in record.message
 
 
 @pytest.mark.parametrize("flipped", range(BATCH_BYTES))

@@ -65,7 +65,6 @@ class FollowerSession:
     def __init__(self, broker_id: int, host: SessionHost) -> None:
         self.broker_id = broker_id
         self.session_contact_ms = host.clock.monotonic_ms()
-        self.fetches_count = 0
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._fetch_states: dict[PartitionKey, tuple[ReplicaDriver, FollowerFetchState]] = {}
@@ -85,7 +84,6 @@ class FollowerSession:
     def fetch(self, request: ReplicaFetchRequest) -> "asyncio.Future[ReplicaFetchResponse]":
         """Take the follower's positions; the response follows when there is an update."""
         self.session_contact_ms = self._host.clock.monotonic_ms()
-        self.fetches_count += 1
         answer: asyncio.Future[ReplicaFetchResponse] = self._loop.create_future()
         self._release()
         timer = self._loop.call_later(BEAT_MS / 1000, self._answer_empty, answer)

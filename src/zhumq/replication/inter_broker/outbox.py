@@ -125,8 +125,8 @@ def _add(request: ReplicaMessagesRequest, key: PartitionKey, message: Message) -
             raise AssertionError(f"a {type(message).__name__} is not an election message")
 
 
-def deliver(request: ReplicaMessagesRequest, sender_id: int, receiver: Receiver) -> int:
-    """Deliver the messages of an authenticated sender. Returns how many there are."""
+def deliver(request: ReplicaMessagesRequest, sender_id: int, receiver: Receiver) -> None:
+    """Deliver the messages of an authenticated sender."""
     for question in request.questions:
         receiver.receive(
             (question.topic_id, question.partition),
@@ -160,4 +160,3 @@ def deliver(request: ReplicaMessagesRequest, sender_id: int, receiver: Receiver)
             LeaderAnnounced(leader_id=sender_id, epoch=announced.epoch),
             sender_id,
         )
-    return len(request.questions) + len(request.replies) + len(request.announcements)
