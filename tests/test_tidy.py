@@ -74,6 +74,36 @@ def test_the_generated_parts_of_the_docs_are_fresh() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
+def test_every_name_is_used() -> None:
+    pytest.importorskip("vulture")
+    done = subprocess.run(
+        [sys.executable, "-m", "vulture"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_every_declared_message_is_used() -> None:
+    """A request or response with a key of its own is served or sent, not only declared."""
+    folder = SOURCE / "protocol" / "messages"
+    naming: dict[str, set[Path]] = {}
+    for path in SOURCE.rglob("*.py"):
+        text = re.sub(r"^class \w+", "", path.read_text(), flags=re.MULTILINE)
+        for word in re.findall(r"\w+", text):
+            naming.setdefault(word, set()).add(path.parent)
+    unused = []
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                has_key = any(each.arg == "api_key" for each in node.keywords)
+                if not naming.get(node.name, set()) - ({folder} if has_key else set()):
+                    unused.append(f"{_name(path)}: {node.name}")
+    assert unused == []
+
+
 def test_every_setting_is_documented() -> None:
     from zhumq.broker.settings import BROKER_SETTINGS, COARSER_NAMES
 

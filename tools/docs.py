@@ -60,7 +60,7 @@ def caption(path: Path) -> str:
 
 
 def apis() -> str:
-    """The APIs that protocol/api.py can read and write."""
+    """The APIs that protocol/api.py declares, which a broker serves."""
     from zhumq.protocol.api import APIS
 
     lines = ["| key | API | versions | flexible from |", "|---|---|---|---|"]

@@ -18,11 +18,10 @@ from zhumq.protocol.messages import (
     metadata,
     offsets,
     produce,
+    producers,
     reassignments,
-    security,
     share,
     topics,
-    transactions,
 )
 from zhumq.protocol.primitives import BAD_BYTES, INT32, skip_tagged_fields
 from zhumq.protocol.schema import Message
@@ -47,24 +46,18 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    TXN_OFFSET_COMMIT = 28
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -74,8 +67,6 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -135,8 +126,8 @@ class UnsupportedApiVersion(UnsupportedVersion):
 
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
-        produce, fetch, offsets, metadata, groups, consumer_groups, topics, transactions, configs,
-        security, reassignments, share, acls,
+        produce, fetch, offsets, metadata, groups, consumer_groups, topics, producers, configs,
+        reassignments, share, acls,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

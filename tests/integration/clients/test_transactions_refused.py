@@ -14,7 +14,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import FindCoordinatorRequest
-from zhumq.protocol.messages.transactions import InitProducerIdRequest
+from zhumq.protocol.messages.producers import InitProducerIdRequest
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.raw_client import RawClient
 

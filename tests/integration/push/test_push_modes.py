@@ -70,6 +70,31 @@ def test_a_psb_group_that_stalls_does_not_slow_the_others(running: RunningBroker
     run(scenario())
 
 
+def test_a_consumer_raises_its_credits_while_it_runs(running: RunningBroker) -> None:
+    topic = new_topic(running.bootstrap)
+    send(running.bootstrap, topic, numbered(COUNT))
+
+    async def in_flight() -> int:
+        sessions = await asyncio.to_thread(lambda: Admin(running.bootstrap).sessions("raises"))
+        return sum(session.in_flight for session in sessions)
+
+    async def scenario() -> None:
+        async with PushConsumer(
+            topic, group="raises", mode="psb", push=running.push, credits=2
+        ) as consumer:
+            held = await anext(aiter(consumer))
+            assert await in_flight() == 2
+            consumer.set_credits(20)
+
+            async def has_twenty() -> bool:
+                return await in_flight() == 20
+
+            await until(has_twenty)
+            assert held.offset == 0
+
+    run(scenario())
+
+
 def test_psb_reads_chosen_partitions_from_a_chosen_place(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap, partitions=3)
     send(running.bootstrap, topic, numbered(COUNT), partitions=3)

@@ -136,19 +136,18 @@ def test_a_file_gives_its_descriptor_back_with_the_last_reference(tmp_path: Path
 
 
 @pytest.fixture
-def small_files_only() -> Iterator[int]:
+def small_files_only() -> Iterator[None]:
     """No file may grow past 1000 bytes: a full disk for one process."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    yield 1000
+    yield
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_write_without_room_leaves_the_file_as_it_was(
-    tmp_path: Path, small_files_only: int
-) -> None:
+@pytest.mark.usefixtures("small_files_only")
+def test_a_write_without_room_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     file = SystemDisk().open_file(str(tmp_path / "a"), create=True)
     file.append([bytes(900)])
     for parts in ([bytes(50), bytes(100)], [bytes(101)], [bytes(5000)]):

@@ -80,7 +80,7 @@ def test_fields_are_keywords_and_known_ones_only() -> None:
 def test_messages_have_no_room_for_other_attributes() -> None:
     topic: Any = MetadataRequestTopic()
     with pytest.raises(AttributeError):
-        topic.nome = "topic"
+        topic.partitions = []
 
 
 def test_messages_are_equal_by_value_and_only_to_their_kind() -> None:
@@ -122,7 +122,7 @@ def test_a_message_without_fields_can_be_made() -> None:
 
 def test_a_type_the_wire_cannot_carry_is_refused_by_name() -> None:
     class Wrong(Message):
-        mapping: dict[str, int] = field()
+        name: dict[str, int] = field()
 
     with pytest.raises(TypeError, match="dict"):
         fields_of(Wrong)

@@ -7,7 +7,7 @@ from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.model.errors import BrokerError, ErrorCode, TransactionsUnsupported
 from zhumq.model.ids import NO_PRODUCER_ID
 from zhumq.protocol.api import ApiKey
-from zhumq.protocol.messages.transactions import (
+from zhumq.protocol.messages.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     InitProducerIdRequest,
