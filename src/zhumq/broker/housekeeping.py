@@ -11,8 +11,8 @@ from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import LOOK_MS, DiskRoom
 from zhumq.storage.flusher import Flusher
+from zhumq.storage.log import Log
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.scrub import TURN_MS, Scrubber
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def broker_chores(
 
     async def compaction() -> None:
         # One log at a time: the heavy part runs in a thread, and disks are shared.
-        failed: list[PartitionLog] = []  # skipped until the next run, so that others get compacted
+        failed: list[Log] = []  # skipped until the next run, so that others get compacted
         while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of, failed):
             await asyncio.to_thread(work.run)
             if (log := logs.finish_compaction(work)) is not None:

@@ -43,7 +43,7 @@ from zhumq.replication.driver_seam import (
     is_plain,
     refusal_of,
 )
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log import Log
 
 if TYPE_CHECKING:
     from zhumq.replication.inter_broker.follower_session import FollowerSession
@@ -67,7 +67,7 @@ class ReplicaDriver:
     def __init__(
         self,
         topic_partition: TopicPartition,
-        log: PartitionLog,
+        log: Log,
         host: DriverHost,
         callbacks: ReplicaCallbacks,
         make_core: Callable[["ReplicaDriver"], Core],

@@ -19,7 +19,7 @@ from zhumq.model.errors import BrokerError, ErrorCode, StorageFailed
 from zhumq.replication.controller_requests import ControllerRequests
 from zhumq.replication.timers import Timers
 from zhumq.storage.flusher import Flusher
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log import Log
 
 if TYPE_CHECKING:
     from zhumq.replication.driver import ReplicaDriver
@@ -128,7 +128,7 @@ def refusal_of(answer: FetchAnswered) -> FetchAnswered:
     )
 
 
-def damage_of(log: PartitionLog, committed_offset: int = 0) -> int | None:
+def damage_of(log: Log, committed_offset: int = 0) -> int | None:
     """The first offset from which the log differs from what was flushed; None if it is intact."""
     damage = [bad.first_offset for bad in log.corrupt_ranges]
     suspect_offset = log.suspect_offset

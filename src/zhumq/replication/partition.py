@@ -19,9 +19,9 @@ from zhumq.replication.pending import DurabilityWaiters, DurableCallback, Watche
 from zhumq.replication.tail import Tail
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.leader_epochs import EpochStart
+from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, CorruptRange, LogSlice
-from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.producer_state import ProducerEntry
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import WalkBudget
@@ -65,7 +65,7 @@ class Partition:
         topic_partition: TopicPartition,
         topic_id: uuid.UUID,
         leader_epoch: LeaderEpoch,
-        log: PartitionLog,
+        log: Log,
         flusher: Flusher,
         *,
         in_sync_replicas: int,

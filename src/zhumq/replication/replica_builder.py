@@ -20,7 +20,7 @@ from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState
 from zhumq.model.ids import BrokerId
 from zhumq.replication.driver import Core, ReplicaDriver
 from zhumq.replication.replication import Replication
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log import Log
 from zhumq.storage.quorum_journal import QuorumJournal, ReplicaKey
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def initial_quorum_state(
     journal: QuorumJournal,
     topic_id: uuid.UUID,
     partition: PartitionState,
-    log: PartitionLog,
+    log: Log,
     broker_id: BrokerId,
     *,
     had_log: bool,

@@ -21,9 +21,9 @@ from zhumq.replication.partition import Partition, PartitionSettings
 from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
 from zhumq.replication.replication import Replication
 from zhumq.storage.flusher import Flusher
+from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class ReplicaManager:
             for each in self._partitions.values()
         }
 
-    def high_watermark_of(self, log: PartitionLog) -> int:
+    def high_watermark_of(self, log: Log) -> int:
         """The offset up to which retention and compaction may read a log."""
         partition = self._partitions.get(log.topic_partition)
         if partition is None or partition.log is not log:
@@ -269,7 +269,7 @@ class ReplicaManager:
 
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
-    ) -> PartitionLog:
+    ) -> Log:
         # Creating folders takes most of the time if a topic has thousands of partitions.
         try:
             return self._logs.create_log(topic_partition, topic_id, config, lazily=True)

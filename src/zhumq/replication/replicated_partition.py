@@ -23,8 +23,8 @@ from zhumq.replication.partition import DURABLE_TIMEOUT_MS, Partition
 from zhumq.replication.pending import DurableCallback
 from zhumq.replication.refused_batches import RefusedBatches
 from zhumq.storage.flusher import Flusher
+from zhumq.storage.log import Log
 from zhumq.storage.log_slice import Appended, LogSlice
-from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.validator import WalkBudget
 
 # How long a leader refuses appends while the next leader catches up: checks times interval.
@@ -64,7 +64,7 @@ class ReplicatedPartition(Partition):
         self,
         topic_partition: TopicPartition,
         topic_id: uuid.UUID,
-        log: PartitionLog,
+        log: Log,
         flusher: Flusher,
         host: DriverHost,
         make_core: Callable[[ReplicaDriver], Core],

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 from zhumq.model.errors import BrokerError
 from zhumq.storage.flush_ticket import FlushTicket
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class Flusher:
     ) -> None:
         self._post = post
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
-        self._flushing: set[PartitionLog] = set()
-        self._waiting: dict[PartitionLog, list[FlushCallback]] = {}
+        self._flushing: set[Log] = set()
+        self._waiting: dict[Log, list[FlushCallback]] = {}
         self._is_closed = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{place}", daemon=True)
@@ -44,7 +44,7 @@ class Flusher:
         for thread in self._threads:
             thread.start()
 
-    def request(self, log: PartitionLog, callback: FlushCallback | None = None) -> None:
+    def request(self, log: Log, callback: FlushCallback | None = None) -> None:
         """Call back once everything that the log holds now is durable, or with the error."""
         callbacks = self._waiting.setdefault(log, [])
         if callback is not None:
@@ -76,7 +76,7 @@ class Flusher:
         for thread in self._threads:
             thread.join()
 
-    def _begin(self, log: PartitionLog) -> None:
+    def _begin(self, log: Log) -> None:
         """Queue a sync of the log for all callbacks that wait for it."""
         callbacks = self._waiting.pop(log)
         ticket = log.begin_flush()
@@ -92,9 +92,7 @@ class Flusher:
 
         self._queue.put(sync)
 
-    def _finish(
-        self, log: PartitionLog, ticket: FlushTicket, callbacks: list[FlushCallback]
-    ) -> None:
+    def _finish(self, log: Log, ticket: FlushTicket, callbacks: list[FlushCallback]) -> None:
         self._flushing.discard(log)
         log.finish_flush(ticket)
         # The next sync begins before the callbacks of this one run, so the disk never idles.

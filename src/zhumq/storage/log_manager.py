@@ -36,6 +36,7 @@ from zhumq.storage.compaction import CompactionTicket
 from zhumq.storage.data_folder import claim_data_dir, parse_folder_name
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
+from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.offset_checkpoint import KnownOffsets, OffsetCheckpoint, UnopenedLog
 from zhumq.storage.partition_log import PartitionLog
@@ -345,7 +346,7 @@ class LogManager:
         self._disk.rename(log.directory, path)
         return path
 
-    def retention_pass(self, now_ms: int, high_watermark_of: Callable[[PartitionLog], int]) -> int:
+    def retention_pass(self, now_ms: int, high_watermark_of: Callable[[Log], int]) -> int:
         """Apply retention to every log; returns the number of files it deleted."""
         count = 0
         for log in self._logs.values():
@@ -361,10 +362,7 @@ class LogManager:
         return count
 
     def begin_compaction(
-        self,
-        now_ms: int,
-        high_watermark_of: Callable[[PartitionLog], int],
-        besides: Collection[PartitionLog] = (),
+        self, now_ms: int, high_watermark_of: Callable[[Log], int], besides: Collection[Log] = ()
     ) -> "LogCompaction | None":
         """A compaction of the next log worth it, to run in a thread; None if there is none besides these."""
         for log in self._logs.values():
