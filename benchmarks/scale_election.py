@@ -55,7 +55,7 @@ class _World:
     """Replicas of many brokers, and the requests between brokers.
 
     Each pair has one request in flight. Messages that come up meanwhile go with the next one, as in
-    `replication.outbox`.
+    `replication.inter_broker.outbox`.
     """
 
     def __init__(self, dead: BrokerId, partitions: Sequence[tuple[BrokerId, ...]]) -> None:

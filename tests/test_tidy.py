@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import references
 import retired_words
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -138,24 +139,44 @@ def test_every_command_named_in_the_docs_exists() -> None:
 def test_every_link_in_the_docs_leads_somewhere() -> None:
     broken: list[str] = []
     for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]:
-        targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
-        broken += [
-            f"{_name(path)}: {each}" for each in targets if not (path.parent / each).exists()
-        ]
+        for target, section in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text()):
+            linked = path.parent / target if target else path
+            if not linked.exists() or (section and section not in _sections(linked)):
+                broken.append(f"{_name(path)}: {target}#{section}")
     assert broken == []
 
 
-def test_every_test_that_the_docs_call_a_proof_exists() -> None:
-    missing = []
-    for path in (REPOSITORY / "docs").rglob("*.md"):
-        proofs = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", path.read_text())
-        missing += [f"{_name(path)}: {file} {name}" for file, name in proofs if not _is(file, name)]
-    assert missing == []
+def _sections(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each).strip().lower().replace(" ", "-") for each in headings}
 
 
-def _is(file: str, name: str) -> bool:
-    path = REPOSITORY / file
-    return path.exists() and (not name or f"def {name}(" in path.read_text())
+def test_every_reference_leads_somewhere() -> None:
+    """Paths, names in modules and decisions, in comments as in docs. A changelog tells what was."""
+    exempt = {REPOSITORY / "CHANGELOG.md", REPOSITORY / "tests" / "test_tidy.py"}
+    found = [
+        f"{_name(path)}: {each}"
+        for path in _text_files()
+        if path not in exempt
+        for each in references.dangling(_read(path))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`broker/nowhere`", "`tests/unit/nowhere/`", "`docs/nowhere.md`", "see docs/nowhere", "`client/wire.Nothing`",
+        "`broker/dispatch.py: Dispatcher.nothing`", "`tests/test_tidy.py::test_nothing`", "`model.nowhere`",
+        "`model.state_machine.Nothing`", "decision 9999", "Hazard 6",
+    ],
+)  # fmt: skip
+def test_a_reference_that_leads_nowhere_is_found(text: str) -> None:
+    assert references.dangling(f"It is {text}.") != []
+    assert (
+        references.dangling("See `client/wire.Connection`, `net/`, `model.ids`, decision 0001")
+        == []
+    )
 
 
 # Rooms that reach a log, a replica's core or its watchers through `Partition` alone.

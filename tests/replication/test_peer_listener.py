@@ -133,7 +133,7 @@ def test_a_broker_of_an_earlier_broker_epoch_is_refused() -> None:
         struct.pack(">i", 3) + b"abc",
         # A client's ApiVersions request.
         struct.pack(">ihhih", 10, 18, 0, 1, -1),
-        # A replica fetch without a handshake: hazard 9.
+        # A replica fetch without a handshake.
         encode_peer_request(
             REPLICA_FETCH, 1, ReplicaFetchRequest(partitions=[ReplicaFetchPartition()])
         ),
