@@ -1,56 +1,77 @@
-"""Generates the parts of docs/ that repeat the code."""
+"""Generates the parts of the docs that repeat the code, the import contracts and the tree."""
 
 import argparse
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
 
-# The rooms in the order of the layers, top first.
-ROOMS = (
-    "testing",
-    "cli",
-    "pipelines",
-    "broker",
-    "spark",
-    "push",
-    "client",
-    "coordinators",
-    "replication",
-    "storage",
-    "cluster",
-    "net",
-    "groups",
-    "share",
-    "consensus",
-    "metadata",
-    "records",
-    "protocol",
-    "host",
-    "model",
-)
+CONTRACTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
+LAYERS = next(each for each in CONTRACTS if each["type"] == "layers")
+PURITY = next(each for each in CONTRACTS if "pure" in each["name"])
+# What is neither a test nor run as one.
+NO_TESTS = {"build", "dist", "docs", "src", "tests", "tools"}
+
+
+def rooms() -> list[tuple[int, str]]:
+    """The rooms with the number of their layer, top first."""
+    numbered = enumerate((layer.split(" | ") for layer in LAYERS["layers"]), start=1)
+    return [(number, room) for number, layer in numbered for room in layer if _is_room(room)]
+
+
+def _is_room(name: str) -> bool:
+    return (SOURCE / name / "__init__.py").exists()
+
+
+def layers() -> str:
+    """The layers of the import contracts, with what each room says of itself; then the other contracts."""
+    pure = {name.removeprefix("zhumq.") for name in PURITY["source_modules"]}
+    rows = []
+    for number, room in rooms():
+        says = caption(SOURCE / room / "__init__.py")
+        if not says:
+            raise SystemExit(
+                f"src/zhumq/{room}/__init__.py says nothing of the room in a docstring"
+            )
+        rows.append((str(number), f"`{room}`", "core" if room in pure else " ", says))
+    rules = [f"- {each['name']}." for each in CONTRACTS if each is not LAYERS]
+    return "\n".join([_table(("layer", "room", "kind", "what it is"), rows), "", *rules])
 
 
 def captions() -> str:
     """Every module with the first line of its docstring, room by room."""
-    found = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
-    missing = sorted(set(found) - set(ROOMS))
-    if missing:
-        raise SystemExit(f"tools/docs.py does not know the room {missing[0]!r}: add it to ROOMS")
     lines: list[str] = []
-    for room in (room for room in ROOMS if room in found):
+    for _, room in rooms():
         modules = sorted((SOURCE / room).rglob("*.py"))
-        rows = [(path, caption(path)) for path in modules if path.stat().st_size > 0]
         lines += [f"### {room}", "", "| module | |", "|---|---|"]
-        for path, words in rows:
-            name = path.relative_to(SOURCE / room).with_suffix("").as_posix()
-            lines.append(f"| `{name}` | {words} |")
+        for path in modules:
+            if path.name != "__init__.py":
+                name = path.relative_to(SOURCE / room).with_suffix("").as_posix()
+                lines.append(f"| `{name}` | {caption(path)} |")
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def test_folders() -> str:
+    """The folders of tests, each with the first sentence of its README.md."""
+    beside = [path for path in REPOSITORY.iterdir() if path.name not in NO_TESTS]
+    rows = []
+    for path in [*sorted((REPOSITORY / "tests").iterdir()), *sorted(beside)]:
+        if path.is_dir() and path.name[0] not in "._":
+            folder = path.relative_to(REPOSITORY).as_posix()
+            if not (path / "README.md").exists():
+                raise SystemExit(f"{folder}/README.md does not say what is tested there")
+            lines = (path / "README.md").read_text().splitlines()
+            text = " ".join(line for line in lines if not line.startswith("#")).strip()
+            rows.append((f"`{folder}/`", text.partition(". ")[0].removesuffix(".")))
+    return _table(("folder", "what"), rows)
 
 
 def caption(path: Path) -> str:
@@ -102,7 +123,8 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "docs/architecture.md": {"captions": captions},
+    "CONTRIBUTING.md": {"test folders": test_folders},
+    "docs/architecture.md": {"layers": layers, "captions": captions},
     "docs/protocol.md": {"apis": apis},
     "docs/operations.md": {
         "broker settings": broker_settings,

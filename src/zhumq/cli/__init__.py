@@ -1,0 +1,1 @@
+"""The `zhumq` command, with one small file per noun."""

@@ -1,0 +1,1 @@
+"""The Python client: consumers, workers, administration, and the blocking wire client."""

@@ -1,0 +1,1 @@
+"""The replicas of one partition: elections, following a leader, the high watermark."""

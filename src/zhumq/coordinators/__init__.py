@@ -1,0 +1,1 @@
+"""Runs replicated state machines: groups, delivery state, dead letters."""

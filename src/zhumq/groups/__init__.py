@@ -1,0 +1,1 @@
+"""Consumer groups and share groups: members, assignments, committed offsets."""

@@ -1,0 +1,1 @@
+"""The metadata image of the cluster, and the decisions that change it."""

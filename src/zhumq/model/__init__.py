@@ -1,0 +1,1 @@
+"""The words of all rooms: ids, errors, settings."""

@@ -1,0 +1,1 @@
+"""Pipelines on Spark that are written as files: archive, inspect, audit, replay."""

@@ -1,0 +1,1 @@
+"""The push listener: streams messages to consumers over gRPC."""

@@ -1,0 +1,1 @@
+"""Partitions as the broker serves them, with their replicas on this broker and on others."""

@@ -1,0 +1,1 @@
+"""Share partitions and subscriptions: which message is delivered, acquired, acknowledged."""

@@ -1,0 +1,1 @@
+"""The data source for Spark, which reads and writes topics."""
