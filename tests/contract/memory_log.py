@@ -4,7 +4,13 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 
 from zhumq.host.disk import Buffer, DiskFile
-from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange, StorageFailed
+from zhumq.model.errors import (
+    BrokerError,
+    CorruptMessage,
+    DiskFull,
+    OffsetOutOfRange,
+    StorageFailed,
+)
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import (
     HEAD,
@@ -19,7 +25,7 @@ from zhumq.storage.fetched_batches import check_fetched
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.leader_epochs import EpochStart, LeaderEpochs
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.log_slice import Appended, CorruptRange, FileRegion, LogSlice
+from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, FileRegion, LogSlice
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import AppendOrigin, CheckedBatch, WalkBudget, check_batch
@@ -123,21 +129,26 @@ class MemoryLog:
 
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
-    ) -> list[int] | None:
-        if self.failure is not None or self.config.stamps_append_time:
-            return None
-        budget = WalkBudget()
-        try:
-            checked = [check_batch(each, self.config, now_ms, CLIENT, budget) for each in batches]
-            self.producer_state.check_all(header for header, _ in checked)
-        except BrokerError:
-            return None
-        if any(
-            header.size != len(each) for (header, _), each in zip(checked, batches, strict=True)
-        ):
-            return None
-        self._write(checked, leader_epoch)
-        return [batch.header.base_offset for batch in self._batches[-len(batches) :]]
+    ) -> AppendedRun:
+        self._check_online()
+        offsets: list[int] = []
+        last: Appended | BrokerError | None = None
+        size = 0
+        for each in batches:
+            try:
+                appended = self.append(each, leader_epoch=leader_epoch, now_ms=now_ms)
+            except DiskFull:
+                raise
+            except BrokerError as refusal:
+                last = refusal
+                break
+            size += 0 if appended.duplicate else len(each)
+            if appended.duplicate or decode_header(each).size != len(each):
+                last = appended
+                break
+            offsets.append(appended.base_offset)
+        append_time_ms = now_ms if self.config.stamps_append_time else -1
+        return AppendedRun(offsets, append_time_ms, self.log_start_offset, size, last)
 
     def append_fetched(self, batches: Buffer, *, epoch_max: int, gaps_allowed: bool) -> int:
         self._check_online()

@@ -23,6 +23,7 @@ from zhumq.records.builder import rebuild_batch
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.log import Log
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
+from zhumq.storage.log_slice import Appended, AppendedRun
 
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
 ALL_BYTES = 1 << 20
@@ -124,9 +125,10 @@ def test_one_bad_batch_of_an_append_keeps_all_of_it_out(log: Log) -> None:
 
 def test_the_log_stamps_its_own_time_if_the_topic_requires_it(layout: Layout) -> None:
     log = layout.open(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
-    assert log.append_each([memoryview(make_batch(b"a"))], leader_epoch=0, now_ms=NOW_MS) is None
     data = make_batch(b"a", timestamp=5)
     assert log.append(data, leader_epoch=0, now_ms=NOW_MS).log_append_time_ms == NOW_MS
+    run = log.append_each([memoryview(data)], leader_epoch=0, now_ms=NOW_MS + 1)
+    assert (run.base_offsets, run.log_append_time_ms) == ([1], NOW_MS + 1)
     assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 0, 0)
 
 
@@ -161,21 +163,33 @@ def test_a_batch_that_does_not_follow_its_producers_last_one_is_refused(log: Log
 def test_batches_of_several_clients_go_in_with_one_write(log: Log) -> None:
     append(log, b"before")
     data = [make_batch(b"a", b"b"), numbered(0, b"c"), numbered(1, b"d")]
-    offsets = log.append_each([memoryview(each) for each in data], leader_epoch=3, now_ms=NOW_MS)
-    assert offsets == [1, 3, 4]
+    run = log.append_each([memoryview(each) for each in data], leader_epoch=3, now_ms=NOW_MS)
+    assert run == AppendedRun([1, 3, 4], -1, 0, sum(map(len, data)), None)
     assert read_values(log, 1) == [b"a", b"b", b"c", b"d"]
     assert (log.epoch_of(0), log.epoch_of(1)) == (0, 3)
     assert log.producer_state.producers[7].next_sequence == 2
 
 
-def test_none_of_them_goes_in_if_one_needs_an_answer_of_its_own(log: Log) -> None:
+def test_a_run_ends_behind_the_request_that_needs_an_answer_of_its_own(log: Log) -> None:
     log.append(numbered(0, b"a"), leader_epoch=0, now_ms=NOW_MS)
     bad = bytearray(make_batch(b"bad"))
     bad[-1] ^= 1
-    for odd in (bytes(bad), numbered(0, b"a"), numbered(5, b"f"), make_batch(b"x") * 2):
-        views = [memoryview(make_batch(b"good")), memoryview(odd)]
-        assert log.append_each(views, leader_epoch=0, now_ms=NOW_MS) is None
-    assert log.log_end_offset == 1
+    good = make_batch(b"good")
+    for odd, outcome in (
+        (bytes(bad), CorruptMessage),
+        (numbered(0, b"a"), Appended),
+        (numbered(5, b"f"), OutOfOrderSequenceNumber),
+    ):
+        end = log.log_end_offset
+        views = [memoryview(each) for each in (good, odd, good)]
+        run = log.append_each(views, leader_epoch=0, now_ms=NOW_MS)
+        assert (run.base_offsets, run.size) == ([end], len(good))
+        assert isinstance(run.last, outcome)
+        assert log.log_end_offset == end + 1
+    views = [memoryview(each) for each in (good, good * 2, good)]
+    run = log.append_each(views, leader_epoch=0, now_ms=NOW_MS)
+    assert run == AppendedRun([4], -1, 0, 3 * len(good), Appended(5, 6, -1, 0, duplicate=False))
+    assert log.log_end_offset == 7
 
 
 # Reading
@@ -502,8 +516,8 @@ def test_a_flush_that_ends_after_an_unclean_close_changes_nothing(log: Log) -> N
 def assert_offline(log: Log) -> None:
     assert log.failure is not None
     view = memoryview(make_batch(b"x"))
-    assert log.append_each([view], leader_epoch=0, now_ms=NOW_MS) is None
     for refused in (
+        lambda: log.append_each([view], leader_epoch=0, now_ms=NOW_MS),
         lambda: append(log, b"x"),
         lambda: log.append_fetched(view, epoch_max=0, gaps_allowed=True),
         lambda: read_from(log, 0),

@@ -46,7 +46,8 @@ def test_a_follower_refuses_clients(tmp_path: Path) -> None:
                     partition.check_enough_replicas()
                 with pytest.raises(NotLeaderOrFollower):
                     await partition.when_durable(1)
-                assert partition.append_each([memoryview(batch("b"))], NOW_MS) is None
+                with pytest.raises(NotLeaderOrFollower):
+                    partition.append_each([memoryview(batch("b"))], NOW_MS)
 
     run(body())
 

@@ -38,7 +38,8 @@ def test_a_batch_after_a_refused_one_is_refused_until_the_first_is_written(
             partition = new.partition()
             with pytest.raises(NotLeaderOrFollower):
                 partition.append(third, NOW_MS)
-            assert partition.append_each([memoryview(third)], NOW_MS) is None
+            run_of_one = partition.append_each([memoryview(third)], NOW_MS)
+            assert isinstance(run_of_one.last, NotLeaderOrFollower)
             partition.append(second, NOW_MS)
             partition.append(third, NOW_MS)
 

@@ -21,7 +21,7 @@ from zhumq.storage.flusher import Flusher
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.log_slice import Appended, CorruptRange, LogSlice
+from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
 from zhumq.storage.producer_state import ProducerEntry
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import WalkBudget
@@ -146,11 +146,6 @@ class Partition:
         return self.log.failure
 
     @property
-    def checks_records(self) -> bool:
-        """Whether an append looks at each record and not only at whole batches."""
-        return self.log.config.checks_records
-
-    @property
     def producers(self) -> Mapping[int, ProducerEntry]:
         """The idempotent producers whose last batches are remembered, by producer id."""
         return self.log.producer_state.producers
@@ -184,12 +179,15 @@ class Partition:
             self._notify_watchers(len(batches))
         return appended
 
-    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
-        """Append in one write. Returns the offsets; None if each batch has to go through `append`."""
-        offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if self._watchers and offsets is not None:
-            self._notify_watchers(sum(map(len, batches)))
-        return offsets
+    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
+        """Append the first of several requests in one write, up to one that is refused or a repeat.
+
+        Raises what refuses them all.
+        """
+        appended = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if self._watchers and appended.size:
+            self._notify_watchers(appended.size)
+        return appended
 
     def remember_refused(
         self, batches: bytes | memoryview, reason: BrokerError, now_ms: int

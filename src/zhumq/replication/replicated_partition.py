@@ -24,7 +24,7 @@ from zhumq.replication.pending import DurableCallback
 from zhumq.replication.refused_batches import RefusedBatches
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log import Log
-from zhumq.storage.log_slice import Appended, LogSlice
+from zhumq.storage.log_slice import Appended, AppendedRun, LogSlice
 from zhumq.storage.validator import WalkBudget
 
 # How long a leader refuses appends while the next leader catches up: checks times interval.
@@ -173,27 +173,37 @@ class ReplicatedPartition(Partition):
                 batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
             )
         except OutOfOrderSequenceNumber as gap:
-            if now_ms >= self._settling[1]:
-                raise
-            # The last leader may have refused the batch before this one: the producer sends both
-            # again, in order. RefusedBatches says what OutOfOrderSequenceNumber would cost.
-            raise NotLeaderOrFollower(
-                f"{self.topic_partition} has just changed its leader, and {gap}"
-            ) from gap
+            raise self._settled(gap, now_ms) from None
         if not appended.duplicate:
             self._written(len(batches))
         return appended
 
-    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> list[int] | None:
-        if not self.leads or self._is_transferring:
-            return None
+    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
+        self._check_appends()
+        last: Appended | BrokerError | None
         if self._refused and self._refused.any_left(now_ms):
-            return None
+            # One by one: each may have to wait for a batch that was refused before.
+            try:
+                last = self.append(batches[0], now_ms)
+            except BrokerError as refusal:
+                last = refusal
+            return AppendedRun([], -1, self.log_start_offset, 0, last)
         self._settle(now_ms)
-        offsets = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if offsets is not None:
-            self._written(sum(map(len, batches)))
-        return offsets
+        appended = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if appended.size:
+            self._written(appended.size)
+        last = appended.last
+        if isinstance(last, OutOfOrderSequenceNumber):
+            return appended._replace(last=self._settled(last, now_ms))
+        return appended
+
+    def _settled(self, gap: OutOfOrderSequenceNumber, now_ms: int) -> BrokerError:
+        """The error for a sequence gap, which is retriable in the settling time."""
+        if now_ms >= self._settling[1]:
+            return gap
+        # The last leader may have refused the batch before this one: the producer sends both
+        # again, in order. RefusedBatches says what OutOfOrderSequenceNumber would cost.
+        return NotLeaderOrFollower(f"{self.topic_partition} has just changed its leader, and {gap}")
 
     def _settle(self, now_ms: int) -> None:
         """The first append of an epoch starts the settling time, in which producers find this leader."""

@@ -10,7 +10,7 @@ from zhumq.model.ids import TopicPartition
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.log_slice import Appended, CorruptRange, LogSlice
+from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import WalkBudget
@@ -76,10 +76,11 @@ class Log(Protocol):
 
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
-    ) -> list[int] | None:
-        """Append one batch each of several clients in a single write; returns their offsets.
+    ) -> AppendedRun:
+        """Append the batches of several requests, each as `append` would, in a single write.
 
-        None, and nothing is written, if any of them is not valid and new: `append` then gives the reason.
+        Ends behind the first request that is refused or that repeats an earlier one, and before one
+        that would make the write too large. Raises what refuses them all, and writes nothing then.
         """
 
     def append_fetched(self, batches: Buffer, *, epoch_max: int, gaps_allowed: bool) -> int:

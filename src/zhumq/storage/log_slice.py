@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zhumq.host.disk import DiskFile
+from zhumq.model.errors import BrokerError
 
 
 class Appended(NamedTuple):
@@ -14,6 +15,17 @@ class Appended(NamedTuple):
     log_append_time_ms: int  # -1 if the records carry their producers' timestamps
     log_start_offset: int
     duplicate: bool
+
+
+class AppendedRun(NamedTuple):
+    """The outcome of the first requests of a run: some were written together, and one may have ended it."""
+
+    base_offsets: list[int]  # of those that were written together
+    log_append_time_ms: int
+    log_start_offset: int
+    size: int  # bytes written
+    # The request behind them: why it was refused, or what was done with it alone. None: the run goes on.
+    last: Appended | BrokerError | None
 
 
 class FileRegion:

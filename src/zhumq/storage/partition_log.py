@@ -22,17 +22,22 @@ from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_proof import VerifiedLog
-from zhumq.storage.log_slice import Appended, LogSlice
+from zhumq.storage.log_slice import Appended, AppendedRun, LogSlice
+from zhumq.storage.producer_state import ProducerEntry, WrittenBatch
 from zhumq.storage.recovery import load_log
 from zhumq.storage.segment import Segment
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import (
+    CLIENT,
     AppendOrigin,
     CheckedBatch,
     WalkBudget,
     check_batch,
 )
 from zhumq.storage.verification import Unverified
+
+# Of one write for several requests. It keeps the records of each one below what a WalkBudget always has.
+RUN_BYTES_MAX = 1024 * 1024
 
 
 class PartitionLog(VerifiedLog):
@@ -103,13 +108,25 @@ class PartitionLog(VerifiedLog):
         if self._failure is not None:
             raise self._failure
         view = batches if type(batches) is memoryview else memoryview(batches)
-        config = self.config
+        first = check_batch(view, self.config, now_ms, origin, budget)
+        return self._append_rest(view, first, leader_epoch, now_ms, origin, budget)
+
+    def _append_rest(
+        self,
+        view: memoryview,
+        first: CheckedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        budget: WalkBudget | None,
+    ) -> Appended:
+        """Append batches of which the first one is checked already."""
         size = len(view)
-        checked = [check_batch(view, config, now_ms, origin, budget)]
-        header = checked[0][0]
+        checked = [first]
+        header = first[0]
         end = header.batch_length + PREFIX_BYTES
         while end < size:
-            checked.append(check_batch(view[end:], config, now_ms, origin, budget))
+            checked.append(check_batch(view[end:], self.config, now_ms, origin, budget))
             header = checked[-1][0]
             end += header.batch_length + PREFIX_BYTES
         if header.producer_id >= 0 or len(checked) > 1:
@@ -124,36 +141,57 @@ class PartitionLog(VerifiedLog):
 
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
-    ) -> list[int] | None:
-        """Append one batch each of several clients in a single write; returns their offsets.
+    ) -> AppendedRun:
+        """Append the batches of several requests, each as `append` would, in a single write.
 
-        None, and nothing is written, if any of them is not valid and new: `append` then gives the reason.
+        Ends behind the first request that is refused or that repeats an earlier one, and before one
+        that would make the write too large. Raises what refuses them all, and writes nothing then.
         """
+        if self._failure is not None:
+            raise self._failure
         config = self.config
-        if self._failure is not None or config.stamps_append_time:
-            return None
+        size_max = min(config.segment_bytes, RUN_BYTES_MAX)
         budget = WalkBudget()
-        try:
-            checked = [
-                check_batch(view, config, now_ms, AppendOrigin.CLIENT, budget) for view in batches
-            ]
-            self.producer_state.check_all(header for header, _ in checked)
-        except BrokerError:
-            return None
-        size = sum(map(len, batches))
-        if size > config.segment_bytes:
-            return None
+        # Not written yet: the producers of the batches that are checked.
+        producers: dict[int, ProducerEntry] = {}
+        checked: list[CheckedBatch] = []
+        offsets: list[int] = []
         offset = self.log_end_offset
-        offsets = []
-        bytes_checked = 0
-        for header, _ in checked:
+        size = 0
+        last: Appended | BrokerError | None = None
+        several: CheckedBatch | None = None  # the first batch of a request with more of them
+        for view in batches:
+            length = len(view)
+            if checked and (size + length > size_max or budget.is_low):
+                break
+            try:
+                batch = check_batch(view, config, now_ms, CLIENT, budget)
+                header = batch[0]
+                if header.batch_length + PREFIX_BYTES != length:
+                    several = batch
+                    break
+                if header.producer_id >= 0:
+                    written = self.producer_state.check_next(header, offset, producers)
+                    if written is not None:
+                        last = self._repeated(written, header)
+                        break
+            except BrokerError as refusal:
+                last = refusal
+                break
+            checked.append(batch)
             offsets.append(offset)
             offset += header.last_offset_delta + 1
-            bytes_checked += header.batch_length + PREFIX_BYTES
-        if bytes_checked != size:
-            return None  # One of the buffers holds more than one batch.
-        self._write(checked, size, leader_epoch)
-        return offsets
+            size += length
+        if checked:
+            self._write(checked, size, leader_epoch)
+        if several is not None:
+            try:
+                last = self._append_rest(view, several, leader_epoch, now_ms, CLIENT, None)
+                size += length
+            except BrokerError as refusal:
+                last = refusal
+        append_time_ms = now_ms if config.stamps_append_time else -1
+        return AppendedRun(offsets, append_time_ms, self.log_start_offset, size, last)
 
     def _write(self, checked: list[CheckedBatch], size: int, leader_epoch: int) -> int:
         """Assign the next offsets, and write the batches at the end. Returns the first offset."""
@@ -268,8 +306,9 @@ class PartitionLog(VerifiedLog):
             return None
         header = checked[0][0]
         written = self.producer_state.check(header)
-        if written is None:
-            return None
+        return None if written is None else self._repeated(written, header)
+
+    def _repeated(self, written: WrittenBatch, header: BatchHeader) -> Appended:
         return Appended(
             written.base_offset,
             written.last_offset,

@@ -85,34 +85,36 @@ class ProducerState:
         Raises if it does neither.
         """
         entry = self.producers.get(header.producer_id)
-        if entry is None:
-            return None
-        sequence = header.base_sequence
-        if entry.epoch == header.producer_epoch:
-            # The most frequent case first.
-            expected = entry.next_sequence
-            if sequence == expected and entry.transaction_first_offset == NO_OFFSET:
-                return None
-            last_sequence = header.last_sequence
-            for batch in reversed(entry.batches):
-                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
-                    return batch
-        check_follows(entry, header)
-        return None
+        return None if entry is None else _find_repeated(entry, header)
 
     def check_all(self, headers: Iterable[BatchHeader]) -> None:
         """Raise unless each batch follows its producer's last one, also within the same append."""
         staged: dict[int, ProducerEntry] = {}
         for header in headers:
-            producer_id = header.producer_id
-            if producer_id < 0:
-                continue
-            entry = staged.get(producer_id)
-            if entry is None:
-                known = self.producers.get(producer_id)
-                entry = staged[producer_id] = known.copy() if known else ProducerEntry()
-            check_follows(entry, header)
-            _write(entry, header, 0, header.last_offset_delta)
+            if header.producer_id >= 0:
+                entry = self._staged(header.producer_id, staged)
+                check_follows(entry, header)
+                _write(entry, header, 0, header.last_offset_delta)
+
+    def check_next(
+        self, header: BatchHeader, base_offset: int, staged: dict[int, ProducerEntry]
+    ) -> WrittenBatch | None:
+        """Like `check`, for a batch that is written together with others, at this offset.
+
+        `staged` has the producers of those before it; unless the batch repeats one, its own is added.
+        """
+        entry = self._staged(header.producer_id, staged)
+        repeated = _find_repeated(entry, header)
+        if repeated is None:
+            _write(entry, header, base_offset, base_offset + header.last_offset_delta)
+        return repeated
+
+    def _staged(self, producer_id: int, staged: dict[int, ProducerEntry]) -> ProducerEntry:
+        entry = staged.get(producer_id)
+        if entry is None:
+            known = self.producers.get(producer_id)
+            entry = staged[producer_id] = known.copy() if known else ProducerEntry()
+        return entry
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Record a data batch that was written at this offset."""
@@ -153,6 +155,21 @@ class ProducerState:
         for producer_id in expired:
             del self.producers[producer_id]
         return len(expired)
+
+
+def _find_repeated(entry: ProducerEntry, header: BatchHeader) -> WrittenBatch | None:
+    """The batch of the entry that this one repeats; None if it follows the last one. Raises if neither."""
+    if entry.epoch == header.producer_epoch:
+        sequence = header.base_sequence
+        # The most frequent case first.
+        if sequence == entry.next_sequence and entry.transaction_first_offset == NO_OFFSET:
+            return None
+        last_sequence = header.last_sequence
+        for batch in reversed(entry.batches):
+            if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
+                return batch
+    check_follows(entry, header)
+    return None
 
 
 def check_follows(entry: ProducerEntry | None, header: BatchHeader) -> None:

@@ -30,6 +30,7 @@ from zhumq.protocol.messages.produce import (
 from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one, parse_run
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.log_slice import Appended
 from zhumq.storage.validator import WalkBudget
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
@@ -110,44 +111,58 @@ class ProduceHandler:
         first one together with those right behind it that are about the same partition. Returns
         their number and their joined answers.
 
-        None if the first request is of another shape, or invalid: then nothing was written, and
-        the slow path answers it.
+        None if the first request is of another shape: nothing was checked or written, and the slow
+        path answers it.
         """
         run = parse_run(frames)
         if run is None:
             return None
         version, acks, _, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
-        # Where records are checked one by one, the slow path bounds their number.
-        if partition is None or acks not in _ANSWERED_ACKS or partition.checks_records:
+        if partition is None or acks not in _ANSWERED_ACKS:
             return None
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()
+        offsets: list[int] = []
+        append_time_ms = log_start_offset = -1
+        last: Appended | BrokerError | None
         try:
             if acks == _ALL_ACKS:
                 partition.check_enough_replicas()
-            offsets = partition.append_each(records, now_ms) if len(records) > 1 else None
-            if offsets is not None:
-                log_start_offset = partition.log_start_offset
-                encoded = b"".join(
-                    [
-                        encode(correlation_id, offset, -1, log_start_offset)
-                        for correlation_id, offset in zip(correlation_ids, offsets, strict=True)
-                    ]
-                )
-                next_offset = partition.log_end_offset
+            if len(records) == 1:
+                last = partition.append(records[0], now_ms)
             else:
-                base_offset, last_offset, append_time_ms, log_start_offset, _ = partition.append(
-                    records[0], now_ms
+                offsets, append_time_ms, log_start_offset, _, last = partition.append_each(
+                    records, now_ms
                 )
-                encoded = encode(correlation_ids[0], base_offset, append_time_ms, log_start_offset)
-                del correlation_ids[1:]
+        except BrokerError as refusal:
+            for each in records:
+                partition.remember_refused(each, refusal, now_ms)
+            return len(records), _refuse_run(run, correlation_ids, refusal)
+        encoded = [
+            encode(correlation_id, offset, append_time_ms, log_start_offset)
+            for correlation_id, offset in zip(correlation_ids, offsets, strict=False)
+        ]
+        count = len(offsets)
+        next_offset = partition.log_end_offset
+        refused: list[Part] = []
+        if isinstance(last, BrokerError):
+            partition.remember_refused(records[count], last, now_ms)
+            refused = _refuse_run(run, correlation_ids[count : count + 1], last)
+            count += 1
+        elif last is not None:
+            base_offset, last_offset, append_time_ms, log_start_offset, _ = last
+            encoded.append(
+                encode(correlation_ids[count], base_offset, append_time_ms, log_start_offset)
+            )
+            count += 1
+            if not offsets:
                 next_offset = last_offset + 1
-        except BrokerError:
-            return None
-        if acks == _LEADER_ACKS or partition.is_durable(next_offset):
-            return len(correlation_ids), [encoded]
-        return len(correlation_ids), _answer_run_when_durable(run, partition, next_offset, encoded)
+        answers = [b"".join(encoded), *refused]
+        if not encoded or acks == _LEADER_ACKS or partition.is_durable(next_offset):
+            return count, answers
+        del correlation_ids[len(encoded) :]
+        return count, _answer_run_when_durable(run, partition, next_offset, answers)
 
     def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
         if version < _FIRST_VERSION_WITH_TOPIC_IDS:
@@ -194,7 +209,7 @@ class ProduceHandler:
 
 
 def _answer_run_when_durable(
-    run: ProduceRun, partition: Partition, next_offset: int, encoded: bytes
+    run: ProduceRun, partition: Partition, next_offset: int, answers: list[Part]
 ) -> asyncio.Future[list[Part] | None]:
     """One future for the whole run: it was written together, and one flush covers it."""
     done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
@@ -203,17 +218,22 @@ def _answer_run_when_durable(
         if done.done():
             return  # The connection is gone.
         if failure is None:
-            done.set_result([encoded])
-            return
-        refusals: list[Part] = []
-        for correlation_id in run.correlation_ids:
-            header = RequestHeader(ApiKey.PRODUCE, run.version, correlation_id, None)
-            refused = _refused_one(run.version, run.topic, _refused(run.partition, failure))
-            refusals += encode_response(header, refused)
-        done.set_result(refusals)
+            done.set_result(answers)
+        else:
+            done.set_result(_refuse_run(run, run.correlation_ids, failure) + answers[1:])
 
     partition.call_when_durable(next_offset, settle, run.timeout_ms)
     return done
+
+
+def _refuse_run(run: ProduceRun, correlation_ids: Sequence[int], reason: BrokerError) -> list[Part]:
+    """The answers to these requests of a run: refused."""
+    response = _refused_one(run.version, run.topic, _refused(run.partition, reason))
+    refusals: list[Part] = []
+    for correlation_id in correlation_ids:
+        header = RequestHeader(ApiKey.PRODUCE, run.version, correlation_id, None)
+        refusals += encode_response(header, response)
+    return refusals
 
 
 def _refused(index: int, reason: BrokerError) -> PartitionProduceResponse:
