@@ -16,8 +16,9 @@ ROOMS = tuple(sorted(path.name for path in SOURCE.iterdir() if (path / "__init__
 _FIRST = "|".join((*FOLDERS, *ROOMS))
 # `net/connection`, `tests/unit/`, `client/wire.Connection`, `broker/dispatch.py: Dispatcher.handle`
 _PATH = re.compile(rf"`((?:{_FIRST})/[\w/.*-]+)(?::+ ?([\w.]+))?`")
-# `protocol.connection.ConnectionCodec`. Names that begin with these three are settings of Kafka and of Spark.
-_DOTTED_ROOMS = "|".join(room for room in ROOMS if room not in ("push", "share", "spark"))
+# `protocol.connection.ConnectionCodec`. Names that begin with the last three of these are
+# settings of Kafka and of Spark, and `admin` is also what many clients call their admin client.
+_DOTTED_ROOMS = "|".join(room for room in ROOMS if room not in ("admin", "push", "share", "spark"))
 _DOTTED = re.compile(rf"`(?:zhumq\.)?((?:{_DOTTED_ROOMS})(?:\.\w+)+)(?:\([^`]*\))?`")
 _SETTINGS = {*BROKER_SETTINGS.by_name, *TOPIC_SETTINGS.by_name}
 _DECISION = re.compile(r"\bdecisions?[ \n]+(\d{4})", re.IGNORECASE)

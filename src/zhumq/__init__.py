@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zhumq.client.admin import Admin
+    from zhumq.admin.client import Admin
     from zhumq.client.consumer import Consumer
     from zhumq.client.message import Message
     from zhumq.client.producer import Producer
@@ -17,7 +17,7 @@ __all__ = ["Admin", "Consumer", "Message", "Producer", "PushConsumer", "Worker"]
 
 # Imported on first use, so that a starting broker does not load the client library.
 _HOMES = {
-    "Admin": "zhumq.client.admin",
+    "Admin": "zhumq.admin.client",
     "Consumer": "zhumq.client.consumer",
     "Message": "zhumq.client.message",
     "Producer": "zhumq.client.producer",

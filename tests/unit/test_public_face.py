@@ -49,7 +49,7 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     lines = run_without(packages, code).splitlines()
-    assert lines[0] == "zhumq.client.admin zhumq.client.producer"
+    assert lines[0] == "zhumq.admin.client zhumq.client.producer"
     assert lines[1].startswith("PushUnavailable ")
     assert lines[1].endswith("pip install 'zhumq[push]'")
 

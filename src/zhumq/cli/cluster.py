@@ -2,14 +2,16 @@
 
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from zhumq.cli.client import Cluster
+from zhumq.admin.cluster import describe_cluster
+from zhumq.cli.client import connect
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, parse_settings
-from zhumq.cli.output import print_facts, print_json, print_table
+from zhumq.cli.output import headings, print_facts, print_json, print_table
 from zhumq.cli.rebalance import rebalance
 
 app = typer.Typer(
@@ -101,77 +103,20 @@ def up(
 @app.command()
 def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Show the brokers, how many partitions each leads, and leaderless or underreplicated partitions."""
-    cluster = Cluster(bootstrap)
-    metadata = cluster.metadata()
-    described = cluster.ask(
-        "describe the cluster",
-        lambda admin, seconds: admin.describe_cluster(request_timeout=seconds).result(),
-    )
-    racks = {node.id: node.rack for node in described.nodes}
-    leads: dict[int, int] = dict.fromkeys(metadata.brokers, 0)
-    holds: dict[int, int] = dict.fromkeys(metadata.brokers, 0)
-    unwell: list[dict[str, Any]] = []
-    partitions = 0
-    for name, topic in sorted(metadata.topics.items()):
-        for index, entry in sorted(topic.partitions.items()):
-            partitions += 1
-            leads[entry.leader] = leads.get(entry.leader, 0) + 1
-            for replica in entry.replicas:
-                holds[replica] = holds.get(replica, 0) + 1
-            alive = entry.leader in metadata.brokers
-            if not alive or len(entry.isrs) < len(entry.replicas):
-                unwell.append(
-                    {
-                        "topic": name,
-                        "partition": index,
-                        "leader": entry.leader if alive else None,
-                        "replicas": list(entry.replicas),
-                        "in_sync": list(entry.isrs),
-                    }
-                )
-    brokers = [
-        {
-            "broker": broker.id,
-            "address": f"{broker.host}:{broker.port}",
-            "rack": racks.get(broker.id),
-            "controller": broker.id == metadata.controller_id,
-            "leads": leads[broker.id],
-            "replicas": holds[broker.id],
-        }
-        for broker in sorted(metadata.brokers.values(), key=lambda each: each.id)
-    ]
-    facts = {
-        "cluster": metadata.cluster_id,
-        "topics": len(metadata.topics),
-        "partitions": partitions,
-        "leaderless": sum(each["leader"] is None for each in unwell),
-        "underreplicated": sum(len(each["in_sync"]) < len(each["replicas"]) for each in unwell),
-    }
+    state = asdict(describe_cluster(connect(bootstrap)))
     if as_json:
-        print_json({**facts, "brokers": brokers, "unwell": unwell})
+        print_json(state)
         return
-    print_facts(facts)
-    headings = {
-        "broker": "BROKER",
-        "address": "ADDRESS",
-        "rack": "RACK",
-        "controller": "CONTROLLER",
-        "leads": "LEADS",
-        "replicas": "REPLICAS",
-    }
-    print_table(brokers, headings, empty="no broker is alive")
+    brokers, unwell = state.pop("brokers"), list(state.pop("unwell"))
+    print_facts(state)
+    columns = headings("broker address rack controller leads replicas")
+    print_table(brokers, columns, empty="no broker is alive")
     if unwell:
         sys.stdout.write("\nwithout a leader, or with replicas that are not in sync:\n")
-        headings = {
-            "topic": "TOPIC",
-            "partition": "PARTITION",
-            "leader": "LEADER",
-            "replicas": "REPLICAS",
-            "in_sync": "IN SYNC",
-        }
         # The worst first; a dead broker of a large cluster affects thousands of partitions.
         unwell.sort(key=lambda each: (each["leader"] is not None, len(each["in_sync"])))
-        print_table(unwell[:UNWELL_SHOWN_MAX], headings, empty="")
+        columns = headings("topic partition leader replicas in_sync")
+        print_table(unwell[:UNWELL_SHOWN_MAX], columns, empty="")
         if len(unwell) > UNWELL_SHOWN_MAX:
             _print_line(f"... and {len(unwell) - UNWELL_SHOWN_MAX} more (--json shows all)")
 

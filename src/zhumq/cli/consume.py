@@ -8,18 +8,15 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
+from zhumq.admin.errors import error_of, kafka_errors
+from zhumq.admin.offsets import EARLIEST, latest_offsets, resolve_offsets
+from zhumq.admin.topics import topic_partitions
 from zhumq.cli import completion
-from zhumq.cli.client import (
-    Cluster,
-    check_reachable,
-    client_settings,
-    explain,
-    kafka_errors,
-)
+from zhumq.cli.client import check_reachable, client_settings, connect
 from zhumq.cli.messages import format_json_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
-from zhumq.cli.positions import EARLIEST, LATEST, Position, parse_position, resolve_offsets
+from zhumq.cli.positions import parse_position
 from zhumq.cli.subscription import Mode, ReadOptions, read
 
 POLL_SECONDS = 0.2  # the delay until a Ctrl-C or a deadline takes effect
@@ -127,15 +124,13 @@ def consume(
         )
     if group is not None and mode is None and partition is not None:
         raise CommandFailed("--partition and --group need --mode: a Kafka group shares partitions")
-    cluster = Cluster(bootstrap)
-    known = sorted(entry.id for entry in cluster.describe_topic(topic).partitions)
+    connection = connect(bootstrap)
+    known = topic_partitions(connection, topic)
     rules = StopRules(
         messages_max=messages_max,
         timeout_seconds=timeout_seconds,
         idle_seconds=idle_seconds,
-        end_offsets=resolve_offsets(cluster, topic, known, Position(edge=LATEST))
-        if at_end
-        else None,
+        end_offsets=latest_offsets(connection, topic, known) if at_end else None,
     )
     if at_end and mode is not None and mode is not Mode.PSB:
         raise CommandFailed(
@@ -176,7 +171,7 @@ def consume(
         try:
             if group is None:
                 chosen = known if partition is None else [partition]
-                offsets = resolve_offsets(cluster, topic, chosen, position)
+                offsets = resolve_offsets(connection, topic, chosen, position)
                 consumer.assign(
                     [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
                 )
@@ -303,7 +298,7 @@ def _next_batch(consumer: Consumer, room: int, next_offsets: dict[int, int]) -> 
             assert offset is not None
             next_offsets[number] = offset
         elif not error.retriable() and error.code() not in LOST_CODES:
-            raise CommandFailed(f"cannot read {message.topic()!r}: {explain(error)}")
+            raise error_of(f"read {message.topic()!r}", error)
     return batch
 
 

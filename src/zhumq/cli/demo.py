@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from zhumq.cli import demo_shop as shop
+from zhumq.cli.local_cluster import line_within
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
 from zhumq.cli.sample import LogLine, expected_errors, sample_lines
 from zhumq.model.address import parse_address
@@ -215,27 +216,10 @@ def _broker(listen: str, data_dir: Path) -> Iterator[RunningBroker]:
 def _await_ready(process: "subprocess.Popen[str]") -> dict[str, str]:
     """The fields of the ready line. A broker that exits instead has printed the reason to stderr."""
     assert process.stdout is not None
-    with _deadline(READY_TIMEOUT_SECONDS, process):
-        line = process.stdout.readline()
+    line = line_within(process.stdout, READY_TIMEOUT_SECONDS)
     if not line.startswith("zhumq ready "):
         raise CommandFailed("the broker did not start")
     return dict(word.split("=", 1) for word in line.split()[2:] if "=" in word)
-
-
-@contextmanager
-def _deadline(seconds: float, process: "subprocess.Popen[str]") -> Iterator[None]:
-    """Kill the broker after this time, so that a read from it returns."""
-
-    def kill(_number: int, _frame: Any) -> None:
-        process.kill()
-
-    previous = signal.signal(signal.SIGALRM, kill)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 def _stop(process: "subprocess.Popen[Any]", number: signal.Signals) -> None:

@@ -1,17 +1,19 @@
 """The topics of `zhumq demo`: sends the sample, and reads topics back."""
 
+import contextlib
 import time
 from collections import Counter
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import NewTopic
 
-from zhumq.cli.client import Cluster, TopicExists, client_settings
+from zhumq.admin.errors import AlreadyExists, NotFound
+from zhumq.admin.offsets import earliest_offsets, latest_offsets
+from zhumq.admin.topics import create_topic, delete_topic, topic_partitions
+from zhumq.cli.client import client_settings, connect
 from zhumq.cli.messages import OutgoingMessage
 from zhumq.cli.options import CommandFailed
-from zhumq.cli.positions import EARLIEST, LATEST, Position, resolve_offsets
 from zhumq.cli.produce import Outbox
 from zhumq.cli.sample import LogLine
 
@@ -28,12 +30,13 @@ POLL_SECONDS = 0.1
 
 def offsets_of(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
     """The first and the next offset of each partition; empty if there is no such topic."""
-    cluster = Cluster(bootstrap)
-    if topic not in cluster.metadata().topics:
+    connection = connect(bootstrap)
+    try:
+        numbers = topic_partitions(connection, topic)
+    except NotFound:
         return {}
-    numbers = [entry.id for entry in cluster.describe_topic(topic).partitions]
-    first = resolve_offsets(cluster, topic, numbers, Position(edge=EARLIEST))
-    ends = resolve_offsets(cluster, topic, numbers, Position(edge=LATEST))
+    first = earliest_offsets(connection, topic, numbers)
+    ends = latest_offsets(connection, topic, numbers)
     return {number: (first[number], ends[number]) for number in numbers}
 
 
@@ -44,25 +47,21 @@ def count_of(bootstrap: str, topic: str) -> int:
 
 def recreate_topics(bootstrap: str) -> None:
     """Delete the demo's topics, and create the sample's topic again."""
-    cluster = Cluster(bootstrap)
-    existing = [name for name in (TOPIC, ALERTS, DEAD_LETTERS) if name in cluster.metadata().topics]
-    for name in existing:
-        cluster.delete_topic(name)
+    connection = connect(bootstrap)
+    for name in (TOPIC, ALERTS, DEAD_LETTERS):
+        with contextlib.suppress(NotFound):
+            delete_topic(connection, name)
     deadline = time.monotonic() + DELETE_TIMEOUT_SECONDS
-    while not _create(cluster, TOPIC):
-        # A deleted topic disappears with a delay.
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"the topic {TOPIC!r} is still there after its deletion")
-        time.sleep(POLL_SECONDS)
-
-
-def _create(cluster: Cluster, topic: str) -> bool:
-    """Create a topic. False: it still exists."""
-    try:
-        cluster.create_topic(NewTopic(topic, num_partitions=PARTITIONS))
-    except TopicExists:
-        return False
-    return True
+    while True:
+        try:
+            return create_topic(connection, TOPIC, partitions=PARTITIONS)
+        except AlreadyExists:
+            # A deleted topic disappears with a delay.
+            if time.monotonic() > deadline:
+                raise CommandFailed(
+                    f"the topic {TOPIC!r} is still there after its deletion"
+                ) from None
+            time.sleep(POLL_SECONDS)
 
 
 def send(bootstrap: str, lines: list[LogLine]) -> float:

@@ -1,6 +1,5 @@
 """`zhumq dlq`: list, show and replay dead letters."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,13 +9,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from zhumq.admin import dead_letters as admin
 from zhumq.cli import completion
-from zhumq.cli.client import check_reachable
+from zhumq.cli.client import connect
 from zhumq.cli.messages import text_or_base64
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
-from zhumq.cli.output import print_json, print_table
-from zhumq.cli.subscription import client_errors
-from zhumq.client.admin import Admin, DeadLetter
+from zhumq.cli.output import headings, print_json, print_table
 
 PROGRESS_DEAD_LETTERS_MIN = 100  # fewer are replayed before a bar would be seen
 
@@ -49,35 +47,30 @@ def list_dead_letters(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List dead-letter topics with counts; with a topic, its dead letters by group and reason."""
-    check_reachable(bootstrap)
+    connection = connect(bootstrap)
     rows: list[dict[str, Any]]
-    with client_errors(), Admin(bootstrap) as admin:
-        if topic is None:
-            rows = [
-                {"topic": name, "letters": count.left, "replayed": count.replayed}
-                for name, count in admin.dead_letter_counts().items()
-            ]
-            headings = {"topic": "TOPIC", "letters": "DEAD LETTERS", "replayed": "REPLAYED"}
-        else:
-            left: Counter[tuple[str, str]] = Counter()
-            replayed: Counter[tuple[str, str]] = Counter()
-            for dead_letter in admin.dead_letters(topic):
-                count = replayed if dead_letter.replayed else left
-                count[dead_letter.story.group, dead_letter.story.reason] += 1
-            rows = [
-                {"group": key[0], "reason": key[1], "letters": left[key], "replayed": replayed[key]}
-                for key in sorted(left.keys() | replayed.keys())
-            ]
-            headings = {
-                "group": "GROUP",
-                "letters": "DEAD LETTERS",
-                "replayed": "REPLAYED",
-                "reason": "REASON",
+    if topic is None:
+        counts = admin.count_dead_letters(connection)
+        rows = [
+            {"topic": name, "letters": count.left, "replayed": count.replayed}
+            for name, count in counts.items()
+        ]
+    else:
+        rows = [
+            {
+                "group": count.group,
+                "reason": count.reason,
+                "letters": count.left,
+                "replayed": count.replayed,
             }
+            for count in admin.count_reasons(connection, topic)
+        ]
     if as_json:
         print_json(rows)
     else:
-        print_table(rows, headings, empty="no dead letters")
+        before, after = ("topic", "replayed") if topic is None else ("group", "replayed reason")
+        columns = headings(before) | {"letters": "DEAD LETTERS"} | headings(after)
+        print_table(rows, columns, empty="no dead letters")
 
 
 @app.command()
@@ -91,26 +84,13 @@ def show(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show dead letters with their origin, reason and content."""
-    check_reachable(bootstrap)
-    with client_errors(), Admin(bootstrap) as admin:
-        rows = [
-            _row(dead_letter) for dead_letter in admin.dead_letters(topic, group=group, limit=limit)
-        ]
+    found = admin.read_dead_letters(connect(bootstrap), topic, group=group, limit=limit)
+    rows = [_row(each) for each in found]
     if as_json:
         print_json(rows)
         return
-    headings = {
-        "letter": "DEAD LETTER",
-        "from": "FROM",
-        "group": "GROUP",
-        "deliveries": "DELIVERIES",
-        "time": "TIME",
-        "replayed": "REPLAYED",
-        "reason": "REASON",
-        "key": "KEY",
-        "value": "VALUE",
-    }
-    print_table(rows, headings, empty="no dead letters")
+    columns = headings("from group deliveries time replayed reason key value")
+    print_table(rows, {"letter": "DEAD LETTER"} | columns, empty="no dead letters")
 
 
 @app.command()
@@ -129,9 +109,11 @@ def replay(
 ) -> None:
     """Send dead letters back to the topics they came from, except those replayed before."""
     chosen = _chosen(dead_letters) if dead_letters else None
-    check_reachable(bootstrap)
-    with client_errors(), Admin(bootstrap) as admin, _progress() as report:
-        count = admin.replay(topic, group=group, offsets=chosen, again=again, progress=report)
+    connection = connect(bootstrap)
+    with _progress() as report:
+        count = admin.replay_dead_letters(
+            connection, topic, group=group, offsets=chosen, again=again, progress=report
+        )
     if as_json:
         print_json({"topic": topic, "replayed": count})
     else:
@@ -165,7 +147,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield report
 
 
-def _row(dead_letter: DeadLetter) -> dict[str, Any]:
+def _row(dead_letter: admin.DeadLetter) -> dict[str, Any]:
     story = dead_letter.story
     return {
         "letter": f"{dead_letter.partition}@{dead_letter.offset}",

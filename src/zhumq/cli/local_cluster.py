@@ -65,7 +65,7 @@ def ready_line(child: BrokerChild) -> str:
     """The broker's ready line. Raises CommandFailed with the last line of its log if it does not serve."""
     output = child.process.stdout
     assert output is not None
-    line = _line_within(output, READY_SECONDS_MAX)
+    line = line_within(output, READY_SECONDS_MAX)
     if not line.startswith(_READY):
         raise CommandFailed(
             f"broker {child.broker_id} does not serve: {_last_line(child.log) or 'its log is empty'}"
@@ -99,7 +99,8 @@ def ended(children: Sequence[BrokerChild]) -> Iterator[BrokerChild]:
                 yield child
 
 
-def _line_within(output: IO[str], seconds: float) -> str:
+def line_within(output: IO[str], seconds: float) -> str:
+    """The next line of a child; empty if it ends, or prints none within this time."""
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
         return output.readline() if selector.select(seconds) else ""

@@ -26,15 +26,20 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
+def headings(fields: str, **others: str) -> dict[str, str]:
+    """The column headings of a table: the fields in capitals, but for those that have another heading."""
+    return {name: others.get(name, name.upper().replace("_", " ")) for name in fields.split()}
+
+
 def print_table(
-    rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str], *, empty: str
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str
 ) -> None:
-    """Print a table for people. `headings` maps a row's field to its column heading."""
+    """Print a table for people. `columns` maps a row's field to its column heading."""
     if not rows:
         print_note(empty)
         return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for field, heading in headings.items():
+    for field, heading in columns.items():
         values = [row[field] for row in rows if row[field] is not None]
         numeric = bool(values) and all(isinstance(value, int) for value in values)
         justify: Any = "right" if numeric else "left"
@@ -46,7 +51,7 @@ def print_table(
             min_width=len(heading),  # a narrow terminal folds long values, never a heading
         )
     for row in rows:
-        table.add_row(*(Text(_cell(row[field])) for field in headings))
+        table.add_row(*(Text(_cell(row[field])) for field in columns))
     if sys.stdout.isatty():
         Console().print(table)
         return
@@ -55,9 +60,9 @@ def print_table(
         sys.stdout.write("".join(segment.text for segment in line).rstrip() + "\n")
 
 
-def print_note(text: str) -> None:
-    """Print a note to stderr if that is a terminal, so that programs never get it."""
-    if sys.stderr.isatty():
+def print_note(text: str | None) -> None:
+    """Print a note, if there is one, to stderr if that is a terminal, so that programs never get it."""
+    if text is not None and sys.stderr.isatty():
         sys.stderr.write(f"{text}\n")
 
 

@@ -19,8 +19,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from zhumq.admin.errors import error_of, kafka_errors
 from zhumq.cli import completion
-from zhumq.cli.client import check_reachable, client_settings, explain, kafka_errors
+from zhumq.cli.client import check_reachable, client_settings
 from zhumq.cli.messages import OutgoingMessage, parse_json_line, parse_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
@@ -185,7 +186,7 @@ class Outbox:
 
     def _raise_failure(self) -> None:
         if self._failed is not None:
-            raise CommandFailed(f"cannot send to {self._topic!r}: {explain(self._failed)}")
+            raise error_of(f"send to {self._topic!r}", self._failed)
 
 
 def _lines() -> Iterator[bytes]:

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from zhumq.cli.client import check_reachable
+from zhumq.admin import sessions
+from zhumq.cli.client import connect
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from zhumq.cli.output import print_json, print_note, print_table
-from zhumq.cli.subscription import client_errors
-from zhumq.client.admin import Admin
+from zhumq.cli.output import headings, print_json, print_note, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Sessions of push consumers.")
 
@@ -25,29 +24,20 @@ def list_sessions(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the sessions: active, retrying, or parked with the reason."""
-    check_reachable(bootstrap)
-    with client_errors(), Admin(bootstrap) as admin:
-        found = [each for each in admin.sessions(group) if state in (None, each.state)]
-    rows = [asdict(session) | {"topics": list(session.topics)} for session in found]
+    found = sessions.list_sessions(connect(bootstrap), group)
+    rows = [asdict(session) for session in found if state in (None, session.state)]
     for row in rows:
         row["since"] = datetime.fromtimestamp(row["since_ms"] / 1000, UTC).isoformat("T", "seconds")
     if as_json:
         print_json(rows)
         return
-    headings = {
-        "name": "SESSION",
-        "mode": "MODE",
-        "topics": "TOPICS",
-        "state": "STATE",
-        "since": "SINCE",
-        "attempt": "TRIES",
-        "connected": "CONNECTED",
-        "in_flight": "IN FLIGHT",
-        "delivered": "DELIVERED",
-        "redelivered": "AGAIN",
-        "reason": "REASON",
-    }
-    print_table(rows, headings, empty="no push consumers")
+    columns = headings(
+        "name mode topics state since attempt connected in_flight delivered redelivered reason",
+        name="SESSION",
+        attempt="TRIES",
+        redelivered="AGAIN",
+    )
+    print_table(rows, columns, empty="no push consumers")
 
 
 @app.command()
@@ -56,7 +46,5 @@ def resume(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Resume a parked session at its position."""
-    check_reachable(bootstrap)
-    with client_errors(), Admin(bootstrap) as admin:
-        admin.resume_session(name)
+    sessions.resume_session(connect(bootstrap), name)
     print_note(f"resumed session {name}")

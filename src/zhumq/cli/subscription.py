@@ -1,19 +1,16 @@
 """`zhumq consume --mode ...`: reads a point-to-point or publish-subscribe subscription, pulled or pushed."""
 
 import asyncio
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from zhumq.admin.offsets import Position
 from zhumq.cli.messages import format_json_line
 from zhumq.cli.options import CommandFailed
-from zhumq.cli.positions import Position
 from zhumq.client.consumer import Consumer
-from zhumq.client.errors import ClientError
 from zhumq.client.message import Message
 
 WAIT_SECONDS = 0.2  # the delay until a rule to stop takes effect
@@ -85,21 +82,14 @@ class Printer:
 def read(options: ReadOptions) -> int:
     """Print messages until a rule stops it. Returns their number."""
     printer = Printer(options)
-    with client_errors():
+    try:
         if options.push:
             asyncio.run(_read_pushed(options, printer))
         else:
             _read_pulled(options, printer)
-    return printer.printed
-
-
-@contextlib.contextmanager
-def client_errors() -> Iterator[None]:
-    """Turn errors of the client library into CommandFailed."""
-    try:
-        yield
-    except (ClientError, ValueError) as error:
+    except ValueError as error:  # an argument that the consumer refuses
         raise CommandFailed(str(error)) from error
+    return printer.printed
 
 
 def _read_pulled(options: ReadOptions, printer: Printer) -> None:

@@ -1,1 +1,1 @@
-"""The Python client: consumers, workers, administration, and the blocking wire client."""
+"""The Python client: producers, consumers, workers, and the blocking wire client."""

@@ -24,7 +24,7 @@ _NOT_RESPONSIBLE: Final = frozenset(
 _NO_ANSWER: Final = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 )
-_TRANSIENT: Final = (
+TRANSIENT: Final = (
     _NOT_RESPONSIBLE
     | _NO_ANSWER
     | {
@@ -63,7 +63,7 @@ class RetryingAdmin:
             except KafkaException as error:
                 self._admin.poll(0)  # Delivers connection errors to `error_cb`.
                 code = error.args[0].code()
-                if code not in _TRANSIENT or time.monotonic() >= deadline:
+                if code not in TRANSIENT or time.monotonic() >= deadline:
                     raise
             if code in _NO_ANSWER:
                 seconds = min(seconds * 2, max(deadline - time.monotonic(), FIRST_ANSWER_SECONDS))

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from cli_support import Cli
 
-from zhumq.cli.client import ANSWER_SECONDS_MAX, GRACE_SECONDS, check_reachable
+from zhumq.admin.reachability import ANSWER_SECONDS_MAX, GRACE_SECONDS
+from zhumq.cli.client import check_reachable
 from zhumq.cli.options import CommandFailed
 from zhumq.host.ports import free_ports
 from zhumq.testing.broker import broker

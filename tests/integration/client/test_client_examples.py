@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-import zhumq.client.admin
+import zhumq.admin.client
 import zhumq.client.consumer
 import zhumq.client.producer
 import zhumq.client.push_consumer
@@ -21,7 +21,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 @pytest.mark.parametrize(
     "module",
     [
-        zhumq.client.admin,
+        zhumq.admin.client,
         zhumq.client.consumer,
         zhumq.client.producer,
         zhumq.client.push_consumer,

@@ -7,8 +7,8 @@ from cluster_support import create_topic, output_of, traffic
 from confluent_kafka import Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from zhumq.cli.requests import BrokerConnection
-from zhumq.cli.throttle import throttled
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.reassignment import throttled
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.configs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -157,9 +157,9 @@ def test_an_interrupted_rebalancing_stays_throttled_until_the_throttle_is_remove
     (left_out,) = {1, 2, 3, 4} - before
     try:
         with (
-            BrokerConnection(four.brokers[1].bootstrap) as broker,
+            ClusterConnection(four.brokers[1].bootstrap) as connection,
             pytest.raises(KeyboardInterrupt),
-            throttled(broker, 1),
+            throttled(connection, 1),
         ):
             raise KeyboardInterrupt
         for broker_id in four.brokers:

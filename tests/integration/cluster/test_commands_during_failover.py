@@ -7,7 +7,7 @@ import pytest
 from cluster_support import create_topic, output_of
 from confluent_kafka import KafkaError, KafkaException
 
-from zhumq import Admin
+from zhumq import Admin, Consumer, Producer
 from zhumq.client.errors import RequestFailed
 from zhumq.client.retrying_admin import RetryingAdmin
 from zhumq.client.routes import find_push_addresses
@@ -98,6 +98,34 @@ def test_a_topic_is_described_with_the_mode_that_its_partitions_are_in(
     output_of("topic", "alter", name, "--set", "replication.mode=fetch", *where)
     wait_for(lambda: modes() == {("fetch", "fetch")} or None, "partitions in fetch mode")
     assert "MODE" in output_of("topic", "describe", name, *where)
+
+
+def test_a_partition_without_a_leader_is_described_without_offsets(
+    cluster: ClusterProcesses,
+) -> None:
+    name, where = "leaderless", ("--bootstrap", cluster.bootstrap)
+    create_topic(cluster, name, 3, replicas=1, min_insync_replicas="1")
+    with Producer(cluster.bootstrap) as producer:
+        for partition in range(3):
+            producer.send(name, b"x", partition=partition)
+    with Consumer(name, group="left", bootstrap=cluster.bootstrap) as consumer:
+        for _, message in zip(range(3), consumer, strict=False):
+            message.ack()
+    dead = cluster.wait_for_leader(name, 0)
+    cluster.kill(dead)
+    wait_for(lambda: cluster.leader_of(name, 0) is None or None, "a partition without a leader")
+    described = json.loads(output_of("topic", "describe", name, "--json", *where))
+    for row in described["partitions"]:
+        is_led = row["replicas"] != [dead]
+        assert (row["leader"] is not None) == is_led
+        found = [row[field] for field in ("earliest", "latest", "messages")]
+        assert found == ([0, 1, 1] if is_led else [None] * 3)
+    first = output_of("topic", "describe", name, *where).splitlines()[-3].split()
+    assert [*first[:4], *first[-3:]] == ["0", "-", str(dead), "-", "-", "-", "-"]
+    offsets = json.loads(output_of("group", "describe", "left", "--json", *where))["offsets"]
+    assert [row["lag"] for row in offsets] == [
+        0 if row["leader"] is not None else None for row in described["partitions"]
+    ]
 
 
 def test_settings_of_groups_are_listed_by_every_broker(cluster: ClusterProcesses) -> None:

@@ -11,7 +11,7 @@ import pytest
 from push_support import new_topic, numbered, run, send, until
 
 from zhumq import Admin, Consumer, PushConsumer
-from zhumq.client.admin import Session
+from zhumq.admin.sessions import Session
 from zhumq.testing.cluster import ClusterProcesses
 
 SETTINGS = {

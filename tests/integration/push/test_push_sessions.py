@@ -23,7 +23,7 @@ from push_support import (
 )
 
 from zhumq import Admin, PushConsumer
-from zhumq.client.admin import Session
+from zhumq.admin.sessions import Session
 from zhumq.client.errors import RequestFailed, SessionParked
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.testing.process import BrokerProcess, broker_process

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from zhumq.admin.topics import partition_modes
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
 from zhumq.broker.dispatch import RequestContext
 from zhumq.broker.handlers.configs import ConfigsHandler
-from zhumq.cli.topic import _modes
 from zhumq.metadata.image import ClusterImage, PartitionState, Topic
 from zhumq.model.ids import ZERO_UUID, BrokerId, LeaderEpoch
 from zhumq.model.replication_mode import MODES_SETTING, Mode
@@ -59,22 +59,26 @@ def describe(
     return {each.name: each for each in result.configs}
 
 
+def values(found: dict[str, DescribeConfigsResourceResult]) -> dict[str, str | None]:
+    return {name: each.value for name, each in found.items()}
+
+
 def test_a_partition_that_has_not_changed_yet_is_described_in_the_mode_it_is_in() -> None:
     found = describe(has_modes=True)
     assert found["replication.mode"].value == "fetch"
     assert found[MODES_SETTING].value == "0:raft,1:fetch,2:raft"
     assert found[MODES_SETTING].read_only
-    assert _modes(found, [0, 1, 2]) == {
-        0: {"mode": "raft", "wanted_mode": "fetch"},
-        1: {"mode": "fetch", "wanted_mode": "fetch"},
-        2: {"mode": "raft", "wanted_mode": "fetch"},
+    assert partition_modes(values(found), [0, 1, 2]) == {
+        0: ("raft", "fetch"),
+        1: ("fetch", "fetch"),
+        2: ("raft", "fetch"),
     }
 
 
 def test_a_single_node_has_no_modes() -> None:
     found = describe(has_modes=False)
     assert MODES_SETTING not in found
-    assert _modes(found, [0]) == {0: {"mode": None, "wanted_mode": None}}
+    assert partition_modes(values(found), [0]) == {0: (None, None)}
 
 
 @pytest.mark.parametrize(("name", "count"), [(MODES_SETTING, 1), ("retention.ms", 1), ("no", 0)])

@@ -1,7 +1,7 @@
 import pytest
 
 from zhumq.cli.options import CommandFailed
-from zhumq.cli.throttle import parse_rate
+from zhumq.cli.rebalance import parse_rate
 
 
 @pytest.mark.parametrize(

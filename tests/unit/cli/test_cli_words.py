@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from zhumq.cli.client import addresses
+from zhumq.admin.offsets import Position
+from zhumq.admin.reachability import addresses_of
+from zhumq.cli.client import connect
 from zhumq.cli.options import CommandFailed, parse_settings
-from zhumq.cli.positions import Position, parse_position
+from zhumq.cli.positions import parse_position
 
 
 def test_settings_are_split_at_the_first_equals_sign() -> None:
@@ -48,11 +50,11 @@ def test_any_other_place_is_refused_with_what_it_takes(text: str) -> None:
 
 
 def test_a_bootstrap_list_is_split_into_addresses() -> None:
-    found = [(each.host, each.port) for each in addresses("a:1, b:2,c,[::1]:9")]
+    found = [(each.host, each.port) for each in addresses_of("a:1, b:2,c,[::1]:9")]
     assert found == [("a", 1), ("b", 2), ("c", 9092), ("::1", 9)]
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:", "a:x", "a:0", "a:70000", "a:1,b:"])
 def test_a_bad_address_is_refused(text: str) -> None:
     with pytest.raises(CommandFailed, match=r"--bootstrap .*(HOST:PORT|port 0)"):
-        addresses(text)
+        connect(text)

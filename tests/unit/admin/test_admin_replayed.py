@@ -1,6 +1,6 @@
 """The replayed dead letters of a partition, and their form in an offset commit."""
 
-from zhumq.client.replayed import METADATA_CHARACTERS_MAX, Replayed
+from zhumq.admin.replayed import METADATA_CHARACTERS_MAX, Replayed
 
 
 def test_metadata_is_read_back() -> None:

@@ -1,0 +1,107 @@
+"""The connection that every administrative operation takes: requests to the brokers at one address."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from zhumq.admin.errors import Unavailable, kafka_errors
+from zhumq.admin.reachability import REACH_TIMEOUT_SECONDS, addresses_of
+from zhumq.client.retrying_admin import AdminRequest, RetryingAdmin
+from zhumq.client.routes import quiet_settings
+from zhumq.client.waiting import Waiting
+from zhumq.model.errors import MalformedFrame
+
+if TYPE_CHECKING:
+    from zhumq.client.wire import Connection
+    from zhumq.protocol.api import ApiKey
+
+REQUEST_TIMEOUT_SECONDS: Final = 15.0  # for the answer to one request of `request`
+
+Answer = TypeVar("Answer")
+
+
+class ClusterConnection:
+    """The brokers at an address. Repeats requests while leaders change; errors become AdminError.
+
+    It connects with the first request, and any broker will do. `push` gives the push listeners that the
+    brokers would otherwise be asked for. With `waiting`, connection errors are logged and explained.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        push: str | None = None,
+        client_id: str = "zhumq-admin",
+        waiting: Waiting | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.push = push
+        self._client_id = client_id
+        self._waiting = waiting
+        settings: dict[str, Any] = {"client.id": client_id}
+        if waiting is not None:
+            settings["error_cb"] = waiting.on_error
+        self._admin = RetryingAdmin(quiet_settings(bootstrap, **settings))
+        self._wire: Connection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def ask(self, doing: str, method: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer to a request that may be repeated: a method of AdminClient, for one resource."""
+        return self.ask_with(doing, _request(method, arguments))
+
+    def ask_with(self, doing: str, request: AdminRequest[Answer]) -> Answer:
+        """The answer to requests that may be repeated together."""
+        with kafka_errors(doing, self._waiting):
+            return self._admin.ask(request)
+
+    def change(self, doing: str, method: Callable[..., Any], *arguments: Any) -> None:
+        """Carry out a request that must not be carried out twice: a method of AdminClient."""
+        with kafka_errors(doing, self._waiting):
+            self._admin.change(_request(method, arguments))
+
+    def metadata(self) -> ClusterMetadata:
+        """The topics and brokers of the cluster."""
+        with kafka_errors("list topics", self._waiting):
+            return self._admin.metadata()
+
+    def request(self, key: "ApiKey", body: Any) -> Any:
+        """The answer to a request that Kafka's client library lacks, of any broker. It is not repeated."""
+        # Imported here: most operations do not need the codecs, which take time to load.
+        from zhumq.client.wire import Connection  # noqa: PLC0415
+
+        try:
+            if self._wire is None:
+                self._wire = Connection.open(
+                    addresses_of(self.bootstrap),
+                    client_id=self._client_id,
+                    connect_seconds=REACH_TIMEOUT_SECONDS,
+                    request_seconds=REQUEST_TIMEOUT_SECONDS,
+                )
+            return self._wire.ask(key, body)
+        except (OSError, MalformedFrame) as reason:
+            self.close()
+            raise Unavailable(
+                f"the broker at {self.bootstrap} did not answer"
+                f" {key.name.lower().replace('_', ' ')}: {reason}"
+            ) from reason
+
+
+def _request(method: Callable[..., Any], arguments: tuple[Any, ...]) -> AdminRequest[Any]:
+    def request(admin: AdminClient, seconds: float) -> Any:
+        found = method(admin, *arguments, request_timeout=seconds)
+        (future,) = found.values() if isinstance(found, dict) else (found,)
+        return future.result()
+
+    return request

@@ -1,0 +1,88 @@
+"""Offsets of a topic's partitions: positions resolved to offsets, and a group's committed offsets."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from zhumq.admin.connection import ClusterConnection
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A position in a partition. Exactly one field is set."""
+
+    edge: str | None = None  # EARLIEST or LATEST
+    offset: int | None = None
+    timestamp_ms: int | None = None
+
+
+def earliest_offsets(
+    connection: ClusterConnection, topic: str, partitions: Iterable[int]
+) -> dict[int, int]:
+    """The first offset of each partition. Each must have a leader."""
+    return _list_offsets(connection, topic, partitions, OffsetSpec.earliest())
+
+
+def latest_offsets(
+    connection: ClusterConnection, topic: str, partitions: Iterable[int]
+) -> dict[int, int]:
+    """The next offset of each partition. Each must have a leader."""
+    return _list_offsets(connection, topic, partitions, OffsetSpec.latest())
+
+
+def resolve_offsets(
+    connection: ClusterConnection, topic: str, partitions: Iterable[int], position: Position
+) -> dict[int, int]:
+    """The offset of the position in each partition, limited to the offsets of the log."""
+    numbers = list(partitions)
+    if position.edge == EARLIEST:
+        return earliest_offsets(connection, topic, numbers)
+    latest = latest_offsets(connection, topic, numbers)
+    if position.edge == LATEST:
+        return latest
+    if position.timestamp_ms is not None:
+        spec = OffsetSpec.for_timestamp(position.timestamp_ms)
+        found = _list_offsets(connection, topic, numbers, spec)
+        # -1: no message is that new, so the position is the end of the log.
+        return {
+            partition: offset if offset >= 0 else latest[partition]
+            for partition, offset in found.items()
+        }
+    assert position.offset is not None
+    earliest = earliest_offsets(connection, topic, numbers)
+    return {
+        partition: min(max(position.offset, earliest[partition]), latest[partition])
+        for partition in numbers
+    }
+
+
+def committed_offsets(connection: ClusterConnection, group: str) -> dict[tuple[str, int], int]:
+    """The committed offsets of a group by topic and partition."""
+    groups = [ConsumerGroupTopicPartitions(group)]
+    doing = f"read the offsets of {group!r}"
+    listing = connection.ask(doing, AdminClient.list_consumer_group_offsets, groups)
+    return {
+        (place.topic, place.partition): place.offset
+        for place in listing.topic_partitions
+        if place.offset >= 0
+    }
+
+
+def _list_offsets(
+    connection: ClusterConnection, topic: str, partitions: Iterable[int], spec: OffsetSpec
+) -> dict[int, int]:
+    requests = {TopicPartition(topic, partition): spec for partition in partitions}
+    if not requests:
+        return {}
+
+    def request(admin: AdminClient, seconds: float) -> dict[int, int]:
+        futures = admin.list_offsets(requests, request_timeout=seconds)
+        return {place.partition: future.result().offset for place, future in futures.items()}
+
+    return connection.ask_with(f"list the offsets of {topic!r}", request)

@@ -1,0 +1,72 @@
+"""Blocking calls to the push listeners: sessions and groups. Imports grpc."""
+
+from typing import Any, Final
+
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.errors import AdminError, NotFound, Refused, Unavailable
+from zhumq.client.errors import PushUnavailable
+from zhumq.client.routes import find_push_addresses, parse_addresses
+
+try:
+    import grpc
+
+    from zhumq.client.subscribe_frame import MODE_NAMES
+    from zhumq.protocol.push import push_pb2 as pb
+except ImportError as missing:
+    raise PushUnavailable(
+        "this needs grpcio and protobuf, and one is not installed: pip install 'zhumq[push]'"
+    ) from missing
+
+CALL_SECONDS_MAX: Final = 10.0
+
+
+def mode_name(code: Any) -> str | None:
+    """The name of a subscription's mode."""
+    return MODE_NAMES.get(code)
+
+
+def call_one(connection: ClusterConnection, method: str, **fields: Any) -> Any:
+    """The answer of one broker to the method's request with these fields."""
+    return _call(_addresses(connection)[0], method, fields)
+
+
+def call_all(connection: ClusterConnection, method: str, **fields: Any) -> list[Any]:
+    """The answers of all brokers that carry out the request. Raises AdminError if none does."""
+    answers = []
+    failure: AdminError | None = None
+    for address in _addresses(connection):
+        try:
+            answers.append(_call(address, method, fields))
+        except AdminError as error:
+            failure = error
+    if failure is not None and not answers:
+        raise failure
+    return answers
+
+
+def _addresses(connection: ClusterConnection) -> list[str]:
+    """The push addresses: those given, else those that the brokers advertise."""
+    if connection.push is not None:
+        return parse_addresses(connection.push)
+    return list(find_push_addresses(connection.bootstrap).values())
+
+
+def _call(address: str, method: str, fields: dict[str, Any]) -> Any:
+    with grpc.insecure_channel(address) as channel:
+        call: grpc.UnaryUnaryMultiCallable[Any, Any] = channel.unary_unary(
+            f"/zhumq.push.v1.Push/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=getattr(pb, f"{method}Response").FromString,
+        )
+        try:
+            answer = call(getattr(pb, f"{method}Request")(**fields), timeout=CALL_SECONDS_MAX)
+        except grpc.RpcError as error:
+            # The raised error is also a grpc.Call, which has details(); its static type lacks that.
+            known: Any = error
+            raise Unavailable(
+                f"the push endpoint at {address} did not answer: {known.details()}"
+            ) from error
+    code = getattr(answer, "code", pb.OK)
+    if code != pb.OK:
+        raise (NotFound if code == pb.INVALID else Refused)(answer.message)
+    return answer

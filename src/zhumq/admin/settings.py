@@ -1,0 +1,107 @@
+"""Settings: of a topic, of a broker, and of all brokers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.errors import Refused
+
+# The protocol's codes.
+_BROKER: Final = 4
+_ALL_BROKERS: Final = ""
+_SET: Final = 0
+_DELETE: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting of a topic. `is_own`: it was set for this topic, and is not a default."""
+
+    value: str | None
+    is_own: bool
+
+
+def topic_settings(connection: ClusterConnection, topic: str) -> dict[str, Setting]:
+    """All settings of a topic by name, also the defaults."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    # ConfigEntry declares another type of `source` than it has.
+    found: dict[str, Any] = connection.ask(
+        f"read the settings of {topic!r}", AdminClient.describe_configs, [resource]
+    )
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {
+        name: Setting(value=entry.value, is_own=entry.source == own)
+        for name, entry in found.items()
+    }
+
+
+def alter_topic_settings(
+    connection: ClusterConnection,
+    topic: str,
+    changes: Mapping[str, str],
+    unset: Iterable[str] = (),
+) -> None:
+    """Change settings of a topic, and reset those of `unset` to their defaults."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in changes.items():
+        resource.add_incremental_config(
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        )
+    known = topic_settings(connection, topic) if unset else {}
+    for name in unset:
+        # Brokers ignore the deletion of an unknown setting, as Kafka does.
+        if name not in known:
+            raise Refused(f"cannot unset {name!r}: topics have no such setting")
+        resource.add_incremental_config(
+            ConfigEntry(name, "", incremental_operation=AlterConfigOpType.DELETE)
+        )
+    doing = f"change the settings of {topic!r}"
+    connection.ask(doing, AdminClient.incremental_alter_configs, [resource])
+
+
+def broker_setting(connection: ClusterConnection, name: str) -> str:
+    """The value of a setting that all brokers share, as one of them has it."""
+
+    def request(admin: AdminClient, seconds: float) -> str:
+        # A live broker of fresh metadata: earlier metadata may name a dead one.
+        alive = admin.list_topics(timeout=seconds).brokers
+        resource = ConfigResource(ResourceType.BROKER, str(next(iter(alive))))
+        futures = admin.describe_configs([resource], request_timeout=seconds)
+        return str(futures[resource].result()[name].value)
+
+    return connection.ask_with("read the settings of a broker", request)
+
+
+def alter_setting_of_all_brokers(
+    connection: ClusterConnection, name: str, value: str | None
+) -> None:
+    """Set a setting of all brokers; None resets it to its default."""
+    # Imported here: most operations do not need the codecs, which take time to load.
+    from zhumq.model.errors import ErrorCode  # noqa: PLC0415
+    from zhumq.protocol.api import ApiKey  # noqa: PLC0415
+    from zhumq.protocol.messages import configs  # noqa: PLC0415
+
+    change = configs.IncrementalAlterConfigsAlterableConfig(
+        name=name, config_operation=_DELETE if value is None else _SET, value=value
+    )
+    resource = configs.IncrementalAlterConfigsResource(
+        resource_type=_BROKER, resource_name=_ALL_BROKERS, configs=[change]
+    )
+    answer = connection.request(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        configs.IncrementalAlterConfigsRequest(resources=[resource]),
+    )
+    for response in answer.responses:
+        if response.error_code != ErrorCode.NONE:
+            why = response.error_message or ErrorCode(response.error_code).name
+            raise Refused(f"cannot set {name}: {why}")
