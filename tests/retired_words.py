@@ -81,15 +81,14 @@ def find(paths: list[Path]) -> list[str]:
         name = path.relative_to(REPOSITORY).as_posix()
         if name in EXEMPT or name.endswith("_pb2.py"):
             continue
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
-            for kept in KEPT:
-                line = line.replace(kept, "")
-            words = re.sub(r"([a-z])([A-Z])", r"\1_\2", line)
-            for each, pattern in compiled:
-                if not re.search(each.where, name) or re.search(each.but_not, name):
-                    continue
-                match = pattern.search(words)
-                if match is not None:
+        words = path.read_text()
+        for kept in KEPT:
+            words = words.replace(kept, "")
+        words = re.sub(r"([a-z])([A-Z])", r"\1_\2", words)
+        for each, pattern in compiled:
+            if re.search(each.where, name) and not re.search(each.but_not, name):
+                for match in pattern.finditer(words):
+                    number = words.count("\n", 0, match.start()) + 1
                     found.append(f"{name}:{number}: {match.group()} -> {each.instead}")
     return found
 

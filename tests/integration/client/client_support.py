@@ -12,7 +12,7 @@ SECONDS_MAX = 60.0
 
 
 def send(bootstrap: str, topic: str, count: int, *, partitions: int = 1, first: int = 0) -> None:
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings={"enable.idempotence": False}) as producer:
         for number in range(first, first + count):
             producer.send(topic, b"%d" % number, partition=number % partitions)
 

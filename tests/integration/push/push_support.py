@@ -39,6 +39,10 @@ async def until(fact: Callable[[], Any], seconds_max: float = SECONDS_MAX) -> An
         await asyncio.sleep(0.02)
 
 
+# librdkafka asks for the id of an idempotent producer half a second after its start: most tests need none.
+AT_ONCE = {"enable.idempotence": False}
+
+
 def new_topic(
     bootstrap: str,
     *,
@@ -54,7 +58,7 @@ def new_topic(
 
 def send(bootstrap: str, topic: str, values: Sequence[bytes], *, partitions: int = 1) -> None:
     """Send messages round-robin over the partitions."""
-    with Producer(bootstrap) as producer:
+    with Producer(bootstrap, settings=AT_ONCE) as producer:
         for number, value in enumerate(values):
             producer.send(topic, value, partition=number % partitions)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from push_support import run
+from push_support import AT_ONCE, run
 
 from zhumq import Consumer, Message, Producer, PushConsumer
 
@@ -110,7 +110,7 @@ def sending(bootstrap: str, topic: str) -> Iterator[None]:
     over = threading.Event()
 
     def work() -> None:
-        with Producer(bootstrap) as producer:
+        with Producer(bootstrap, settings=AT_ONCE) as producer:
             while not over.wait(POLL_SECONDS):
                 producer.send(topic, b"later", partition=0)
                 producer.flush()

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 
 import pytest
-from push_support import new_topic, numbered, run, send, until
+from push_support import AT_ONCE, new_topic, numbered, run, send, until
 
 from zhumq import Admin, Consumer, PushConsumer
 from zhumq.client.errors import RequestFailed, SubscriptionRefused
@@ -126,7 +126,7 @@ def test_psb_starts_at_a_time(running: RunningBroker) -> None:
     from zhumq import Producer
 
     topic = new_topic(running.bootstrap)
-    with Producer(running.bootstrap) as producer:
+    with Producer(running.bootstrap, settings=AT_ONCE) as producer:
         for number in range(10):
             producer.send(topic, b"x", partition=0, timestamp_ms=1_700_000_000_000 + number * 1000)
 

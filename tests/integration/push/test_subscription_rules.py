@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from push_support import new_topic, numbered, run, send, until
+from push_support import AT_ONCE, new_topic, numbered, run, send, until
 from subscription_table import Seen, read, reading, sending
 
 from zhumq import Admin, Message, Producer
@@ -25,7 +25,7 @@ every_mode = pytest.mark.parametrize("mode", MODES)
 def topic(running: RunningBroker) -> str:
     """A topic with ten old messages, a second apart."""
     name = new_topic(running.bootstrap, settings={"retention.ms": "-1"})
-    with Producer(running.bootstrap) as producer:
+    with Producer(running.bootstrap, settings=AT_ONCE) as producer:
         for number in range(COUNT):
             time_ms = FIRST_TIME_MS + 1_000 * number
             producer.send(name, b"%d" % number, partition=0, timestamp_ms=time_ms)
