@@ -37,7 +37,7 @@ COMMANDS = [
     ("cluster", "status"),
     ("cluster", "rebalance"),
 ]
-AT_ONCE = 4
+AT_ONCE = 10
 
 
 @contextlib.contextmanager
