@@ -68,6 +68,9 @@ class MemoryLog:
         self._is_truncation_flushed = True
         self._is_closed = False
 
+    def make_files(self) -> None:
+        """There are none."""
+
     def update_config(self, config: LogConfig) -> None:
         self.config = config
 

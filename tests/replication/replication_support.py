@@ -45,11 +45,11 @@ from zhumq.records.builder import build_batch
 from zhumq.replication.inter_broker.handshake import Identity
 from zhumq.replication.inter_broker.peer_service import PeerService
 from zhumq.replication.inter_broker.peers import Peers
+from zhumq.replication.log_ends import LogEndsClient
 from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
-from zhumq.replication.partition import PartitionSettings
+from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
-from zhumq.replication.replicated_partition import ReplicatedPartition
-from zhumq.replication.replication import Replication
+from zhumq.replication.replication import PartitionSettings, Replication
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
@@ -232,8 +232,9 @@ class Node:
         self.flusher = Flusher(loop.call_soon_threadsafe)
         identity = Identity(cluster_id=CLUSTER_ID, broker_id=broker_id, secret=secret)
         self.peers = Peers(identity, self.address_of)
+        log_ends = LogEndsClient(lambda: store.image, self.peers, service)
         self.controller_requests = AlterPartitionWriter(
-            self.broker_id, self.own_store, store.policy_of, self.ask_log_ends
+            self.broker_id, self.own_store, store.policy_of, log_ends.ask
         )
         self.throttle = MoveThrottle(SystemClock())
         self._move_rate = UNLIMITED
@@ -245,6 +246,7 @@ class Node:
             Replication(
                 peers=self.peers,
                 service=service,
+                log_ends=log_ends,
                 controller_requests=self.controller_requests,
                 clock=SystemClock(),
                 draw=random.Random(broker_id).randint,
@@ -309,9 +311,6 @@ class Node:
             return node.listener.address if node is not None else None
         return broker.replica_host, broker.replica_port
 
-    async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> Any:
-        return await self.replicas.ask_log_ends(partitions)
-
     def apply(self, image: ClusterImage) -> None:
         if self.own_store.is_cut:
             return
@@ -327,11 +326,10 @@ class Node:
 
     def reset_connections(self) -> None:
         """Reset the connections that this node has opened to others."""
-        cluster = self.replicas.cluster
-        assert cluster is not None
-        for fetcher in cluster.router.fetchers:
+        router = self.replicas.lifecycle.router
+        for fetcher in router.fetchers:
             fetcher._channel.reset("cut by the test")
-        for outbox in cluster.router.outboxes:
+        for outbox in router.outboxes:
             outbox._channel.reset("cut by the test")
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -347,15 +345,12 @@ class Node:
         self.flusher.close()
         self.logs.close(clean=clean, high_watermarks=high_watermarks if clean else None)
 
-    def partition(self, topic_partition: TopicPartition = T0) -> ReplicatedPartition:
-        found = self.replicas.partition(*topic_partition)
-        assert isinstance(found, ReplicatedPartition)
-        return found
+    def partition(self, topic_partition: TopicPartition = T0) -> Partition:
+        return self.replicas.partition(*topic_partition)
 
     @property
     def fetches_sent(self) -> int:
-        assert self.replicas.cluster is not None
-        return sum(each.fetches_count for each in self.replicas.cluster.router.fetchers)
+        return sum(each.fetches_count for each in self.replicas.lifecycle.router.fetchers)
 
 
 class Nodes:

@@ -29,7 +29,7 @@ from zhumq.model.errors import (
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import Mode
 from zhumq.replication.move_throttle import UNLIMITED
-from zhumq.replication.replicated_partition import ReplicatedPartition
+from zhumq.replication.partition import Partition
 
 NOW_MS = 1_700_000_000_000
 
@@ -228,13 +228,12 @@ def test_an_in_sync_set_of_one_needs_no_store(tmp_path: Path) -> None:
 
 async def _ticks(node: Node) -> None:
     """Wait for two complete ticks, which check who follows."""
-    cluster = node.replicas.cluster
-    assert cluster is not None
-    enough = cluster._ticks + 3
-    await until(lambda: cluster._ticks >= enough, "time passes")
+    lifecycle = node.replicas.lifecycle
+    enough = lifecycle._ticks + 3
+    await until(lambda: lifecycle._ticks >= enough, "time passes")
 
 
-async def _append_in_vain(up: Nodes) -> ReplicatedPartition:
+async def _append_in_vain(up: Nodes) -> Partition:
     """Cut broker 1 off from the store while it leads: it does not know that its session is over, and
     appends a record that will never be committed."""
     up.store.create(mode=Mode.FETCH)

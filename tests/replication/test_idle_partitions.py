@@ -21,8 +21,8 @@ def _requests(up: Nodes) -> int:
 
 
 def _votes(up: Nodes) -> int:
-    clusters = [node.replicas.cluster for node in up]
-    return sum(each.requests_count for one in clusters if one for each in one.router.outboxes)
+    outboxes = [each for node in up for each in node.replicas.lifecycle.router.outboxes]
+    return sum(each.requests_count for each in outboxes)
 
 
 def test_a_thousand_idle_partitions_cost_a_few_requests_and_an_election_a_few_more(

@@ -291,9 +291,7 @@ def test_a_follower_that_does_not_read_delays_no_other_follower(tmp_path: Path) 
             # Everything that it sends to the leader is lost.
             hole = socket.create_server(("127.0.0.1", 0))
             slow.detours[leader.broker_id] = hole.getsockname()
-            router = slow.replicas.cluster
-            assert router is not None
-            for fetcher in router.router.fetchers:
+            for fetcher in slow.replicas.lifecycle.router.fetchers:
                 fetcher._channel.reset("for the test")
             for number in range(20):
                 await produce(up, f"b{number}" * 1000)

@@ -126,9 +126,8 @@ def test_leaders_resign_in_a_periodic_round(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:
             await _led_by_another(up)
-            cluster = (await up.wait_leader()).replicas.cluster
-            assert cluster is not None
-            await cluster.preferred_leaders.balance()
+            lifecycle = (await up.wait_leader()).replicas.lifecycle
+            await lifecycle.preferred_leaders.balance()
             await until(lambda: up.leader() is up[1], "the preferred replica leads")
 
     run(body())

@@ -8,7 +8,7 @@ from replication_support import T0, Nodes, batch, bytes_of, nodes, produce, run,
 
 from zhumq.host.clock import SystemClock
 from zhumq.model.errors import BrokerError, NotLeaderOrFollower, OutOfOrderSequenceNumber
-from zhumq.replication.replicated_partition import SETTLING_MS
+from zhumq.replication.producer_order import SETTLING_MS
 
 NOW_MS = 1_700_000_000_000
 

@@ -6,7 +6,7 @@ import pytest
 from replication_support import T0, Node, Nodes, batch, nodes, produce, run
 
 from zhumq.model.errors import NotLeaderOrFollower, OutOfOrderSequenceNumber
-from zhumq.replication.replicated_partition import SETTLING_MS
+from zhumq.replication.producer_order import SETTLING_MS
 
 NOW_MS = 1_700_000_000_000
 

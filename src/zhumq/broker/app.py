@@ -36,6 +36,8 @@ from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.kept_ports import keep_ports, with_kept_ports
+from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen
+from zhumq.broker.membership import Membership, SoleMember
 from zhumq.broker.metrics import broker_metrics, health_problems
 from zhumq.broker.push_wiring import PushPart
 from zhumq.cluster.local_store import LocalStore
@@ -50,12 +52,13 @@ from zhumq.host.memory import keep_freed_memory
 from zhumq.metadata.image import Broker
 from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
-from zhumq.model.errors import BrokerError, SettingInvalid, ZhumqError
+from zhumq.model.errors import BrokerError, ZhumqError
 from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
 from zhumq.protocol.api import ApiKey
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.replication.replication import Replication
 from zhumq.storage.disk_room import DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
@@ -63,7 +66,6 @@ from zhumq.storage.scrub import Scrubber
 
 logger = logging.getLogger(__name__)
 
-DRAIN_SECONDS: Final = 2.0  # how long a stop waits for answers in progress
 FETCH_SESSION_ID_MAX: Final = 2**31 - 1
 # New objects between two collections: a thousand requests in flight are far below it.
 GARBAGE_THRESHOLD: Final = 50_000
@@ -98,7 +100,8 @@ class BrokerApp:
         disk = disk or SystemDisk()
         config = with_kept_ports(config, disk)
         async with contextlib.AsyncExitStack() as parts:
-            logs, store, member = await _open_folder(config, disk, clock, parts)
+            logs, member = await _open_folder(config, disk, clock, parts)
+            store = member.store
             logs.load(
                 lambda topic: config.partition_settings(_topic_settings(store, topic)).log_config
             )
@@ -109,12 +112,11 @@ class BrokerApp:
                 logs,
                 flusher,
                 config.partition_settings,
-                None if member is None else member.replication,
+                member.replication,
             )
             parts.push_async_callback(replicas.close)
             metadata_client = MetadataClient(store, _topic_limits(config), uuid.uuid4)
-            replication = None if member is None else member.replication
-            router = LeaderRouter(store, config.broker_id, replication)
+            router = LeaderRouter(store, config.broker_id, member.replication)
             groups = GroupCoordinator(
                 config.settings, store, metadata_client, replicas, router, clock
             )
@@ -149,7 +151,8 @@ class BrokerApp:
                 ),
                 produce.answer_run,
             )
-            peer_address = await _prepare_to_join(member, replicas, logs, store, parts)
+            parts.callback(_write_high_watermarks, logs, replicas)
+            peer_address = await member.listen(parts)
             listener = await _listen(config.listen, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             dispatcher.watch_lost_connections(delivery.connection_lost)
@@ -174,7 +177,7 @@ class BrokerApp:
             parts.push_async_callback(http.close)
             kafka_address = Address(*listener.address)
             broker = _registration(config, kafka_address, peer_address, push.advertised)
-            await (store.register(broker) if member is None else member.join(broker))
+            await member.join(broker, replicas)
             chores = asyncio.create_task(
                 do_chores(
                     broker_chores(
@@ -254,7 +257,7 @@ async def _listen(address: Address, dispatcher: Dispatcher, limits: Limits) -> L
             limits=limits,
         )
     except OSError as reason:
-        raise _cannot_listen("--listen", address, reason) from None
+        raise cannot_listen("--listen", address, reason) from None
 
 
 async def _listen_http(
@@ -264,7 +267,7 @@ async def _listen_http(
     replicas: ReplicaManager,
     groups: GroupCoordinator,
     delivery: DeliveryCoordinator,
-    member: ClusterMember | None,
+    member: Membership,
     disk_room: DiskRoom,
     scrubber: Scrubber,
 ) -> HttpServer:
@@ -273,19 +276,19 @@ async def _listen_http(
             *broker_metrics(listener, dispatcher, replicas, disk_room, scrubber),
             *groups.lags.metrics(),
             *delivery.metrics(),
-            *(() if member is None else member.metrics()),
+            *member.metrics(replicas),
         ]
 
     def problems() -> list[str]:
         return [
             *health_problems(replicas, disk_room),
-            *(() if member is None else member.problems()),
+            *member.problems(replicas),
         ]
 
     try:
         return await HttpServer.open(address.host, address.port, metrics, problems)
     except OSError as reason:
-        raise _cannot_listen("--http", address, reason) from None
+        raise cannot_listen("--http", address, reason) from None
 
 
 async def _listen_push(
@@ -299,18 +302,12 @@ async def _listen_push(
         return await PushPart.open(config, store, deliveries, groups, clock)
     except OSError as reason:
         assert config.push is not None
-        raise _cannot_listen("--push", config.push, reason) from None
-
-
-def _cannot_listen(flag: str, address: Address, reason: OSError) -> SettingInvalid:
-    # The system's message repeats the address; the reason is its last part.
-    why = (reason.strerror or str(reason)).rpartition(": ")[2]
-    return SettingInvalid(f"cannot listen on {flag} {address}: {why}; choose another with {flag}")
+        raise cannot_listen("--push", config.push, reason) from None
 
 
 async def _open_folder(
     config: BrokerConfig, disk: Disk, clock: Clock, parts: contextlib.AsyncExitStack
-) -> tuple[LogManager, MetadataStore, ClusterMember | None]:
+) -> tuple[LogManager, Membership]:
     """Open the data folder and the metadata store of its cluster."""
 
     def take(cluster_id: str | None) -> LogManager:
@@ -330,34 +327,13 @@ async def _open_folder(
             config.data_dir, disk=disk, cluster_id=logs.cluster_id, broker_id=config.broker_id
         )
         parts.push_async_callback(local.close)
-        return logs, local, None
+        return logs, SoleMember(
+            store=local,
+            replication=Replication.of_one(config.broker_id, lambda: local.image, clock),
+        )
     store = await open_ensemble(config, disk)
     parts.push_async_callback(store.close)
-    return take(store.image.cluster_id), store, ClusterMember(config, store, clock)
-
-
-async def _prepare_to_join(
-    member: ClusterMember | None,
-    replicas: ReplicaManager,
-    logs: LogManager,
-    store: MetadataStore,
-    parts: contextlib.AsyncExitStack,
-) -> Address | None:
-    """Listen for the other brokers. Returns the bound address; None on a single node."""
-    if member is None:
-        return None
-    member.attach(replicas)
-    parts.callback(_write_high_watermarks, logs, replicas)
-    try:
-        listener = await member.listen()
-    except OSError as reason:
-        address = member.address
-        raise _cannot_listen("inter.broker.listener", address, reason) from None
-    parts.push_async_callback(listener.close, DRAIN_SECONDS)
-    parts.push_async_callback(member.leave)
-    # At a stop, the session ends as soon as clients have their answers.
-    parts.push_async_callback(store.close)
-    return Address(*listener.address)
+    return take(store.image.cluster_id), ClusterMember(config, store, clock)
 
 
 def _write_high_watermarks(logs: LogManager, replicas: ReplicaManager) -> None:
@@ -382,7 +358,7 @@ def _topic_limits(config: BrokerConfig) -> TopicLimits:
         partitions_per_topic_max=settings.integer("topic.partitions.max"),
         partitions_in_all_max=settings.integer("cluster.partitions.max"),
         virtual_nodes=settings.integer("placement.virtual.nodes"),
-        default_mode=None if config.zookeeper is None else Mode(settings.text(MODE_SETTING)),
+        default_mode=Mode(settings.text(MODE_SETTING)),
     )
 
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import base64
+import contextlib
 import random
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.http import Metric
+from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen
 from zhumq.broker.metrics import cluster_metrics, membership_problems, unserved_partitions
 from zhumq.broker.settings import MOVE_RATE_SETTING
 from zhumq.cluster.alter_partition_writer import AlterPartitionWriter
@@ -19,7 +22,7 @@ from zhumq.consensus.contract import ReplicaSettings
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
 from zhumq.metadata.image import Broker, ClusterImage, Topic
-from zhumq.metadata.leadership import LeaderPolicy, LogEnds
+from zhumq.metadata.leadership import LeaderPolicy
 from zhumq.metadata.topics import MODE_SETTING
 from zhumq.model.address import Address
 from zhumq.model.ids import (
@@ -36,6 +39,7 @@ from zhumq.net.listener import Listener
 from zhumq.replication.inter_broker.handshake import Identity, Peer
 from zhumq.replication.inter_broker.peer_service import PeerService
 from zhumq.replication.inter_broker.peers import Peers
+from zhumq.replication.log_ends import LogEndsClient
 from zhumq.replication.move_throttle import MoveThrottle
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
@@ -78,24 +82,25 @@ async def open_ensemble(config: BrokerConfig, disk: Disk) -> ZookeeperStore:
 
 
 class ClusterMember:
-    """This broker as a member of its cluster. Created before its replicas: see `attach`."""
+    """This broker as a member of a cluster of brokers."""
 
     def __init__(self, config: BrokerConfig, store: ZookeeperStore, clock: Clock) -> None:
         self._config = config
-        self._store = store
+        self.store = store
         identity = Identity(
             cluster_id=store.image.cluster_id, broker_id=config.broker_id, secret=store.secret
         )
         self._peers = Peers(identity, self._address_of)
         self._service = PeerService(identity, is_known=self._is_known)
+        log_ends = LogEndsClient(lambda: store.image, self._peers, self._service)
         self._controller_requests = AlterPartitionWriter(
-            config.broker_id, store, self._policy_of, self._ask_log_ends
+            config.broker_id, store, self._policy_of, log_ends.ask
         )
         balance = _balance(config.settings)
         self._controller = Controller(
             store,
             self._policy_of,
-            self._ask_log_ends,
+            log_ends.ask,
             balance,
             _internal_replication_factors(config.settings),
         )
@@ -107,6 +112,7 @@ class ClusterMember:
         self.replication = Replication(
             peers=self._peers,
             service=self._service,
+            log_ends=log_ends,
             controller_requests=self._controller_requests,
             clock=clock,
             # Randomizes election timeouts; it need not be secret.
@@ -119,65 +125,64 @@ class ClusterMember:
             balance_seconds=None if balance is None else balance.interval_seconds,
         )
 
-    def attach(self, replicas: ReplicaManager) -> None:
-        """Set the replicas of this broker. Called once, before anything else."""
-        self._replicas = replicas
+    async def listen(self, parts: contextlib.AsyncExitStack) -> Address | None:
+        address = self._config.inter_broker
+        try:
+            listener = await Listener.open(
+                address.host,
+                address.port,
+                service=self._service,
+                limits=_PEER_LIMITS,
+                name=LISTENER_NAME,
+            )
+        except OSError as reason:
+            raise cannot_listen("inter.broker.listener", address, reason) from None
+        parts.push_async_callback(listener.close, DRAIN_SECONDS)
+        parts.push_async_callback(self._leave)
+        # At a stop, the session ends as soon as clients have their answers.
+        parts.push_async_callback(self.store.close)
+        return Address(*listener.address)
 
-    @property
-    def address(self) -> Address:
-        """The configured address of the inter-broker listener."""
-        return self._config.inter_broker
-
-    async def listen(self) -> Listener:
-        """Listen for the other brokers. Raises the system's OSError."""
-        address = self.address
-        return await Listener.open(
-            address.host,
-            address.port,
-            service=self._service,
-            limits=_PEER_LIMITS,
-            name=LISTENER_NAME,
-        )
-
-    async def join(self, broker: Broker) -> None:
-        """Register, and take part until `leave`. Raises BrokerIdTaken."""
-        store = self._store
+    async def join(self, broker: Broker, replicas: ReplicaManager) -> None:
+        """Register, and take part until the parts of `listen` close. Raises BrokerIdTaken."""
+        store = self.store
         for watcher in (self._controller.on_image_changed, self._set_throttle):
             store.watch(watcher)
             watcher(store.image)
         for work in (self._controller_requests.run(), self._controller.run()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         await store.register(broker)
-        store.watch_session(self._session_changed)
-        self._session_changed(store.session)
+        on_session = partial(self._session_changed, replicas)
+        store.watch_session(on_session)
+        on_session(store.session)
         store.campaign(self._config.broker_id, self._controller)
 
-    def metrics(self) -> Iterable[Metric]:
-        store = self._store
-        return cluster_metrics(self._config.broker_id, store.image, store.session, self._unserved())
+    def metrics(self, replicas: ReplicaManager) -> Iterable[Metric]:
+        store = self.store
+        unserved = self._unserved(replicas)
+        return cluster_metrics(self._config.broker_id, store.image, store.session, unserved)
 
-    def problems(self) -> Iterable[str]:
-        """Problems with this broker's membership for /healthz, one line each."""
-        return membership_problems(self._store.session, self._unserved())
+    def problems(self, replicas: ReplicaManager) -> Iterable[str]:
+        return membership_problems(self.store.session, self._unserved(replicas))
 
-    def _unserved(self) -> list[TopicPartition]:
-        return unserved_partitions(self._config.broker_id, self._store.image, self._replicas)
+    def _unserved(self, replicas: ReplicaManager) -> list[TopicPartition]:
+        return unserved_partitions(self._config.broker_id, self.store.image, replicas)
 
-    async def leave(self) -> None:
+    async def _leave(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._peers.close()
 
-    def _session_changed(self, _state: SessionState) -> None:
-        epoch = self._store.broker_epoch
+    def _session_changed(self, replicas: ReplicaManager, _state: SessionState) -> None:
+        epoch = self.store.broker_epoch
         if epoch == self._serving_epoch:
             # The same session is back: this broker was registered all the time.
             return
         if epoch is not None:
-            self._replicas.on_registered(epoch)
+            replicas.on_registered(epoch)
         else:
-            self._replicas.on_session_lost()
+            replicas.on_session_lost()
         # Set last: if a call above fails, the next session event tries again.
         self._serving_epoch = epoch
 
@@ -187,14 +192,14 @@ class ClusterMember:
         self._throttle.see(image, static if dynamic is None else int(dynamic))
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        broker = self._store.image.brokers.get(BrokerId(broker_id))
+        broker = self.store.image.brokers.get(BrokerId(broker_id))
         if broker is None or broker.replica_port == 0:
             return None
         return broker.replica_host, broker.replica_port
 
     def _is_known(self, peer: Peer) -> bool:
         """Whether a peer may connect: its broker epoch is not older than the registered one."""
-        broker = self._store.image.brokers.get(BrokerId(peer.broker_id))
+        broker = self.store.image.brokers.get(BrokerId(peer.broker_id))
         return broker is None or peer.broker_epoch >= broker.epoch
 
     def _policy_of(self, topic: Topic) -> LeaderPolicy:
@@ -204,9 +209,6 @@ class ClusterMember:
             unclean=settings.boolean("unclean.leader.election.enable"),
             min_in_sync=settings.integer("min.insync.replicas"),
         )
-
-    async def _ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
-        return await self._replicas.ask_log_ends(partitions)
 
 
 def _balance(settings: Settings) -> Balance | None:

@@ -14,7 +14,7 @@ from zhumq.model.ids import BrokerId
 from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
 from zhumq.records.batch import TimestampType
-from zhumq.replication.partition import PartitionSettings
+from zhumq.replication.replication import PartitionSettings
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 
 DEFAULT_LISTEN = "127.0.0.1:9092"

@@ -19,15 +19,18 @@ from zhumq.metadata.changes import (
     change_to_json,
     changes_of,
 )
-from zhumq.metadata.image import Broker, ClusterImage
+from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from zhumq.model.errors import DataDirUnusable, StorageFailed
 from zhumq.model.ids import BrokerId
+from zhumq.model.replication_mode import Mode
 
 logger = logging.getLogger(__name__)
 
 JOURNAL_NAME: Final = "cluster-metadata.journal"
 # After this many entries the journal is replaced by one snapshot, which bounds its size.
 JOURNAL_ENTRIES_MAX: Final = 1_000
+# Its only broker is registered as long as the store is open.
+BROKER_EPOCH: Final = 0
 
 
 class LocalStore:
@@ -65,7 +68,7 @@ class LocalStore:
         changes, entries, valid_bytes = _read_journal(path, content)
         image = apply_changes(image, changes)
         _check_owner(image, broker_id)
-        store = cls(disk, path, image, entries)
+        store = cls(disk, path, _with_leaders(image, {}, broker_id), entries)
         if len(content) > valid_bytes:
             store._file.truncate(valid_bytes)
         return store
@@ -95,7 +98,10 @@ class LocalStore:
         async with self._lock:
             if self._image.version != expected_version:
                 raise VersionConflict(f"at version {self._image.version}, not {expected_version}")
-            image = apply_changes(self._image, changes)
+            before = self._image
+            image = _with_leaders(
+                apply_changes(before, changes), before.topics, before.controller_id
+            )
             await asyncio.to_thread(self._write, changes, image)
             self._publish(image)
             return image
@@ -182,3 +188,26 @@ def _check_owner(image: ClusterImage, broker_id: BrokerId) -> None:
                     f"the data folder belongs to broker {state.replicas[0]}, not {broker_id}:"
                     f" start with --broker-id {state.replicas[0]}"
                 )
+
+
+def _with_leaders(
+    image: ClusterImage, known: Mapping[str, Topic], broker_id: BrokerId
+) -> ClusterImage:
+    """Name the broker the leader of its raft partitions: with one replica there is nothing to elect, and the
+    store is the controller. The topics that are known have their leaders already."""
+    led = {
+        name: replace(topic, partitions=tuple(_led(state, broker_id) for state in topic.partitions))
+        for name, topic in image.topics.items()
+        if known.get(name) is not topic
+    }
+    return replace(
+        image,
+        topics={**image.topics, **led},
+        topics_by_id={**image.topics_by_id, **{each.topic_id: each for each in led.values()}},
+    )
+
+
+def _led(state: PartitionState, broker_id: BrokerId) -> PartitionState:
+    if state.mode is Mode.FETCH:
+        return state
+    return replace(state, mode=Mode.FETCH, leader=broker_id, leader_broker_epoch=BROKER_EPOCH)

@@ -37,17 +37,14 @@ class Route(Protocol[Request, Response]):
 
 
 class LeaderRouter:
-    """Sends requests to the leaders of partitions. A broker that is alone answers all of them itself."""
+    """Sends requests to the leaders of partitions."""
 
-    def __init__(
-        self, store: MetadataStore, broker_id: BrokerId, replication: Replication | None
-    ) -> None:
+    def __init__(self, store: MetadataStore, broker_id: BrokerId, replication: Replication) -> None:
         self._store = store
         self._broker_id = broker_id
-        self._peers = None if replication is None else replication.peers
+        self._peers = replication.peers
         self._routes: dict[int, Route[Any, Any]] = {}
-        if replication is not None:
-            replication.service.register(FORWARD, self._forwarded)
+        replication.service.register(FORWARD, self._forwarded)
 
     def add(self, route: Route[Any, Any]) -> None:
         """Answer other brokers' requests of this kind."""
@@ -60,8 +57,6 @@ class LeaderRouter:
     ) -> Response:
         """The answer of the leader. One attempt: raises LeaderNotAvailable where the metadata image names no
         leader, PeerRefused with the leader's error, and BrokerError where it does not answer in time."""
-        if self._peers is None:
-            return await route.answer(partition, request)
         image = self._store.image
         state = image.partition(partition)
         leader = NO_BROKER if state is None else image.leader_of(state)

@@ -47,8 +47,8 @@ class TopicLimits:
     partitions_per_topic_max: int
     partitions_in_all_max: int
     virtual_nodes: int = VIRTUAL_NODES
-    # The mode of a topic without the setting; None: a single broker, which does not replicate.
-    default_mode: Mode | None = None
+    # The mode of a topic without the setting.
+    default_mode: Mode = Mode.RAFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +297,6 @@ def _new_partition(
         in_sync=replicas,
         leader_broker_epoch=image.brokers[replicas[0]].epoch,
     )
-    if limits.default_mode is None:
-        return led
     mode = Mode(settings.get(MODE_SETTING, limits.default_mode))
     if mode is Mode.FETCH:
         return replace(led, mode=mode)

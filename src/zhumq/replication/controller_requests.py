@@ -25,3 +25,21 @@ class ControllerRequests(Protocol):
 
     def report_unreachable(self, broker_id: int) -> None:
         """A broker that was reachable refuses connections: its partitions need other leaders."""
+
+
+class EmbeddedController:
+    """The controller of a single node: the embedded store names its only broker the leader of everything."""
+
+    def elected(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """No effect: the store's partitions are in fetch mode."""
+
+    def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
+        """No effect: the only replica is in sync."""
+
+    def decline_leadership(
+        self, topic_partition: TopicPartition, declined: LeadershipDeclined
+    ) -> None:
+        """No effect: no other broker can lead."""
+
+    def report_unreachable(self, broker_id: int) -> None:
+        """No effect: there is no other broker."""

@@ -83,9 +83,14 @@ class ReplicaDriver:
         self.check_at_ms: int | None = None
         self.failure: BrokerError | None = None
         self.is_closed = False
+        # Whether this replica takes no part until the broker restarts.
+        self.is_stopped = False
         # The leader's last answer was corrupt; the next fetch reports it.
         self.saw_corrupt = False
         self.core: Core = make_core(self)
+        # Whether the journal has the core's quorum state, or need not have it; and whether it has any.
+        self._is_state_kept = True
+        self.is_in_journal = False
 
     # Events
 
@@ -95,26 +100,26 @@ class ReplicaDriver:
         return self._work.is_busy
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether this replica takes no part until the broker restarts."""
-        return self.is_closed or self.failure is not None
+    def is_sole(self) -> bool:
+        """Whether the partition has no other replica."""
+        return len(self.core.voters.ids) == 1
 
     def start(self, *, damaged_from: int | None, persisted: QuorumState | None) -> None:
         """Carry out the core's first decisions."""
         if damaged_from is not None:
             self._step_core(LogDamaged(offset=damaged_from))
-        self._request_flush()
+        if self._keeps_state:
+            self.request_flush()
         state = self.core.quorum_state
-        if state != persisted and state != QuorumState(mode=state.mode):
-            self._persist_state()
-        else:
-            self._carry_out()
+        self.is_in_journal = persisted is not None
+        self._is_state_kept = state in (persisted, QuorumState(mode=state.mode))
+        self._carry_out()
 
-    def _persist_state(self) -> None:
-        """Persist the core's initial quorum state before it does anything."""
-        self._work.is_busy = True
-        core = self.core
-        self._host.persist(self, core.quorum_state, partial(self._persisted, Ready(), core))
+    @property
+    def _keeps_state(self) -> bool:
+        """Whether the quorum state has to be persisted. A sole replica whose leader the controller names has
+        no vote that another replica could miss: the metadata image has all it needs."""
+        return isinstance(self.core, RaftReplica) or not self.is_sole
 
     def replace_core(self, make_core: Callable[["ReplicaDriver"], Core]) -> None:
         """Change the partition's replication mode. A leader loses its leadership."""
@@ -127,13 +132,12 @@ class ReplicaDriver:
             RoleChange(role=Role.UNATTACHED, epoch=core.epoch, leader_id=None, serving=False)
         )
         damaged_from = damage_of(self.log)
-        if damaged_from is not None and len(core.voters.ids) > 1:
+        if damaged_from is not None and not self.is_sole:
             self._step_core(LogDamaged(offset=damaged_from))
+        # The mode is part of the quorum state.
+        self._is_state_kept = False
         if not work.is_busy:
-            # The mode is part of the quorum state.
-            self._persist_state()
-        else:
-            work.must_persist = True
+            self._carry_out()
         self.notify_followers()
 
     def step(self, event: Input) -> None:
@@ -189,7 +193,7 @@ class ReplicaDriver:
     def appended(self) -> None:
         """The leader appended a client's batches: flush them, and send them to the followers."""
         # The core needs no event: of its own log it counts only what is flushed.
-        self._request_flush()
+        self.request_flush()
         self.notify_followers()
 
     def notify_followers(self) -> None:
@@ -249,7 +253,7 @@ class ReplicaDriver:
         """The flushed log is damaged from this offset on: step down, and fetch it from another replica."""
         offset = min([offset, *(bad.first_offset for bad in self.log.corrupt_ranges)])
         logger.error("%s is damaged at offset %d", self.topic_partition, offset)
-        if len(self.core.voters.ids) == 1 or self.is_stopped:
+        if self.is_sole or self.is_stopped:
             return
         try:
             self.log.mark_suspect(offset)
@@ -258,9 +262,13 @@ class ReplicaDriver:
             return
         self.step(LogDamaged(offset=offset))
 
+    def stop(self) -> None:
+        """Take no part any more: the broker stops."""
+        self.is_closed = self.is_stopped = True
+
     def close(self) -> None:
         """This broker no longer has a replica of the partition."""
-        self.is_closed = True
+        self.stop()
         self._host.follow(self, None)
         self.notify_followers()
 
@@ -276,7 +284,7 @@ class ReplicaDriver:
         # A failed sync is final. The core steps down as from any damage; the driver neither
         # persists nor truncates what it decides.
         if not isinstance(reason, ConsensusStopped):
-            if len(core.voters.ids) > 1:
+            if not self.is_sole:
                 # The kernel marks the pages that it failed to write as clean: a later start would
                 # read them, sync them, and still lose them.
                 with contextlib.suppress(BrokerError):
@@ -284,6 +292,7 @@ class ReplicaDriver:
             core.step(LogDamaged(offset=self.log.flushed_offset), self._host.clock.monotonic_ms())
             proposal = core.take_ready().propose
         self.failure = reason
+        self.is_stopped = True
         if proposal is not None and not isinstance(proposal, InSyncProposal):
             self._host.controller_requests.decline_leadership(self.topic_partition, proposal)
         self._host.follow(self, None)
@@ -304,21 +313,25 @@ class ReplicaDriver:
         work.is_busy = True
         while not self.is_stopped:
             ready = self.core.take_ready()
-            if ready is NOTHING:
-                if not work.waiting:
-                    break
-                self._step_core(work.waiting.popleft())
-                continue
             if ready.persist_quorum_state is not None:
-                self._host.persist(
-                    self,
-                    ready.persist_quorum_state,
-                    partial(self._persisted, ready, self.core),
-                )
+                self._is_state_kept = False
+            if not self._is_state_kept and self._keeps_state:
+                self._persist(ready)
                 return
-            self._handle_ready(ready)
+            if ready is not NOTHING:
+                self._handle_ready(ready)
+            elif work.waiting:
+                self._step_core(work.waiting.popleft())
+            else:
+                break
         work.is_busy = False
         self._host.timers.set(self, self._due_ms())
+
+    def _persist(self, ready: Ready) -> None:
+        """Persist the quorum state, then carry out the decision that it belongs to."""
+        core = self.core
+        self._is_state_kept = self.is_in_journal = True
+        self._host.persist(self, core.quorum_state, partial(self._persisted, ready, core))
 
     def _persisted(self, ready: Ready, core: Core, failure: BrokerError | None) -> None:
         if self.is_stopped:
@@ -326,12 +339,9 @@ class ReplicaDriver:
         if failure is not None:
             self.fail(failure)
             return
-        if self._work.must_persist:
-            # The core was replaced meanwhile: of the old one only the persisted state counts.
-            self._work.must_persist = False
-            self._persist_state()
-            return
-        if core is self.core:
+        if (
+            core is self.core
+        ):  # Otherwise it was replaced meanwhile, and only its persisted state counts.
             self._handle_ready(ready)
         self._carry_out()
         self.notify_followers()
@@ -346,7 +356,7 @@ class ReplicaDriver:
             self.fail(reason)
             return
         if moved:
-            self._request_flush()
+            self.request_flush()
         for outgoing in ready.send:
             self._send(outgoing)
         if ready.propose is not None:
@@ -431,7 +441,8 @@ class ReplicaDriver:
 
     # The disk and the clock
 
-    def _request_flush(self) -> None:
+    def request_flush(self) -> None:
+        """Flush what the log holds now."""
         if self._flush_requested or self.is_stopped:
             return
         self._flush_requested = True
@@ -445,9 +456,10 @@ class ReplicaDriver:
             self.fail(failure)
             return
         flushed_offset = self.log.flushed_offset
-        if flushed_offset < self.log.log_end_offset:
-            self._request_flush()
+        if flushed_offset < self.log.log_end_offset and not self.is_sole:
+            self.request_flush()
         self.step(Flushed(end_offset=flushed_offset))
+        self._callbacks.on_flushed(flushed_offset)
 
     def _due_ms(self) -> int | None:
         if self.is_stopped:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class ReplicaCallbacks(Protocol):
     """Calls of a driver to its partition."""
 
+    def on_flushed(self, flushed_offset: int) -> None: ...
+
     def on_high_watermark_raised(self, high_watermark: int) -> None: ...
 
     def on_role_changed(self, change: RoleChange) -> None: ...
@@ -95,8 +97,6 @@ class DriverWork:
 
     waiting: deque[Input] = field(default_factory=deque)
     is_busy: bool = False
-    # The core was replaced while the old one's quorum state was being persisted.
-    must_persist: bool = False
 
 
 class ConsensusStopped(StorageFailed):

@@ -16,6 +16,7 @@ from zhumq.protocol.messages.replicas import (
     LogEndsResponse,
 )
 from zhumq.protocol.peer_api import PeerApi
+from zhumq.replication.inter_broker.peer_service import PeerService
 from zhumq.replication.inter_broker.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -44,36 +45,45 @@ def answer_log_ends(request: LogEndsRequest, own_log_end: OwnLogEnd) -> LogEndsR
     return LogEndsResponse(log_ends=found)
 
 
-async def ask_log_ends(
-    partitions: Sequence[TopicPartition],
-    image: ClusterImage,
-    peers: Peers,
-    own_log_end: OwnLogEnd,
-) -> LogEnds:
-    """The log ends of the live replicas of these partitions. Brokers that do not answer are left out."""
-    by_broker: dict[BrokerId, list[TopicPartition]] = {}
-    for topic_partition in partitions:
-        state = image.partition(topic_partition)
-        for broker_id in () if state is None else state.replicas:
-            if broker_id in image.brokers:
-                by_broker.setdefault(broker_id, []).append(topic_partition)
-    ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+class LogEndsClient:
+    """Asks the brokers for the log ends of their replicas."""
 
-    async def ask(broker_id: BrokerId, asked: Iterable[TopicPartition]) -> None:
-        request = LogEndsRequest(
-            partitions=[LogEndsPartition(topic=each[0], partition=each[1]) for each in asked]
-        )
-        if broker_id == peers.broker_id:
-            response = answer_log_ends(request, own_log_end)
-        else:
+    def __init__(
+        self, image: Callable[[], ClusterImage], peers: Peers, service: PeerService
+    ) -> None:
+        self._image = image
+        self._peers = peers
+        self._service = service
+
+    async def ask(self, partitions: Sequence[TopicPartition]) -> LogEnds:
+        """The log ends of the live replicas of these partitions. Brokers that do not answer are left out."""
+        image = self._image()
+        by_broker: dict[BrokerId, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            state = image.partition(topic_partition)
+            for broker_id in () if state is None else state.replicas:
+                if broker_id in image.brokers:
+                    by_broker.setdefault(broker_id, []).append(topic_partition)
+        ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
+
+        async def ask(broker_id: BrokerId, asked: Iterable[TopicPartition]) -> None:
+            request = LogEndsRequest(
+                partitions=[LogEndsPartition(topic=each[0], partition=each[1]) for each in asked]
+            )
             try:
-                response = await peers.request(broker_id, LOG_ENDS, request, timeout_ms=TIMEOUT_MS)
+                response = await self._request(broker_id, request)
             except BrokerError as reason:
                 logger.info("broker %d did not report its log ends: %s", broker_id, reason)
                 return
-        for each in response.log_ends:
-            end = LogEnd(LeaderEpoch(each.last_epoch), Offset(each.end_offset))
-            ends.setdefault(TopicPartition(each.topic, each.partition), {})[broker_id] = end
+            for each in response.log_ends:
+                end = LogEnd(LeaderEpoch(each.last_epoch), Offset(each.end_offset))
+                ends.setdefault(TopicPartition(each.topic, each.partition), {})[broker_id] = end
 
-    await asyncio.gather(*(ask(broker_id, asked) for broker_id, asked in by_broker.items()))
-    return ends
+        await asyncio.gather(*(ask(broker_id, asked) for broker_id, asked in by_broker.items()))
+        return ends
+
+    async def _request(self, broker_id: BrokerId, request: LogEndsRequest) -> LogEndsResponse:
+        peers = self._peers
+        if broker_id == peers.broker_id:
+            return await self._service.answer_own(LOG_ENDS, request)
+        return await peers.request(broker_id, LOG_ENDS, request, timeout_ms=TIMEOUT_MS)

@@ -1,26 +1,38 @@
-"""One partition as this broker serves it: its log, its high watermark, the requests that wait for it."""
+"""One partition as this broker serves it, as leader or follower: its log, its replica, the requests that wait for it."""
 
 import asyncio
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from zhumq.consensus.contract import Role, RoleChange
 from zhumq.model.errors import (
     BrokerError,
+    CorruptMessage,
     FencedLeaderEpoch,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+    RequestTimedOut,
     UnknownLeaderEpoch,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
 from zhumq.model.isolation import Isolation
-from zhumq.replication.pending import DurabilityWaiters, DurableCallback, Watcher
+from zhumq.replication.driver import Core, ReplicaDriver
+from zhumq.replication.driver_seam import DriverHost
+from zhumq.replication.pending import (
+    DurabilityWaiters,
+    DurableCallback,
+    Watcher,
+    Watchers,
+    future_of,
+)
+from zhumq.replication.producer_order import ProducerOrder
 from zhumq.replication.tail import Tail
-from zhumq.storage.flusher import Flusher
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log import Log
-from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
 from zhumq.storage.producer_state import ProducerEntry
 from zhumq.storage.time_lookup import TimestampedOffset
@@ -29,33 +41,44 @@ from zhumq.storage.validator import WalkBudget
 # How long an append waits for other replicas by default: as long as most producers do.
 DURABLE_TIMEOUT_MS: Final = 30_000
 READ_COMMITTED: Final = Isolation.READ_COMMITTED
+# How long a leader refuses appends while the next leader catches up: checks times interval.
+TRANSFER_CHECKS_MAX: Final = 40
+TRANSFER_CHECK_SECONDS: Final = 0.005
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSettings:
-    """What a topic's settings mean for its partitions."""
-
-    log_config: LogConfig
-    min_in_sync_replicas: int
+# (the partition, whether this broker leads and serves it from now on, in which epoch)
+LeadershipCallback = Callable[[TopicPartition, bool, int], None]
 
 
 class Partition:
-    """The leader's view of a partition with one replica.
+    """A partition whose replicas agree on what is committed. The only way to its log.
 
-    The only replica is always in sync, so a record is visible as soon as it is in the log;
-    acks=-1 is answered when it is on the disk as well.
+    Consumers see what is committed, whatever acks the producer asked for. A leader serves once its high
+    watermark has reached the start of its epoch, and so covers everything that was committed before it. In
+    fetch mode, a leader with fewer than min.insync.replicas in sync serves clients too (KIP-966): its high
+    watermark stays where it is.
+
+    The only replica of a partition is always in sync: a record is visible as soon as it is in the log, and
+    acks=-1 is answered when it is on the disk as well. Such a log is flushed when an append waits for it.
     """
 
     __slots__ = (
+        "_clock",
         "_durable",
-        "_flush_requested",
-        "_flusher",
+        "_is_isolated",
+        "_is_transferring",
         "_loop",
+        "_on_leadership",
+        "_order",
+        "_serving_epoch",
+        "_unseen",
         "_watchers",
-        "in_sync_replicas",
+        "damaged_from",
+        "driver",
+        "is_sole",
         "leader_epoch",
         "log",
         "min_in_sync_replicas",
+        "rebuilds",
         "topic_id",
         "topic_partition",
     )
@@ -64,52 +87,112 @@ class Partition:
         self,
         topic_partition: TopicPartition,
         topic_id: uuid.UUID,
-        leader_epoch: LeaderEpoch,
         log: Log,
-        flusher: Flusher,
+        host: DriverHost,
+        make_core: Callable[[ReplicaDriver], Core],
+        on_leadership: LeadershipCallback,
         *,
-        in_sync_replicas: int,
         min_in_sync_replicas: int,
+        damaged_from: int | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.leader_epoch = leader_epoch
         self.log = log
-        self.in_sync_replicas = in_sync_replicas
         self.min_in_sync_replicas = min_in_sync_replicas
-        self._watchers: set[Watcher] = set()
-        self._flusher = flusher
+        self.rebuilds = 0
+        # Found when the log was opened.
+        self.damaged_from = damaged_from
+        self._clock = host.clock
         self._loop = asyncio.get_running_loop()
+        self._watchers = Watchers()
         self._durable = DurabilityWaiters()
-        self._flush_requested = False
+        self._is_transferring = False
+        self._is_isolated = False
+        self._serving_epoch: int | None = None
+        self._on_leadership = on_leadership
+        # Appends that consumers do not see yet: (next offset, bytes).
+        self._unseen: deque[tuple[int, int]] = deque()
+        self._order = ProducerOrder(topic_partition)
+        self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
+        # Whether there is no other replica.
+        self.is_sole = self.driver.is_sole
+        log.is_replicated = not self.is_sole
+        # Not at once: the caller is in the middle of reading the log.
+        log.on_damage = lambda offset: self._loop.call_soon(self.driver.on_damaged, offset)
+        self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
+
+    # Leadership
 
     @property
     def leads(self) -> bool:
         """Whether this broker serves the partition to clients."""
-        return True
+        driver = self.driver
+        return driver.core.admits_clients and not driver.is_stopped and not self._is_isolated
 
     @property
     def is_current(self) -> bool:
         """Whether it leads and has every committed record: state machines run only then."""
-        return True
+        return self.leads and (self.is_sole or self.driver.core.serving)
 
     @property
     def is_intact(self) -> bool:
         """Whether the replica is not recovering lost data."""
-        return True
+        return not self.driver.core.quorum_state.recovering
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader that this replica knows of."""
+        return self.driver.core.leader_id
 
     def check_leads(self) -> None:
         """NotLeaderOrFollower unless this broker serves the partition."""
+        if not self.leads:
+            raise self._not_leader()
 
-    @property
-    def waiters_count(self) -> int:
-        """How many appends wait until they are durable."""
-        return len(self._durable)
+    def _not_leader(self) -> BrokerError:
+        failure = self.driver.failure
+        if failure is not None:
+            if self.is_sole:
+                return failure  # No other broker can serve the partition.
+            return NotLeaderOrFollower(f"{self.topic_partition}: {failure}")
+        if self._is_isolated:
+            return NotLeaderOrFollower(
+                f"{self.topic_partition}: this broker has no session with ZooKeeper, and no in-sync"
+                " follower fetches from it: another broker may lead"
+            )
+        leader_id = self.leader_id
+        known = "it has no leader yet" if leader_id is None else f"its leader is broker {leader_id}"
+        return NotLeaderOrFollower(f"this broker does not serve {self.topic_partition}: {known}")
+
+    def set_isolated(self, is_isolated: bool) -> None:
+        """Refuse clients while this leader has neither a session nor an in-sync follower, because another
+        replica may lead; or serve them again."""
+        if is_isolated == self._is_isolated:
+            return
+        self._is_isolated = is_isolated
+        if is_isolated:
+            self._on_leadership_lost()
+        elif self.is_current:
+            self._notify_leadership(leads=True)
+
+    def replicas_changed(self) -> None:
+        """The replicas of the partition may have changed: whether there are others decides what consumers see."""
+        if self.is_sole == self.driver.is_sole:
+            return
+        self.is_sole = self.driver.is_sole
+        self.log.is_replicated = not self.is_sole
+        if self.is_sole:
+            self._show_up_to(self.log.log_end_offset)
+            self.on_flushed(self.log.flushed_offset)
+        else:
+            self.driver.appended()
+
+    # Offsets, and facts of the log for requests and metrics
 
     @property
     def high_watermark(self) -> int:
         """Where consumers have to stop."""
-        return self.log.log_end_offset
+        return self.log.log_end_offset if self.is_sole else self.driver.core.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -128,7 +211,10 @@ class Partition:
         """Where consumers of this isolation level have to stop."""
         return self.last_stable_offset if isolation is READ_COMMITTED else self.high_watermark
 
-    # Facts of the log, for requests and metrics
+    @property
+    def waiters_count(self) -> int:
+        """How many appends wait until they are durable."""
+        return len(self._durable)
 
     @property
     def size_bytes(self) -> int:
@@ -171,12 +257,20 @@ class Partition:
     def append(
         self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
     ) -> Appended:
-        """Append whole batches as the leader, and notify the watchers."""
-        appended = self.log.append(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
-        )
-        if self._watchers and not appended.duplicate:
-            self._notify_watchers(len(batches))
+        """Append whole batches as the leader."""
+        self._check_appends()
+        if not self.is_sole and self._order.begin(self.leader_epoch, now_ms):
+            self._order.check(batches, self.log.producer_state.producers)
+        try:
+            appended = self.log.append(
+                batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
+            )
+        except OutOfOrderSequenceNumber as gap:
+            if self.is_sole:
+                raise
+            raise self._order.error_for(gap, now_ms) from None
+        if not appended.duplicate:
+            self._written(len(batches))
         return appended
 
     def append_each(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
@@ -184,56 +278,99 @@ class Partition:
 
         Raises what refuses them all.
         """
-        appended = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if self._watchers and appended.size:
-            self._notify_watchers(appended.size)
-        return appended
+        self._check_appends()
+        if not self.is_sole and self._order.begin(self.leader_epoch, now_ms):
+            return self._append_first(batches, now_ms)
+        run = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if run.size:
+            self._written(run.size)
+        if not self.is_sole and isinstance(run.last, OutOfOrderSequenceNumber):
+            return run._replace(last=self._order.error_for(run.last, now_ms))
+        return run
+
+    def _append_first(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
+        """Append one by one: each request may have to wait for a batch that was refused before."""
+        try:
+            first = self.append(batches[0], now_ms)
+        except BrokerError as refusal:
+            return AppendedRun([], -1, self.log_start_offset, 0, refusal)
+        return AppendedRun([], -1, self.log_start_offset, 0, first)
 
     def remember_refused(
         self, batches: bytes | memoryview, reason: BrokerError, now_ms: int
     ) -> None:
         """Remember batches that were not appended: the producer got this error."""
+        if reason.retriable and not self.is_sole:
+            self._order.refuse(batches, now_ms)
+
+    def _check_appends(self) -> None:
+        self.check_leads()
+        if self._is_transferring:
+            raise NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
+
+    async def transfer_leadership(self, replica_id: int) -> bool:
+        """Refuse appends until another replica has everything, then resign in its favour.
+
+        Returns False, and stays leader, if the replica does not catch up in time.
+        """
+        if not self.leads or self._is_transferring:
+            return False
+        self._is_transferring = True
+        try:
+            for _ in range(TRANSFER_CHECKS_MAX):
+                if self.driver.resign_for(replica_id):
+                    return True
+                await asyncio.sleep(TRANSFER_CHECK_SECONDS)
+        finally:
+            self._is_transferring = False
+        return False
+
+    def _written(self, size: int) -> None:
+        if not self.is_sole:
+            self._unseen.append((self.log.log_end_offset, size))
+            self.driver.appended()
+        else:
+            self._watchers.on_bytes(size)
 
     def check_enough_replicas(self) -> None:
         """Refuse acks=-1 while fewer than min.insync.replicas are in sync."""
-        if self.in_sync_replicas < self.min_in_sync_replicas:
+        self.check_leads()
+        if not self.driver.core.accepts_all_acks:
             raise NotEnoughReplicas(
-                f"{self.topic_partition}: {self.in_sync_replicas} replicas are in sync,"
-                f" min.insync.replicas is {self.min_in_sync_replicas}"
+                f"{self.topic_partition}: fewer replicas are in sync than min.insync.replicas,"
+                f" which is {self.min_in_sync_replicas}"
             )
 
     def is_durable(self, next_offset: int) -> bool:
-        return self.log.flushed_offset >= next_offset
+        """Whether everything below the offset is committed, and on the disk."""
+        end = self.log.flushed_offset if self.is_sole else self.driver.core.high_watermark
+        return end >= next_offset and self.leads
 
     def call_when_durable(
-        self,
-        next_offset: int,
-        callback: DurableCallback,
-        timeout_ms: int = DURABLE_TIMEOUT_MS,  # noqa: ARG002 (for other replicas; the disk always answers)
+        self, next_offset: int, callback: DurableCallback, timeout_ms: int = DURABLE_TIMEOUT_MS
     ) -> None:
-        """Call back once everything below the offset is on the disk. Waiters share flushes."""
-        self._durable.add(next_offset, callback)
-        if not self._flush_requested:
-            self._flush_requested = True
-            self._flusher.request(self.log, self._flushed)
+        """Call back once everything below the offset is committed and on the disk. Call back with an error
+        when leadership ends before that (the outcome is unknown), or when too few replicas answer in time."""
+        if not self.leads:
+            callback(self._not_leader())
+        elif self.is_durable(next_offset):
+            callback(None)
+        else:
+            self._durable.add(next_offset, callback, self._clock.monotonic_ms() + timeout_ms)
+            if self.is_sole:
+                self.driver.request_flush()
+
+    def fail_overdue(self, now_ms: int) -> None:
+        """Fail appends whose timeout has passed. Their producers may send them again."""
+        if self._durable.is_any_overdue(now_ms):
+            self._durable.failed_overdue(
+                now_ms,
+                RequestTimedOut(f"{self.topic_partition}: not enough replicas answered in time"),
+            )
 
     def when_durable(self, next_offset: int) -> asyncio.Future[None]:
         """The same as a future."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        if self.is_durable(next_offset):
-            future.set_result(None)
-            return future
-
-        def settle(failure: BrokerError | None) -> None:
-            if future.done():
-                return
-            if failure is None:
-                future.set_result(None)
-            else:
-                future.set_exception(failure)
-
-        self.call_when_durable(next_offset, settle)
-        return future
+        return future_of(lambda settle: self.call_when_durable(next_offset, settle))
 
     def read(
         self,
@@ -248,20 +385,32 @@ class Partition:
         A consumer gets no batches without records, so the result may be empty while the offset is
         below the high watermark. The broker's own readers give no level and get every batch.
         """
+        self.check_leads()
+        log = self.log
         high_watermark = self.high_watermark
-        if not self.log.log_start_offset <= offset <= high_watermark:
+        if high_watermark < offset <= log.log_end_offset:
+            # An earlier leader had a higher high watermark: there is nothing new to read yet.
+            return log.read(offset, max_bytes=max_bytes, up_to_offset=offset, at_least_one=False)
+        if not log.log_start_offset <= offset <= high_watermark:
             raise OffsetOutOfRange(
                 f"{self.topic_partition}: offset {offset} is outside of"
-                f" {self.log.log_start_offset} to {high_watermark}"
+                f" {log.log_start_offset} to {high_watermark}"
             )
         end = self.last_stable_offset if isolation is READ_COMMITTED else high_watermark
-        return self.log.read(
-            offset,
-            max_bytes=max_bytes,
-            up_to_offset=end,
-            at_least_one=at_least_one and offset < end,
-            for_consumer=isolation is not None,
-        )
+        try:
+            return log.read(
+                offset,
+                max_bytes=max_bytes,
+                up_to_offset=end,
+                at_least_one=at_least_one and offset < end,
+                for_consumer=isolation is not None,
+            )
+        except CorruptMessage:
+            if self.is_sole:
+                raise
+            # Another replica has the record: the client tries again, and finds the new leader.
+            self.driver.on_damaged(offset)
+            raise self._not_leader() from None
 
     def observe(
         self, offset: int, *, on_records: Callable[[], None], on_closed: Callable[[], None]
@@ -279,10 +428,14 @@ class Partition:
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start offset to `offset`, which is not above the high watermark; returns it."""
-        return self.log.delete_records_before(offset)
+        self.check_leads()
+        start_offset = self.log.delete_records_before(offset)
+        self.driver.notify_followers()
+        return start_offset
 
     def check_leader_epoch(self, known_epoch: int) -> None:
         """Refuse a client that knows an older or a newer leader epoch. -1: the client does not name one."""
+        self.check_leads()
         if known_epoch < 0 or known_epoch == self.leader_epoch:
             return
         if known_epoch < self.leader_epoch:
@@ -295,25 +448,53 @@ class Partition:
 
     def retire(self, reason: BrokerError) -> None:
         """Stop serving the partition: fail the waiting appends, retire the watchers."""
+        self.driver.close()
         self._durable.failed(reason)
-        self._retire_watchers()
+        self._watchers.on_retired()
+        self._notify_leadership(leads=False)
 
-    def _notify_watchers(self, size: int) -> None:
-        for watcher in tuple(self._watchers):
-            if watcher in self._watchers:  # Another one may have ended its watch.
-                watcher.on_bytes(size)
+    # ReplicaCallbacks
 
-    def _retire_watchers(self) -> None:
-        for watcher in tuple(self._watchers):
-            if watcher in self._watchers:
-                watcher.on_retired()
+    def on_flushed(self, flushed_offset: int) -> None:
+        if self.is_sole:
+            self._durable.reached(flushed_offset)
+            if self._durable:
+                self.driver.request_flush()
 
-    def _flushed(self, failure: BrokerError | None) -> None:
-        self._flush_requested = False
-        if failure is not None:
-            self._durable.failed(failure)
+    def on_high_watermark_raised(self, high_watermark: int) -> None:
+        if self.driver.core.serving and not self.is_sole:
+            self._durable.reached(high_watermark)
+            self._show_up_to(high_watermark)
+
+    def _show_up_to(self, offset: int) -> None:
+        unseen = self._unseen
+        size = 0
+        while unseen and unseen[0][0] <= offset:
+            size += unseen.popleft()[1]
+        if size:
+            self._watchers.on_bytes(size)
+
+    def on_role_changed(self, change: RoleChange) -> None:
+        self._is_isolated = False
+        self.leader_epoch = LeaderEpoch(change.epoch)
+        if change.role is Role.LEADER:
+            if change.serving:
+                self._notify_leadership(leads=True)
             return
-        self._durable.reached(self.log.flushed_offset)
-        if self._durable:
-            self._flush_requested = True
-            self._flusher.request(self.log, self._flushed)
+        self._on_leadership_lost()
+
+    def on_offline(self, reason: BrokerError) -> None:
+        self._durable.failed(reason)
+        self._on_leadership_lost()
+
+    def _on_leadership_lost(self) -> None:
+        self._unseen.clear()
+        self._durable.failed(self._not_leader())
+        self._watchers.on_retired()
+        self._notify_leadership(leads=False)
+
+    def _notify_leadership(self, *, leads: bool) -> None:
+        epoch = self.leader_epoch if leads else None
+        if epoch != self._serving_epoch:
+            self._serving_epoch = epoch
+            self._on_leadership(self.topic_partition, leads, self.leader_epoch)

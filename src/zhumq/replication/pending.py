@@ -27,6 +27,20 @@ class Watched(Protocol):
     def unwatch(self, watcher: Watcher) -> None: ...
 
 
+class Watchers(set[Watcher]):
+    """The watchers of one partition."""
+
+    def on_bytes(self, count: int) -> None:
+        for watcher in tuple(self):
+            if watcher in self:  # Another one may have ended its watch.
+                watcher.on_bytes(count)
+
+    def on_retired(self) -> None:
+        for watcher in tuple(self):
+            if watcher in self:
+                watcher.on_retired()
+
+
 async def wait_for_bytes(partitions: Sequence[Watched], missing_bytes: int, wait_ms: int) -> None:
     """Wait until so many more bytes have arrived on the partitions, or one is retired, or the time is up."""
     parked = ParkedFetch(partitions, missing_bytes, wait_ms, asyncio.get_running_loop())
@@ -74,6 +88,22 @@ class ParkedFetch:
 
 # Called with None once the bytes are on the disk, or with the reason why they never will be.
 DurableCallback = Callable[[BrokerError | None], None]
+
+
+def future_of(register: Callable[[DurableCallback], None]) -> asyncio.Future[None]:
+    """A future that the registered callback settles."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(failure: BrokerError | None) -> None:
+        if future.done():
+            return
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(failure)
+
+    register(settle)
+    return future
 
 
 class DurabilityWaiters:

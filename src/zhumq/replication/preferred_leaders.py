@@ -24,7 +24,7 @@ from zhumq.protocol.messages.replicas import (
 from zhumq.protocol.peer_api import PeerApi
 from zhumq.replication.inter_broker.peer_service import PeerConnection
 from zhumq.replication.inter_broker.peers import Peers
-from zhumq.replication.replicated_partition import ReplicatedPartition
+from zhumq.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class PreferredLeaders:
         broker_id: BrokerId,
         peers: Peers,
         image: Callable[[], ClusterImage | None],
-        led: Mapping[TopicPartition, ReplicatedPartition],
+        led: Mapping[TopicPartition, Partition],
     ) -> None:
         self._broker_id = broker_id
         self._peers = peers

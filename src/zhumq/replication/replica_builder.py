@@ -57,6 +57,11 @@ def initial_quorum_state(
     return state_after_loss(fresh, partition, broker_id)
 
 
+def keeps_quorum_state(partition: PartitionState, broker_id: BrokerId) -> bool:
+    """Whether a replica has votes to remember. Not if it is the only one, and the controller names the leader."""
+    return partition.mode is Mode.RAFT or partition.replicas != (broker_id,)
+
+
 def state_after_loss(
     known: QuorumState, partition: PartitionState, broker_id: BrokerId
 ) -> QuorumState:
@@ -91,7 +96,8 @@ def record_losses(journal: QuorumJournal, image: ClusterImage, broker_id: Broker
             "this disk has lost the quorum state of %d replicas: fetching them from their leaders",
             len(losses),
         )
-    journal.admit(losses.items())
+    if losses or not journal.is_missing:
+        journal.admit(losses.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,22 +7,18 @@ from types import MappingProxyType
 
 from zhumq.metadata.image import ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import LogEnds
-from zhumq.model.cluster_errors import ElectionNotNeeded
 from zhumq.model.errors import (
     BrokerError,
     DiskFull,
-    InconsistentTopicId,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import BrokerId, TopicPartition
-from zhumq.replication.cluster_replicas import ClusterReplicas
-from zhumq.replication.partition import Partition, PartitionSettings
-from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
-from zhumq.replication.replication import Replication
+from zhumq.replication.partition import LeadershipCallback, Partition
+from zhumq.replication.replica_lifecycle import ReplicaLifecycle
+from zhumq.replication.replication import PartitionSettings, Replication
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log import Log
-from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -33,8 +29,7 @@ NO_TOPICS: Mapping[str, Topic] = MappingProxyType({})
 class ReplicaManager:
     """The partitions of this broker by name. Changes only by `apply`.
 
-    Without `replication` the broker is alone: every partition has one replica, which is served as
-    soon as it is open. With it, nothing is served before the first `on_registered`.
+    Nothing is served before the first `on_registered`.
     """
 
     def __init__(
@@ -43,22 +38,20 @@ class ReplicaManager:
         logs: LogManager,
         flusher: Flusher,
         settings_of: Callable[[Mapping[str, str]], PartitionSettings],
-        replication: Replication | None = None,
+        replication: Replication,
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
-        self._flusher = flusher
         self._settings_of = settings_of
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Partitions of this broker whose log could not be opened, and why.
         self._offline: dict[TopicPartition, BrokerError] = {}
         self._topics = NO_TOPICS
         self._watchers: list[LeadershipCallback] = []
-        self._cluster: ClusterReplicas | None = None
-        if replication is not None:
-            self._cluster = ClusterReplicas(
-                broker_id, logs, flusher, replication, self._leadership_changed
-            )
+        self._replication = replication
+        self.lifecycle = ReplicaLifecycle(
+            broker_id, logs, flusher, replication, self._leadership_changed
+        )
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._partitions.values()))
@@ -98,10 +91,9 @@ class ReplicaManager:
 
     def apply(self, image: ClusterImage) -> None:
         """Serve the partitions that the metadata image assigns to this broker, and no others."""
-        if self._cluster is not None:
-            self._cluster.on_new_image(image)
-            if not self._cluster.is_active:
-                return
+        self.lifecycle.on_new_image(image)
+        if not self.lifecycle.is_active:
+            return
         before, self._topics = self._topics, image.topics
         for name, topic in before.items():
             present = image.topics.get(name)
@@ -111,29 +103,26 @@ class ReplicaManager:
             known = before.get(name)
             if known is not topic:
                 self._serve(topic, known)
-        if self._cluster is not None:
-            self._cluster.on_image_applied()
+        self.lifecycle.on_image_applied()
 
-    # In a cluster
+    # The broker's registration
 
     def on_registered(self, broker_epoch: int) -> None:
         """The broker is registered, for the first time or after its session was lost."""
-        if self._cluster is None:
-            return
-        was_active = self._cluster.is_active
-        self._cluster.on_registered(broker_epoch)
-        if not was_active and self._cluster.image is not None:
-            self.apply(self._cluster.image)
-            self._set_aside_strays(self._cluster.image)
+        lifecycle = self.lifecycle
+        was_active = lifecycle.is_active
+        lifecycle.on_registered(broker_epoch)
+        if not was_active and lifecycle.image is not None:
+            self.apply(lifecycle.image)
+            self._set_aside_strays(lifecycle.image)
 
     def on_session_lost(self) -> None:
         """The session is lost: the controller may name other leaders for this broker's partitions."""
-        if self._cluster is not None:
-            self._cluster.on_session_lost()
+        self.lifecycle.on_session_lost()
 
     async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
         """The log ends of the live replicas."""
-        return {} if self._cluster is None else await self._cluster.ask_log_ends(partitions)
+        return await self._replication.log_ends.ask(partitions)
 
     async def elect_preferred(
         self, partitions: Sequence[TopicPartition], timeout_ms: int
@@ -141,15 +130,7 @@ class ReplicaManager:
         """Elect the preferred leaders of these raft partitions, whatever brokers lead them. The outcome is
         None if the preferred replica leads; otherwise ElectionNotNeeded, PreferredLeaderNotAvailable or
         another error."""
-        if self._cluster is None:
-            alone = ElectionNotNeeded("this broker leads everything")
-            return dict.fromkeys(partitions, alone)
-        return await self._cluster.preferred_leaders.elect(partitions, timeout_ms)
-
-    @property
-    def cluster(self) -> ClusterReplicas | None:
-        """The replicated partitions, for metrics and tests; None on a broker that is alone."""
-        return self._cluster
+        return await self.lifecycle.preferred_leaders.elect(partitions, timeout_ms)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """High watermarks for the checkpoint: what is committed and on the disk."""
@@ -167,8 +148,7 @@ class ReplicaManager:
 
     async def close(self) -> None:
         """Stop replicating. The logs stay open."""
-        if self._cluster is not None:
-            await self._cluster.close()
+        await self.lifecycle.close()
 
     # Metadata changes
 
@@ -185,7 +165,7 @@ class ReplicaManager:
                 if known is None or known.settings != topic.settings:
                     serving.log.update_config(settings.log_config)
                     serving.min_in_sync_replicas = settings.min_in_sync_replicas
-                self._update(serving, state)
+                self.lifecycle.update(serving, state)
                 continue
             self._begin(TopicPartition(topic.name, index), topic.topic_id, state, settings)
 
@@ -199,7 +179,8 @@ class ReplicaManager:
         """Open a partition and serve it. If that fails the partition is offline; others are not affected."""
         was_offline = topic_partition in self._offline
         try:
-            partition = self._open(topic_partition, topic_id, state, settings)
+            self._set_aside_another(topic_partition, topic_id)
+            partition = self.lifecycle.open(topic_partition, topic_id, state, settings)
         except BrokerError as reason:
             if not was_offline:
                 logger.error("partition %s is offline: %s", topic_partition, reason)  # noqa: TRY400
@@ -209,11 +190,7 @@ class ReplicaManager:
             del self._offline[topic_partition]
             logger.warning("partition %s is online again", topic_partition)
         self._partitions[topic_partition] = partition
-        if isinstance(partition, ReplicatedPartition):
-            assert self._cluster is not None
-            self._cluster.start(partition, state)
-        else:
-            self._leadership_changed(topic_partition, True, partition.leader_epoch)
+        self.lifecycle.start(partition, state)
 
     def retry_offline(self) -> None:
         """Try again to open partitions that are offline because the disk was full."""
@@ -224,34 +201,6 @@ class ReplicaManager:
             state = topic.partitions[topic_partition.partition]
             settings = self._settings_of(topic.settings)
             self._begin(topic_partition, topic.topic_id, state, settings)
-
-    def _update(self, partition: Partition, state: PartitionState) -> None:
-        if isinstance(partition, ReplicatedPartition):
-            assert self._cluster is not None
-            self._cluster.update(partition, state)
-            return
-        partition.leader_epoch = state.leader_epoch
-        partition.in_sync_replicas = len(state.in_sync)
-
-    def _open(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: uuid.UUID,
-        state: PartitionState,
-        settings: PartitionSettings,
-    ) -> Partition:
-        if self._cluster is not None:
-            self._set_aside_another(topic_partition, topic_id)
-            return self._cluster.open(topic_partition, topic_id, state, settings)
-        return Partition(
-            topic_partition,
-            topic_id,
-            state.leader_epoch,
-            self._open_log(topic_partition, topic_id, settings.log_config),
-            self._flusher,
-            in_sync_replicas=len(state.in_sync),
-            min_in_sync_replicas=settings.min_in_sync_replicas,
-        )
 
     def _set_aside_strays(self, image: ClusterImage) -> None:
         """Set aside logs of topics that were deleted or moved while this broker was down. They are not
@@ -266,17 +215,6 @@ class ReplicaManager:
         if log is not None and log.topic_id not in (None, topic_id):
             # An earlier topic of this name left its folder behind.
             self._logs.set_aside_log(topic_partition)
-
-    def _open_log(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
-    ) -> Log:
-        # Creating folders takes most of the time if a topic has thousands of partitions.
-        try:
-            return self._logs.create_log(topic_partition, topic_id, config, lazily=True)
-        except InconsistentTopicId:
-            # An earlier topic of this name left its folder behind.
-            self._logs.set_aside_log(topic_partition)
-            return self._logs.create_log(topic_partition, topic_id, config, lazily=True)
 
     def _drop(self, topic: Topic) -> None:
         gone = UnknownTopicOrPartition(f"topic {topic.name!r} was deleted")
@@ -296,11 +234,7 @@ class ReplicaManager:
 
     def _retire(self, partition: Partition, reason: BrokerError) -> None:
         partition.retire(reason)
-        if isinstance(partition, ReplicatedPartition):
-            assert self._cluster is not None
-            self._cluster.forget(partition)
-        else:
-            self._leadership_changed(partition.topic_partition, False, partition.leader_epoch)
+        self.lifecycle.forget(partition)
         self._logs.delete_log(partition.topic_partition)
 
     def _leadership_changed(

@@ -104,12 +104,13 @@ class ReplicaRouter:
         key = self._keys.pop(driver, None)
         if key is not None and self._drivers.get(key) is driver:
             del self._drivers[key]
-            self.forget_state(key)
+            if driver.is_in_journal:
+                self._forget_state(key)
 
     async def close(self) -> None:
         self.timers.close()
         for driver in self._drivers.values():
-            driver.is_closed = True
+            driver.stop()
         for fetcher in self._fetchers.values():
             fetcher.close()
         await self._tasks.close()
@@ -128,11 +129,23 @@ class ReplicaRouter:
         key = self._keys.get(driver)
         if key is None:
             return
+        try:
+            # A replica that has voted has a log: without one, the next start fetches everything.
+            driver.log.make_files()
+        except DiskFull as reason:
+            logger.warning(
+                "no room for the log of %s, trying again: %s", driver.topic_partition, reason
+            )
+            self._loop.call_later(NO_ROOM_RETRY_SECONDS, self.persist, driver, state, done)
+            return
+        except BrokerError as reason:
+            done(reason)
+            return
         if not self._state_writes and not self._is_writing_states:
             self._loop.call_soon(self._persist_all)
         self._state_writes.append((key, state, done))
 
-    def forget_state(self, key: PartitionKey) -> None:
+    def _forget_state(self, key: PartitionKey) -> None:
         """The partition is no longer this broker's."""
         if not self._state_writes and not self._is_writing_states:
             self._loop.call_soon(self._persist_all)

@@ -39,6 +39,9 @@ class Log(Protocol):
     @property
     def config(self) -> LogConfig: ...
 
+    def make_files(self) -> None:
+        """Make a new log known to the next start, before anything is written. Raises BrokerError."""
+
     def update_config(self, config: LogConfig) -> None:
         """Use these settings from the next append on."""
 

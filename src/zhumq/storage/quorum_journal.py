@@ -49,6 +49,7 @@ class QuorumJournal:
         data = disk.read_file(path)
         # Whether all persisted votes are here. Unknown for a broker that has logs, but no journal.
         self.is_intact = data is not None
+        self.is_missing = data is None
         self._entries_count = 0
         is_current = data is not None and data.startswith(_MAGIC)
         end = self._load(data or b"", _ENTRY if is_current else _ENTRY_BEFORE)
@@ -70,6 +71,12 @@ class QuorumJournal:
         """
         self._states.update(losses)
         self._replace_file()
+
+    def create(self) -> None:
+        """Create the file if it is missing: before a replica may vote, so that a later start finds its votes
+        or misses them. Raises DiskFull or StorageFailed."""
+        if self.is_missing:
+            self._replace_file()
 
     def write(self, states: Iterable[tuple[ReplicaKey, QuorumState | None]]) -> None:
         """Persist the states; None removes the replica. May be called in a thread.
@@ -119,6 +126,7 @@ class QuorumJournal:
             self._failure = error
             raise
         self.close()
+        self.is_missing = False
         self._file = self._disk.open_file(self._path)
         self._entries_count = len(self._states)
 

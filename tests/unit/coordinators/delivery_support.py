@@ -11,7 +11,7 @@ from pathlib import Path
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.delivery import DeliveryCoordinator
 from zhumq.broker.group_coordinator import GroupCoordinator
-from zhumq.cluster.local_store import LocalStore
+from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.router import LeaderRouter
@@ -24,6 +24,7 @@ from zhumq.records.batch import Record, records
 from zhumq.records.builder import build_batch
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.replication.replication import Replication
 from zhumq.share.acknowledgement import AckKind, Acknowledgement
 from zhumq.share.subscription import SubscriptionMode
 from zhumq.storage.flusher import Flusher
@@ -123,9 +124,13 @@ async def broker_without_listeners(
         logs.load(lambda _: config.partition_settings({}).log_config)
         flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
         parts.callback(flusher.close)
-        replicas = ReplicaManager(BrokerId(0), logs, flusher, config.partition_settings)
+        replication = Replication.of_one(BrokerId(0), lambda: store.image, clock)
+        replicas = ReplicaManager(
+            BrokerId(0), logs, flusher, config.partition_settings, replication
+        )
+        parts.push_async_callback(replicas.close)
         metadata_client = MetadataClient(store, LIMITS, uuid.uuid4)
-        router = LeaderRouter(store, BrokerId(0), None)
+        router = LeaderRouter(store, BrokerId(0), replication)
         groups = GroupCoordinator(config.settings, store, metadata_client, replicas, router, clock)
         delivery = DeliveryCoordinator(
             config.settings,
@@ -140,6 +145,7 @@ async def broker_without_listeners(
             watcher(store.image)
             store.watch(watcher)
         await store.register(Broker(broker_id=BrokerId(0), host="127.0.0.1", port=1))
+        replicas.on_registered(BROKER_EPOCH)
         try:
             yield World(delivery, metadata_client, replicas, store)
         finally:

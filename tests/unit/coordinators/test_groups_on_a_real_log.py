@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.sole_broker import image_of, serve
 
 from zhumq.coordinators import runtime as runtime_module
 from zhumq.coordinators.group_service import GroupService
@@ -16,7 +17,7 @@ from zhumq.groups.settings import GroupSettings
 from zhumq.groups.shard import GroupShard
 from zhumq.host.clock import SystemClock
 from zhumq.model.errors import ErrorCode
-from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, LeaderEpoch, TopicPartition
+from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,7 +27,6 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
-from zhumq.replication.partition import Partition
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
@@ -34,6 +34,8 @@ from zhumq.testing.disk import MemoryDisk
 
 TOPIC_ID = uuid.UUID(int=7)
 HERE = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
+# Small segments, so that loading reads across several of them.
+LOG_CONFIG = LogConfig(segment_bytes=2_000)
 
 
 class AnyTopic:
@@ -49,8 +51,7 @@ async def running(disk: MemoryDisk, *, crash: bool = False) -> AsyncIterator[Gro
     """A service on one shard, ended cleanly or by a crash that loses what was not synced."""
     clock = SystemClock()
     logs = LogManager.open("/data", disk=disk, clock=clock, broker_id=0)
-    # Small segments, so that loading reads across several of them.
-    log = logs.create_log(HERE, TOPIC_ID, LogConfig(segment_bytes=2_000))
+    logs.load(lambda _: LOG_CONFIG)
     flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
     suffixes = itertools.count()
     runtime: CoordinatorRuntime[GroupRequest, GroupResponse] = CoordinatorRuntime(
@@ -62,20 +63,14 @@ async def running(disk: MemoryDisk, *, crash: bool = False) -> AsyncIterator[Gro
         clock=clock,
         batch_bytes_max=1_000,
     )
-    partition = Partition(
-        HERE,
-        TOPIC_ID,
-        LeaderEpoch(0),
-        log,
-        flusher,
-        in_sync_replicas=1,
-        min_in_sync_replicas=1,
-    )
-    await runtime.load(0, partition)
+    image = image_of({HERE.topic: TOPIC_ID})
+    replicas = serve(logs, flusher, image, config=LOG_CONFIG)
+    await runtime.load(0, replicas.partition(*HERE))
     try:
         yield GroupService(runtime, partition_count=1, topics=AnyTopic())
     finally:
         await runtime.close()
+        await replicas.close()
         flusher.close()
         if crash:
             # Record data must survive by its own syncs; storage tests cover the small files beside it.

@@ -133,12 +133,6 @@ def test_without_a_leader_there_is_no_answer(place: TopicPartition) -> None:
     assert here.answered == there.answered == []
 
 
-def test_a_broker_that_is_alone_answers_everything() -> None:
-    route = Upper()
-    router = LeaderRouter(cast("MetadataStore", None), BrokerId(0), None)
-    assert asyncio.run(router.send(route, TopicPartition("any", 7), "x")) == "X"
-
-
 def test_a_kind_is_taken_once_and_an_unknown_one_is_refused() -> None:
     router, here, _ = routers(leader=2)
     with pytest.raises(ValueError, match="kind 9"):

@@ -4,16 +4,17 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 
+from tests.sole_broker import image_of, serve
+
 from zhumq.host.clock import SystemClock
 from zhumq.model.errors import NotLeaderOrFollower
-from zhumq.model.ids import LeaderEpoch, TopicPartition
+from zhumq.model.ids import TopicPartition
 from zhumq.model.isolation import Isolation
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.replication.partition import Partition
 from zhumq.storage.flusher import Flusher
-from zhumq.storage.log_config import LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log_manager import LogManager
 from zhumq.testing.disk import MemoryDisk
 
 PLACE = TopicPartition("t", 0)
@@ -31,22 +32,13 @@ def batch(count: int) -> bytes:
 
 def with_partition(scenario: Callable[[Partition], Awaitable[None]]) -> None:
     async def run() -> None:
-        log = PartitionLog.open(
-            "data/t-0", PLACE, LogConfig(), disk=MemoryDisk(), clock=SystemClock()
-        )
+        logs = LogManager.open("/data", disk=MemoryDisk(), clock=SystemClock(), broker_id=0)
         flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
-        partition = Partition(
-            PLACE,
-            uuid.uuid4(),
-            LeaderEpoch(0),
-            log,
-            flusher,
-            in_sync_replicas=1,
-            min_in_sync_replicas=1,
-        )
+        replicas = serve(logs, flusher, image_of({PLACE.topic: uuid.uuid4()}))
         try:
-            await scenario(partition)
+            await scenario(replicas.partition(*PLACE))
         finally:
+            await replicas.close()
             flusher.close()
 
     asyncio.run(run())

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 # The largest frame before the handshake is complete.
 GREETING_BYTES_MAX = 4 * 1024
+OWN_CONNECTION = -1
+OWN_EPOCH = -1  # handlers of own requests do not look at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,13 @@ class PeerService:
         if api.key in self._handlers:
             raise ValueError(f"API key {api.key} has a handler already")
         self._handlers[api.key] = (api, handler)
+
+    async def answer_own(self, api: PeerApi[Asked, Answered], message: Asked) -> Answered:
+        """Answer a request of this broker itself. Raises what the handler raises."""
+        own = Peer(broker_id=self._identity.broker_id, broker_epoch=OWN_EPOCH)
+        answer = self._handlers[api.key][1](PeerConnection(id=OWN_CONNECTION, peer=own), message)
+        result = answer if isinstance(answer, Message) else await cast("Awaitable[Any]", answer)
+        return cast("Answered", result)
 
     def watch_lost(self, callback: Callable[[PeerConnection], None]) -> None:
         """Call back when the connection of an authenticated peer is lost."""

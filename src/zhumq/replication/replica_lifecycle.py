@@ -1,9 +1,8 @@
-"""The replicated partitions of this broker: opens them, applies metadata images, publishes leaders."""
+"""The replicas of this broker, from opening to retirement: assignments, sessions, and elected leaders to publish."""
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,24 +17,24 @@ from zhumq.consensus.contract import (
 )
 from zhumq.consensus.mode_change import state_for_fetch
 from zhumq.metadata.image import ClusterImage, PartitionState
-from zhumq.metadata.leadership import LogEnd, LogEnds
+from zhumq.metadata.leadership import LogEnd
 from zhumq.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from zhumq.protocol.messages.replicas import LogEndsRequest, LogEndsResponse
 from zhumq.replication.driver_seam import damage_of
 from zhumq.replication.inter_broker.peer_service import PeerConnection
 from zhumq.replication.inter_broker.peers import TaskKeeper
-from zhumq.replication.log_ends import LOG_ENDS, answer_log_ends, ask_log_ends
-from zhumq.replication.partition import PartitionSettings
+from zhumq.replication.log_ends import LOG_ENDS, answer_log_ends
+from zhumq.replication.partition import LeadershipCallback, Partition
 from zhumq.replication.preferred_leaders import ELECT_PREFERRED, PreferredLeaders
 from zhumq.replication.replica_builder import (
     CoreMaker,
     initial_quorum_state,
+    keeps_quorum_state,
     leader_assigned,
     record_losses,
 )
 from zhumq.replication.replica_router import ReplicaRouter
-from zhumq.replication.replicated_partition import LeadershipCallback, ReplicatedPartition
-from zhumq.replication.replication import Replication
+from zhumq.replication.replication import PartitionSettings, Replication
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 from zhumq.storage.quorum_journal import QUORUM_FILE, QuorumJournal
@@ -47,8 +46,8 @@ TICK_SECONDS: Final = 1.0
 MODE_NOTICE_MS: Final = 100
 
 
-class ClusterReplicas:
-    """The part of a ReplicaManager that only a broker in a cluster needs."""
+class ReplicaLifecycle:
+    """Opens replicas, applies assignments to them, and publishes the leaders that they elect."""
 
     def __init__(
         self,
@@ -60,10 +59,9 @@ class ClusterReplicas:
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
-        self._flusher = flusher
         self._replication = replication
         self._on_leadership = on_leadership
-        self._partitions: dict[TopicPartition, ReplicatedPartition] = {}
+        self._partitions: dict[TopicPartition, Partition] = {}
         self._broker_epoch: int | None = None
         self._is_alive = False
         self._has_seen_itself = False
@@ -171,22 +169,26 @@ class ClusterReplicas:
         topic_id: uuid.UUID,
         state: PartitionState,
         settings: PartitionSettings,
-    ) -> ReplicatedPartition:
+    ) -> Partition:
         """Open a replica of this broker with its persisted quorum state. Raises BrokerError."""
         logs = self._logs
         had_log = logs.has_log(topic_partition)
-        log = logs.create_log(topic_partition, topic_id, settings.log_config)
+        keeps_state = keeps_quorum_state(state, self._broker_id)
+        if keeps_state:
+            self._journal.create()
+        # Creating folders takes most of the time if a topic has thousands of partitions.
+        log = logs.create_log(
+            topic_partition, topic_id, settings.log_config, lazily=not keeps_state
+        )
         high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
-        log.is_replicated = True
         log.is_follower = True
         quorum_state = initial_quorum_state(
             self._journal, topic_id, state, log, self._broker_id, had_log=had_log
         )
-        partition = ReplicatedPartition(
+        partition = Partition(
             topic_partition,
             topic_id,
             log,
-            self._flusher,
             self.router,
             self._maker().make(
                 state,
@@ -210,7 +212,7 @@ class ClusterReplicas:
             partition.driver.core.campaign_soon(self._replication.clock.monotonic_ms())
         return partition
 
-    def start(self, partition: ReplicatedPartition, state: PartitionState) -> None:
+    def start(self, partition: Partition, state: PartitionState) -> None:
         """Start a replica that was just opened."""
         partition.driver.start(
             damaged_from=partition.damaged_from, persisted=self._persisted_state(partition)
@@ -218,11 +220,15 @@ class ClusterReplicas:
         self.update(partition, state)
         self.router.deliver_early(partition.driver, state.replicas)
 
-    def _persisted_state(self, partition: ReplicatedPartition) -> QuorumState | None:
+    def _persisted_state(self, partition: Partition) -> QuorumState | None:
         return self._journal.find((partition.topic_id, partition.topic_partition.partition))
 
-    def update(self, partition: ReplicatedPartition, state: PartitionState) -> None:
+    def update(self, partition: Partition, state: PartitionState) -> None:
         """Apply the partition state of the metadata image to a replica."""
+        self._apply(partition, state)
+        partition.replicas_changed()
+
+    def _apply(self, partition: Partition, state: PartitionState) -> None:
         driver = partition.driver
         core = driver.core
         if partition.min_in_sync_replicas != core.settings.min_in_sync_replicas:
@@ -249,13 +255,13 @@ class ClusterReplicas:
         elif partition.leads:
             self._unpublished.add(partition.topic_partition)
 
-    def forget(self, partition: ReplicatedPartition) -> None:
+    def forget(self, partition: Partition) -> None:
         """This broker no longer has a replica of the partition."""
         self._partitions.pop(partition.topic_partition, None)
         self._unpublished.discard(partition.topic_partition)
         self.router.remove(partition.driver)
 
-    def _rebuild(self, partition: ReplicatedPartition, state: PartitionState) -> None:
+    def _rebuild(self, partition: Partition, state: PartitionState) -> None:
         core = partition.driver.core
         partition.rebuilds += 1
         partition.driver.replace_core(
@@ -285,7 +291,7 @@ class ClusterReplicas:
             self._replication.settings, min_in_sync_replicas=max(min_in_sync_replicas, 1)
         )
 
-    def _state_of(self, partition: ReplicatedPartition) -> PartitionState | None:
+    def _state_of(self, partition: Partition) -> PartitionState | None:
         image = self.image
         if image is None:
             return None
@@ -299,13 +305,14 @@ class ClusterReplicas:
     def _leadership_changed(
         self, topic_partition: TopicPartition, leads: bool, leader_epoch: int
     ) -> None:
-        logger.info(
-            "%s: this broker %s, epoch %d",
-            topic_partition,
-            "leads" if leads else "does not lead",
-            leader_epoch,
-        )
         partition = self._partitions.get(topic_partition)
+        if partition is None or not partition.is_sole:
+            logger.info(
+                "%s: this broker %s, epoch %d",
+                topic_partition,
+                "leads" if leads else "does not lead",
+                leader_epoch,
+            )
         if leads and partition is not None:
             self._unpublished.add(topic_partition)
             self._publish_one(partition)
@@ -321,7 +328,7 @@ class ClusterReplicas:
             else:
                 self._publish_one(partition)
 
-    def _publish_one(self, partition: ReplicatedPartition) -> None:
+    def _publish_one(self, partition: Partition) -> None:
         """Publish a raft leader: in raft mode the replicas elect it, and the metadata follows."""
         topic_partition = partition.topic_partition
         state = self._state_of(partition)
@@ -360,13 +367,6 @@ class ClusterReplicas:
 
     # Ends of logs
 
-    async def ask_log_ends(self, partitions: Sequence[TopicPartition]) -> LogEnds:
-        if self.image is None:
-            return {}
-        return await ask_log_ends(
-            partitions, self.image, self._replication.peers, self._own_log_end
-        )
-
     def _on_log_ends(self, _: PeerConnection, request: LogEndsRequest) -> LogEndsResponse:
         return answer_log_ends(request, self._own_log_end)
 
@@ -385,7 +385,7 @@ def _is_named_in(state: PartitionState, broker_id: BrokerId, broker_epoch: int) 
     return state.leader == broker_id and state.leader_broker_epoch == broker_epoch
 
 
-def _leads(partition: ReplicatedPartition, state: PartitionState) -> bool:
+def _leads(partition: Partition, state: PartitionState) -> bool:
     """Whether the replica leads, or is a candidate, in the epoch it was named for."""
     core = partition.driver.core
     is_leader = isinstance(core, AssignedReplica) and core.leads_or_campaigns
