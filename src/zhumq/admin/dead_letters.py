@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import NotFound, Unavailable, error_of, kafka_errors
-from zhumq.admin.offsets import earliest_offsets, latest_offsets
+from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
 from zhumq.admin.replayed import Replayed
 from zhumq.admin.topics import list_topics, topic_partitions
 from zhumq.client.dead_letters import SUFFIX, Story, original_headers, read_story, topic_of
@@ -251,8 +251,8 @@ class _DeadLetterReader:
             numbers = topic_partitions(self._connection, topic)
         except NotFound:
             raise NotFound(f"there is no dead-letter topic {topic!r}") from None
-        first = earliest_offsets(self._connection, topic, numbers)
-        ends = latest_offsets(self._connection, topic, numbers)
+        first = resolve_offsets(self._connection, topic, numbers, EARLIEST)
+        ends = resolve_offsets(self._connection, topic, numbers, LATEST)
         return {number: (first[number], ends[number]) for number in numbers}
 
 

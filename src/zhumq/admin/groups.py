@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, Consume
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import AdminError, InUse, NotFound, Refused
-from zhumq.admin.offsets import Position, committed_offsets, latest_offsets, resolve_offsets
+from zhumq.admin.offsets import LATEST, Position, committed_offsets, resolve_offsets
 from zhumq.admin.subscriptions import SubscriptionGroup, known_subscriptions
 from zhumq.admin.topics import led_partitions, topic_partitions
 
@@ -235,7 +235,7 @@ def _offsets_with_lag(
         try:
             led = led_partitions(connection, topic)
             numbers = [number for name, number in places if name == topic and number in led]
-            found = latest_offsets(connection, topic, numbers)
+            found = resolve_offsets(connection, topic, numbers, LATEST)
         except AdminError:
             continue  # such as a deleted topic, whose offsets are still there: the lag is unknown
         latest |= {(topic, number): offset for number, offset in found.items()}

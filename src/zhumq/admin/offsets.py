@@ -9,42 +9,32 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from zhumq.admin.connection import ClusterConnection
 
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """A position in a partition. Exactly one field is set."""
 
-    edge: str | None = None  # EARLIEST or LATEST
+    edge: str | None = None  # earliest or latest
     offset: int | None = None
     timestamp_ms: int | None = None
 
 
-def earliest_offsets(
-    connection: ClusterConnection, topic: str, partitions: Iterable[int]
-) -> dict[int, int]:
-    """The first offset of each partition. Each must have a leader."""
-    return _list_offsets(connection, topic, partitions, OffsetSpec.earliest())
-
-
-def latest_offsets(
-    connection: ClusterConnection, topic: str, partitions: Iterable[int]
-) -> dict[int, int]:
-    """The next offset of each partition. Each must have a leader."""
-    return _list_offsets(connection, topic, partitions, OffsetSpec.latest())
+EARLIEST: Final = Position(edge="earliest")
+LATEST: Final = Position(edge="latest")
 
 
 def resolve_offsets(
     connection: ClusterConnection, topic: str, partitions: Iterable[int], position: Position
 ) -> dict[int, int]:
-    """The offset of the position in each partition, limited to the offsets of the log."""
+    """The offset of the position in each partition, limited to the offsets of the log.
+
+    A leader answers for its partition: each must have one.
+    """
     numbers = list(partitions)
-    if position.edge == EARLIEST:
-        return earliest_offsets(connection, topic, numbers)
-    latest = latest_offsets(connection, topic, numbers)
-    if position.edge == LATEST:
+    if position == EARLIEST:
+        return _list_offsets(connection, topic, numbers, OffsetSpec.earliest())
+    latest = _list_offsets(connection, topic, numbers, OffsetSpec.latest())
+    if position == LATEST:
         return latest
     if position.timestamp_ms is not None:
         spec = OffsetSpec.for_timestamp(position.timestamp_ms)
@@ -55,7 +45,7 @@ def resolve_offsets(
             for partition, offset in found.items()
         }
     assert position.offset is not None
-    earliest = earliest_offsets(connection, topic, numbers)
+    earliest = _list_offsets(connection, topic, numbers, OffsetSpec.earliest())
     return {
         partition: min(max(position.offset, earliest[partition]), latest[partition])
         for partition in numbers

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, TopicDes
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import NotFound, kafka_errors
-from zhumq.admin.offsets import earliest_offsets, latest_offsets
+from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
 from zhumq.admin.settings import topic_settings
 from zhumq.admin.subscriptions import known_subscriptions
 from zhumq.model.replication_mode import MODES_SETTING, read_modes
@@ -98,8 +98,8 @@ def describe_topic(connection: ClusterConnection, name: str) -> Topic:
     numbers = [each.id for each in found.partitions]
     # The offsets of a partition are its leader's to give.
     led = [each.id for each in found.partitions if each.leader is not None]
-    earliest = earliest_offsets(connection, name, led)
-    latest = latest_offsets(connection, name, led)
+    earliest = resolve_offsets(connection, name, led, EARLIEST)
+    latest = resolve_offsets(connection, name, led, LATEST)
     settings = topic_settings(connection, name)
     modes = partition_modes({key: each.value for key, each in settings.items()}, numbers)
     partitions = []

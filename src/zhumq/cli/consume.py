@@ -2,39 +2,28 @@
 
 import sys
 import time
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
 from zhumq.admin.errors import error_of, kafka_errors
-from zhumq.admin.offsets import EARLIEST, latest_offsets, resolve_offsets
+from zhumq.admin.offsets import LATEST, resolve_offsets
 from zhumq.admin.topics import topic_partitions
 from zhumq.cli import completion
 from zhumq.cli.client import check_reachable, client_settings, connect
-from zhumq.cli.messages import format_json_line
+from zhumq.cli.messages import format_json_line, format_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
 from zhumq.cli.positions import parse_position
-from zhumq.cli.subscription import Mode, ReadOptions, read
+from zhumq.cli.subscription import Mode, Progress, StopRules, read
+from zhumq.client.message import Message as Delivered
 
 POLL_SECONDS = 0.2  # the delay until a Ctrl-C or a deadline takes effect
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
 LOST_SECONDS_MAX = 10.0  # longer than a restart of a broker takes
 SOLE_READER_GROUP = "zhumq-cli"  # librdkafka needs a group id even if nothing is committed
 LOST_CODES = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRules:
-    """When to stop; without a rule the command follows the topic until Ctrl-C."""
-
-    messages_max: int | None
-    timeout_seconds: float | None
-    idle_seconds: float | None
-    # The end offset of each partition when the command started; None: follow.
-    end_offsets: dict[int, int] | None
 
 
 app = typer.Typer()
@@ -60,7 +49,7 @@ def consume(
             help="earliest, latest, an offset, a time (2026-01-31T09:00:00Z) or @MILLISECONDS. "
             "In a group: where to begin when it has no offsets.",
         ),
-    ] = EARLIEST,
+    ] = "earliest",
     partition: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, max=INT32_MAX, help="Read only this partition."),
@@ -126,47 +115,47 @@ def consume(
         raise CommandFailed("--partition and --group need --mode: a Kafka group shares partitions")
     connection = connect(bootstrap)
     known = topic_partitions(connection, topic)
-    rules = StopRules(
-        messages_max=messages_max,
-        timeout_seconds=timeout_seconds,
-        idle_seconds=idle_seconds,
-        end_offsets=latest_offsets(connection, topic, known) if at_end else None,
-    )
+    ends = resolve_offsets(connection, topic, known, LATEST) if at_end else None
     if at_end and mode is not None and mode is not Mode.PSB:
         raise CommandFailed(
             "--until-end is for one reader of everything: use --idle-exit in a group"
         )
     if partition is not None and partition not in known:
         raise CommandFailed(f"{topic!r} has no partition {partition}, only 0 to {len(known) - 1}")
+    if ends is not None and partition is not None:
+        ends = {partition: ends[partition]}
+    rules = StopRules(
+        messages_max=messages_max,
+        timeout_seconds=timeout_seconds,
+        idle_seconds=idle_seconds,
+        end_offsets=ends,
+    )
+    separator = key_separator.encode() if key_separator is not None else None
     if mode is not None:
-        ends = rules.end_offsets
-        if ends is not None and partition is not None:
-            ends = {partition: ends[partition]}
+        begin = position.edge if position.offset is None else position.offset
+        by_time = position.timestamp_ms is not None
+        subscription = {
+            "group": group,
+            "mode": mode.value,
+            "bootstrap": bootstrap,
+            "credits": credits_max,
+            "consumer": consumer_name,
+            "resume": resume,
+            "auto_ack": False,
+            **({"start_time_ms": position.timestamp_ms} if by_time else {"start": begin}),
+        }
         printed = read(
-            ReadOptions(
-                topic=topic,
-                mode=mode,
-                push=push,
-                group=group,
-                partition=partition,
-                position=position,
-                credits=credits_max,
-                consumer=consumer_name,
-                resume=resume,
-                messages_max=messages_max,
-                timeout_seconds=timeout_seconds,
-                idle_seconds=idle_seconds,
-                end_offsets=ends,
-                as_json=as_json,
-                key_separator=key_separator.encode() if key_separator is not None else None,
-                bootstrap=bootstrap,
-            )
+            topic if partition is None else {topic: [partition]},
+            subscription,
+            rules,
+            lambda message: _format_delivered(message, as_json=as_json, key_separator=separator),
+            push=push,
         )
         _report(printed, messages_max, topic)
         return
     with kafka_errors(f"read {topic!r}"):
         watch = BrokerWatch(bootstrap)
-        settings = _settings(bootstrap, group, position.edge or EARLIEST)
+        settings = _settings(bootstrap, group, position.edge or "earliest")
         consumer = Consumer(settings | {"error_cb": watch.on_error})
         try:
             if group is None:
@@ -177,7 +166,6 @@ def consume(
                 )
             else:
                 consumer.subscribe([topic])
-            separator = key_separator.encode() if key_separator is not None else None
             printed = _follow(
                 consumer,
                 rules,
@@ -220,13 +208,12 @@ def _follow(
     commits: bool,
 ) -> int:
     """Print until a rule stops it. Returns the number of messages printed."""
-    printed = 0
+    progress = Progress(rules)
     next_offsets: dict[int, int] = {}
-    began = last_message = time.monotonic()
-    while rules.messages_max is None or printed < rules.messages_max:
+    while True:
         room = BATCH_MESSAGES_MAX
         if rules.messages_max is not None:
-            room = min(room, rules.messages_max - printed)
+            room = min(room, rules.messages_max - progress.printed)
         batch = _next_batch(consumer, room, next_offsets)
         watch.check()
         output = sys.stdout.buffer
@@ -236,17 +223,10 @@ def _follow(
         if commits:
             for message in batch:
                 consumer.store_offsets(message)
-        printed += len(batch)
-        now = time.monotonic()
-        if batch:
-            last_message = now
-        if rules.timeout_seconds is not None and now - began >= rules.timeout_seconds:
-            break
-        if rules.idle_seconds is not None and now - last_message >= rules.idle_seconds:
-            break
-        if rules.end_offsets is not None and _reached(consumer, rules.end_offsets, next_offsets):
-            break
-    return printed
+        progress.count(len(batch))
+        ends = rules.end_offsets
+        if progress.is_over() or (ends is not None and _reached(consumer, ends, next_offsets)):
+            return progress.printed
 
 
 class BrokerWatch:
@@ -303,11 +283,9 @@ def _next_batch(consumer: Consumer, room: int, next_offsets: dict[int, int]) -> 
 
 
 def _format(message: Message, *, as_json: bool, key_separator: bytes | None) -> bytes:
-
     value, key = message.value(), message.key()
     if not as_json:
-        line = (value or b"") + b"\n"
-        return line if key_separator is None else (key or b"") + key_separator + line
+        return format_line(value, key, key_separator)
     kind, timestamp_ms = message.timestamp()
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
@@ -321,6 +299,20 @@ def _format(message: Message, *, as_json: bool, key_separator: bytes | None) -> 
         key=key,
         value=value,
         headers=_headers(message),
+    )
+
+
+def _format_delivered(message: Delivered, *, as_json: bool, key_separator: bytes | None) -> bytes:
+    if not as_json:
+        return format_line(message.value, message.key, key_separator)
+    return format_json_line(
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        timestamp_ms=message.timestamp_ms if message.timestamp_ms >= 0 else None,
+        key=message.key,
+        value=message.value,
+        headers=message.headers,
     )
 
 

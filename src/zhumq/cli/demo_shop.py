@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
 
 from zhumq.admin.errors import AlreadyExists, NotFound
-from zhumq.admin.offsets import earliest_offsets, latest_offsets
+from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
 from zhumq.admin.topics import create_topic, delete_topic, topic_partitions
 from zhumq.cli.client import client_settings, connect
 from zhumq.cli.messages import OutgoingMessage
@@ -35,8 +35,8 @@ def offsets_of(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
         numbers = topic_partitions(connection, topic)
     except NotFound:
         return {}
-    first = earliest_offsets(connection, topic, numbers)
-    ends = latest_offsets(connection, topic, numbers)
+    first = resolve_offsets(connection, topic, numbers, EARLIEST)
+    ends = resolve_offsets(connection, topic, numbers, LATEST)
     return {number: (first[number], ends[number]) for number in numbers}
 
 

@@ -60,6 +60,12 @@ def parse_json_line(line: bytes, number: int) -> OutgoingMessage:
     )
 
 
+def format_line(value: bytes | None, key: bytes | None, key_separator: bytes | None) -> bytes:
+    """One message as a line of text: what `parse_line` parses."""
+    line = (value or b"") + b"\n"
+    return line if key_separator is None else (key or b"") + key_separator + line
+
+
 def format_json_line(
     *,
     topic: str,

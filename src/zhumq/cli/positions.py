@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from zhumq.admin.offsets import EARLIEST, LATEST, Position
+from zhumq.admin.offsets import Position
 from zhumq.cli.options import INT64_MAX, CommandFailed
 
 DIGITS_MAX = 19  # of a 64-bit number
@@ -10,7 +10,7 @@ DIGITS_MAX = 19  # of a 64-bit number
 
 def parse_position(text: str, *, option: str) -> Position:
     """Parse earliest, latest, an offset, an ISO 8601 time, or @MILLISECONDS since 1970."""
-    if text in (EARLIEST, LATEST):
+    if text in ("earliest", "latest"):
         return Position(edge=text)
     digits = text.removeprefix("@")
     if digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX:

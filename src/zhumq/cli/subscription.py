@@ -3,12 +3,11 @@
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from zhumq.admin.offsets import Position
-from zhumq.cli.messages import format_json_line
 from zhumq.cli.options import CommandFailed
 from zhumq.client.consumer import Consumer
 from zhumq.client.message import Message
@@ -23,133 +22,81 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What to read, and when to stop."""
+class StopRules:
+    """When to stop; without a rule the command follows the topic until Ctrl-C."""
 
-    topic: str
-    mode: Mode
-    push: bool
-    group: str | None
-    partition: int | None
-    position: Position
-    credits: int
-    consumer: str
-    resume: bool
     messages_max: int | None
     timeout_seconds: float | None
     idle_seconds: float | None
-    # The current end offsets of the partitions, if the command stops there.
+    # The end offset of each partition when the command started; None: follow.
     end_offsets: dict[int, int] | None
-    as_json: bool
-    key_separator: bytes | None
-    bootstrap: str
 
 
-class Printer:
-    """Prints messages, and checks the rules to stop."""
+class Progress:
+    """Counts the printed messages, and checks the rules to stop."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        self._began = self._last = time.monotonic()
-        self._missing = {
-            partition: end for partition, end in (options.end_offsets or {}).items() if end > 0
-        }
+    def __init__(self, rules: StopRules) -> None:
+        self.rules = rules
         self.printed = 0
+        self._began = self._last = time.monotonic()
 
-    def enough(self) -> bool:
-        options, now = self._options, time.monotonic()
-        if options.messages_max is not None and self.printed >= options.messages_max:
-            return True
-        if options.timeout_seconds is not None and now - self._began >= options.timeout_seconds:
-            return True
-        if options.idle_seconds is not None and now - self._last >= options.idle_seconds:
-            return True
-        return options.end_offsets is not None and not self._missing
+    def count(self, messages: int) -> None:
+        self.printed += messages
+        if messages:
+            self._last = time.monotonic()
 
-    def print(self, message: Message) -> None:
-        """Print a message, and ack it after that."""
-        output = sys.stdout.buffer
-        output.write(_format(message, self._options))
-        output.flush()
-        message.ack()
-        self.printed += 1
-        self._last = time.monotonic()
-        end = self._missing.get(message.partition)
-        if end is not None and message.offset + 1 >= end:
-            del self._missing[message.partition]
+    def is_over(self) -> bool:
+        """Whether any rule but that of the end offsets is met."""
+        rules, now = self.rules, time.monotonic()
+        return (
+            (rules.messages_max is not None and self.printed >= rules.messages_max)
+            or (rules.timeout_seconds is not None and now - self._began >= rules.timeout_seconds)
+            or (rules.idle_seconds is not None and now - self._last >= rules.idle_seconds)
+        )
 
 
-def read(options: ReadOptions) -> int:
-    """Print messages until a rule stops it. Returns their number."""
-    printer = Printer(options)
+def read(
+    topics: Any,
+    subscription: dict[str, Any],
+    rules: StopRules,
+    line_of: Callable[[Message], bytes],
+    *,
+    push: bool,
+) -> int:
+    """Print messages until a rule stops it. Returns their number. `subscription` is what a consumer takes."""
+    progress = Progress(rules)
+    missing = {partition: end for partition, end in (rules.end_offsets or {}).items() if end > 0}
+
+    def is_over() -> bool:
+        return progress.is_over() or (rules.end_offsets is not None and not missing)
+
+    def take(messages: list[Message]) -> None:
+        for message in messages:
+            if is_over():
+                message.release()
+                continue
+            sys.stdout.buffer.write(line_of(message))
+            sys.stdout.buffer.flush()
+            message.ack()  # after it is printed
+            progress.count(1)
+            if message.offset + 1 >= missing.get(message.partition, message.offset + 2):
+                del missing[message.partition]
+
+    async def read_pushed() -> None:
+        # Imported here: a command without a mode needs no grpcio.
+        from zhumq.client.push_consumer import PushConsumer  # noqa: PLC0415
+
+        async with PushConsumer(topics, **subscription) as consumer:
+            while not is_over():
+                take(await consumer.poll(WAIT_SECONDS))
+
     try:
-        if options.push:
-            asyncio.run(_read_pushed(options, printer))
+        if push:
+            asyncio.run(read_pushed())
         else:
-            _read_pulled(options, printer)
+            with Consumer(topics, **subscription) as consumer:
+                while not is_over():
+                    take(consumer.poll(WAIT_SECONDS))
     except ValueError as error:  # an argument that the consumer refuses
         raise CommandFailed(str(error)) from error
-    return printer.printed
-
-
-def _read_pulled(options: ReadOptions, printer: Printer) -> None:
-    with Consumer(_topics(options), **_subscription(options)) as consumer:
-        while not printer.enough():
-            for message in consumer.poll(WAIT_SECONDS):
-                if printer.enough():
-                    message.release()
-                else:
-                    printer.print(message)
-
-
-async def _read_pushed(options: ReadOptions, printer: Printer) -> None:
-    # Imported here: a command without a mode needs no grpcio.
-    from zhumq.client.push_consumer import PushConsumer  # noqa: PLC0415
-
-    async with PushConsumer(_topics(options), **_subscription(options)) as consumer:
-        while not printer.enough():
-            for message in await consumer.poll(WAIT_SECONDS):
-                if printer.enough():
-                    message.release()
-                else:
-                    printer.print(message)
-
-
-def _subscription(options: ReadOptions) -> dict[str, Any]:
-    """The consumer's arguments, the same for pull and push."""
-    return {
-        "group": options.group,
-        "mode": options.mode.value,
-        "bootstrap": options.bootstrap,
-        "credits": options.credits,
-        "consumer": options.consumer,
-        "resume": options.resume,
-        "auto_ack": False,
-        **_start(options.position),
-    }
-
-
-def _topics(options: ReadOptions) -> Any:
-    return options.topic if options.partition is None else {options.topic: [options.partition]}
-
-
-def _start(position: Position) -> dict[str, Any]:
-    if position.timestamp_ms is not None:
-        return {"start_time_ms": position.timestamp_ms}
-    return {"start": position.offset if position.offset is not None else position.edge}
-
-
-def _format(message: Message, options: ReadOptions) -> bytes:
-    if not options.as_json:
-        line = (message.value or b"") + b"\n"
-        separator = options.key_separator
-        return line if separator is None else (message.key or b"") + separator + line
-    return format_json_line(
-        topic=message.topic,
-        partition=message.partition,
-        offset=message.offset,
-        timestamp_ms=message.timestamp_ms if message.timestamp_ms >= 0 else None,
-        key=message.key,
-        value=message.value,
-        headers=message.headers,
-    )
+    return progress.printed
