@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -131,6 +133,7 @@ def consume(
         end_offsets=ends,
     )
     separator = key_separator.encode() if key_separator is not None else None
+    style: dict[str, Any] = {"as_json": as_json, "key_separator": separator}
     if mode is not None:
         begin = position.edge if position.offset is None else position.offset
         by_time = position.timestamp_ms is not None
@@ -148,7 +151,7 @@ def consume(
             topic if partition is None else {topic: [partition]},
             subscription,
             rules,
-            lambda message: _format_delivered(message, as_json=as_json, key_separator=separator),
+            partial(_format_delivered, **style),
             push=push,
         )
         _report(printed, messages_max, topic)
@@ -166,14 +169,8 @@ def consume(
                 )
             else:
                 consumer.subscribe([topic])
-            printed = _follow(
-                consumer,
-                rules,
-                watch,
-                as_json=as_json,
-                key_separator=separator,
-                commits=group is not None,
-            )
+            line_of = partial(_format, **style)
+            printed = _follow(consumer, rules, watch, line_of, commits=group is not None)
         finally:
             consumer.close()
     _report(printed, messages_max, topic)
@@ -202,9 +199,8 @@ def _follow(
     consumer: Consumer,
     rules: StopRules,
     watch: "BrokerWatch",
+    line_of: Callable[[Message], bytes],
     *,
-    as_json: bool,
-    key_separator: bytes | None,
     commits: bool,
 ) -> int:
     """Print until a rule stops it. Returns the number of messages printed."""
@@ -218,7 +214,7 @@ def _follow(
         watch.check()
         output = sys.stdout.buffer
         for message in batch:
-            output.write(_format(message, as_json=as_json, key_separator=key_separator))
+            output.write(line_of(message))
         output.flush()
         if commits:
             for message in batch:
@@ -286,6 +282,7 @@ def _format(message: Message, *, as_json: bool, key_separator: bytes | None) -> 
     value, key = message.value(), message.key()
     if not as_json:
         return format_line(value, key, key_separator)
+    headers: Any = message.headers() or ()
     kind, timestamp_ms = message.timestamp()
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
@@ -298,7 +295,7 @@ def _format(message: Message, *, as_json: bool, key_separator: bytes | None) -> 
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
         key=key,
         value=value,
-        headers=_headers(message),
+        headers=headers,
     )
 
 
@@ -314,11 +311,3 @@ def _format_delivered(message: Delivered, *, as_json: bool, key_separator: bytes
         value=message.value,
         headers=message.headers,
     )
-
-
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    found = message.headers() or []
-    pairs = found.items() if isinstance(found, dict) else found
-    return [
-        (name, content.encode() if isinstance(content, str) else content) for name, content in pairs
-    ]
