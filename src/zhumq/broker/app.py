@@ -253,7 +253,6 @@ async def _listen(address: Address, dispatcher: Dispatcher, limits: Limits) -> L
             address.host,
             address.port,
             service=dispatcher,
-            handle_run=dispatcher.handle_run,
             limits=limits,
         )
     except OSError as reason:

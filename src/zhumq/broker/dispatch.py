@@ -1,11 +1,12 @@
-"""From a frame to its answer: decodes, finds the handler, turns errors into responses."""
+"""The request pipeline: decode, authorize, quota, handler, answer; errors become responses."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zhumq.broker.access import NONE_DENIED, Access
 from zhumq.broker.long_requests import LongRequests, is_long
 from zhumq.model.errors import BrokerError, ErrorCode, MalformedFrame
 from zhumq.net.service import Answer, ConnectionInfo
@@ -18,6 +19,7 @@ from zhumq.protocol.api import (
     decode_request,
     encode_response,
 )
+from zhumq.protocol.produce_codec import ProduceRun, parse_run
 from zhumq.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -25,23 +27,33 @@ logger = logging.getLogger(__name__)
 # A handler answers at once where it can, and by a future or a coroutine where it has to wait.
 # None: the request has no answer (acks=0).
 Handler = Callable[["RequestContext", Any], Any]
-# Answers the first frame, or a run of frames: returns how many, and their joined answers.
-AnswerRun = Callable[[Sequence[bytes]], tuple[int, Answer] | None]
+# Answers the first requests of a run, with a throttle time: returns how many, and their joined
+# answers. None, and nothing was done: the first one is for the handler.
+AnswerRun = Callable[[ProduceRun, int], tuple[int, Answer] | None]
 
 _VERSION_ZERO: Final = 0
-_PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
+_PRODUCE: Final = ApiKey.PRODUCE
+_PRODUCE_KEY: Final = int(_PRODUCE).to_bytes(2, "big")
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """The header of a request and its connection."""
+    """The header of a request and its connection, and what the steps before the handler found."""
 
     header: RequestHeader
     connection: ConnectionInfo
+    denied: Collection[str] = NONE_DENIED  # names in the request that are refused
+    throttle_ms: int = 0
 
     @property
     def version(self) -> int:
         return self.header.api_version
+
+    def encode(self, response: Any) -> list[Part]:
+        """The answer: the response with its throttle time, as parts to send."""
+        if self.throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = self.throttle_ms
+        return encode_response(self.header, response)
 
 
 @dataclass(slots=True)
@@ -52,53 +64,77 @@ class EncodedAnswer:
 
 
 class Dispatcher:
-    """The service behind the Kafka listener."""
+    """The service behind the Kafka listener: the pipeline that every request passes."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], answer_produces: AnswerRun) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[ApiKey, Handler],
+        answer_run: AnswerRun,
+        access: Access | None = None,
+    ) -> None:
         self._handlers = handlers
-        # The fast path: answers from the raw frames, or None to take the slow path.
-        self._answer_produces = answer_produces
+        self._answer_run = answer_run
+        self._access = access or Access()
         self._long_requests = LongRequests()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._lost_watchers: list[Callable[[int], None]] = []
         self.requests_handled = 0
 
-    def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
-        run = self.handle_run((frame,), connection)
-        if run is not None:
-            return run[1]
+    def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
+        """Answers the first request, or a run of Produce requests about one partition. The steps are
+        the same for both: decode, authorize, quota, handler, answer."""
+        frame = frames[0]
+        if frame.startswith(_PRODUCE_KEY):
+            answered = self._handle_run(frames, connection)
+            if answered is not None:
+                return answered
         if is_long(frame):
-            return self._keep(self._answer_long(frame, connection))
+            return 1, self._keep(self._answer_long(frame, connection))
         try:
-            request = decode_request(frame)
+            header, body = decode_request(frame)
         except UnsupportedApiVersion as unsupported:
-            return self._answer_unsupported(unsupported.header, connection)
-        header = request.header
+            return 1, self._answer_unsupported(unsupported.header, connection, len(frame))
+        context = RequestContext(header, connection)
+        try:
+            result = self._call(context, body, len(frame))
+        except Exception as failure:
+            return 1, _encode_failure(context, failure)
+        if isinstance(result, Message):
+            return 1, context.encode(result)
+        if isinstance(result, EncodedAnswer):
+            return 1, result.future
+        return 1, None if result is None else self._answer_later(context, result)
+
+    def _handle_run(
+        self, frames: Sequence[bytes], connection: ConnectionInfo
+    ) -> tuple[int, Answer] | None:
+        """The steps for a run. None, and nothing was done: the first request goes alone."""
+        run = parse_run(frames)
+        access = self._access
+        try:
+            if run is None or access.authorize(connection, _PRODUCE, run):
+                return None
+        except BrokerError:
+            return None
+        throttle_ms = access.throttle_ms(connection, run.client_id, _PRODUCE)
+        answered = self._answer_run(run, throttle_ms)
+        if answered is not None:
+            count = answered[0]
+            access.record(connection, run.client_id, _PRODUCE, sum(map(len, frames[:count])))
+            self.requests_handled += count
+        return answered
+
+    def _call(self, context: RequestContext, body: Any, size: int) -> Any:
+        """The steps between decoding and answering: authorize, quota, handler."""
+        header, connection, access = context.header, context.connection, self._access
         handler = self._handlers.get(header.api_key)
         if handler is None:
             raise MalformedFrame(f"{header.api_key.name} is not served here")
         self.requests_handled += 1
-        try:
-            result = handler(RequestContext(header, connection), request.body)
-        except Exception as failure:
-            return _encode_failure(header, failure)
-        if isinstance(result, Message):
-            return encode_response(header, result)
-        if isinstance(result, EncodedAnswer):
-            return result.future
-        return None if result is None else self._answer_later(header, result)
-
-    def handle_run(
-        self,
-        frames: Sequence[bytes],
-        connection: ConnectionInfo,  # noqa: ARG002
-    ) -> tuple[int, Answer] | None:
-        if not frames[0].startswith(_PRODUCE_KEY):
-            return None
-        run = self._answer_produces(frames)
-        if run is not None:
-            self.requests_handled += run[0]
-        return run
+        context.denied = access.authorize(connection, header.api_key, body)
+        context.throttle_ms = access.throttle_ms(connection, header.client_id, header.api_key)
+        access.record(connection, header.client_id, header.api_key, size)
+        return handler(context, body)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         """Notifies watchers that a connection ended. Its parked requests are cancelled already."""
@@ -110,23 +146,25 @@ class Dispatcher:
         self._lost_watchers.append(watcher)
 
     async def _answer_long(self, frame: bytes, connection: ConnectionInfo) -> list[Part] | None:
-        header: RequestHeader | None = None
+        """Authorizes each piece of a long request, and handles it. The first one bears the quota."""
+        context: RequestContext | None = None
 
-        def handle(of_frame: RequestHeader, body: Any) -> Any:
-            nonlocal header
-            if header is None:
-                header = of_frame
-                self.requests_handled += 1
-            return self._handlers[header.api_key](RequestContext(header, connection), body)
+        def handle(header: RequestHeader, body: Any) -> Any:
+            nonlocal context
+            if context is None:
+                context = RequestContext(header, connection)
+                return self._call(context, body, len(frame))
+            context.denied = self._access.authorize(connection, header.api_key, body)
+            return self._handlers[header.api_key](context, body)
 
         try:
             return await self._long_requests.answer(frame, handle)
         except UnsupportedApiVersion as unsupported:
             raise MalformedFrame(str(unsupported)) from unsupported
         except Exception as failure:
-            if header is None:
+            if context is None:
                 raise  # it could not be decoded
-            return _encode_failure(header, failure)
+            return _encode_failure(context, failure)
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(work)
@@ -135,7 +173,7 @@ class Dispatcher:
         return task
 
     def _answer_later(
-        self, header: RequestHeader, result: Awaitable[Any]
+        self, context: RequestContext, result: Awaitable[Any]
     ) -> asyncio.Future[list[Part] | None]:
         loop = asyncio.get_running_loop()
         if isinstance(result, Coroutine):
@@ -156,10 +194,10 @@ class Dispatcher:
             failure = done.exception()
             try:
                 if failure is not None:
-                    parts: list[Part] | None = _encode_failure(header, failure)
+                    parts: list[Part] | None = _encode_failure(context, failure)
                 else:
                     response = done.result()
-                    parts = None if response is None else encode_response(header, response)
+                    parts = None if response is None else context.encode(response)
             except Exception as error:
                 # The listener closes the connection: its client must not wait for ever.
                 answer.set_exception(error)
@@ -175,7 +213,9 @@ class Dispatcher:
         answer.add_done_callback(give_up)
         return answer
 
-    def _answer_unsupported(self, header: RequestHeader, connection: ConnectionInfo) -> Answer:
+    def _answer_unsupported(
+        self, header: RequestHeader, connection: ConnectionInfo, size: int
+    ) -> Answer:
         if header.api_key is not ApiKey.API_VERSIONS:
             raise MalformedFrame(
                 f"{header.api_key.name} v{header.api_version} is not supported by this broker"
@@ -187,28 +227,25 @@ class Dispatcher:
             correlation_id=header.correlation_id,
             client_id=header.client_id,
         )
-        handler = self._handlers[ApiKey.API_VERSIONS]
-        response = handler(RequestContext(oldest, connection), None)
+        context = RequestContext(oldest, connection)
+        response = self._call(context, None, size)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return encode_response(oldest, response)
+        return context.encode(response)
 
 
-def _encode_failure(header: RequestHeader, failure: BaseException) -> list[Part]:
+def _encode_failure(context: RequestContext, failure: BaseException) -> list[Part]:
+    """The API's response with a top-level error; where it has none, handlers answer per item."""
     if isinstance(failure, MalformedFrame):
         raise failure
+    header = context.header
+    name = header.api_key.name
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(failure, BrokerError):
         code = failure.code
     else:
-        name, version = header.api_key.name, header.api_version
-        logger.error("%s v%d failed", name, version, exc_info=failure)
-    return encode_response(header, _error_response(header, code))
-
-
-def _error_response(header: RequestHeader, code: ErrorCode) -> Any:
-    """The API's response with a top-level error; where it has none, handlers answer per item."""
+        logger.error("%s v%d failed", name, header.api_version, exc_info=failure)
     response = APIS[header.api_key].response()
     if not hasattr(response, "error_code"):
-        raise MalformedFrame(f"{header.api_key.name} cannot be answered: {code.name}")
+        raise MalformedFrame(f"{name} cannot be answered: {code.name}")
     response.error_code = code
-    return response
+    return context.encode(response)

@@ -1,4 +1,4 @@
-"""Identifiers: topic partitions, offsets, epochs, broker and producer ids, internal topics."""
+"""Identifiers: topic partitions, offsets, epochs, broker and producer ids, principals, internal topics."""
 
 import uuid
 from typing import NamedTuple, NewType
@@ -7,8 +7,10 @@ Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 BrokerId = NewType("BrokerId", int)
 ProducerId = NewType("ProducerId", int)
+Principal = NewType("Principal", str)  # the user behind a connection, as Kafka writes it
 
 NO_PRODUCER_ID = ProducerId(-1)
+ANONYMOUS = Principal("User:ANONYMOUS")
 ZERO_UUID = uuid.UUID(int=0)
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"

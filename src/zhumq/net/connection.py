@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
         clock = monotonic if self._pace == QUICK else thread_time
         begun = clock()
         try:
-            answer = self._owner.service.handle(frame, self.info)
+            _, answer = self._owner.service.handle((frame,), self.info)
         except Exception as error:
             self._fail(error)
             return
@@ -301,17 +301,10 @@ class Connection(asyncio.Protocol):
         while backlog and turn and self._may_serve:
             if self._pace != QUICK and not from_lane and self._waits_in_lane:
                 break
-            count = 1
             clock = monotonic if self._pace == QUICK else thread_time
             begun = clock()
             try:
-                run = (
-                    owner.handle_run(self._next_run(turn), self.info) if owner.handle_run else None
-                )
-                if run is None:
-                    answer = owner.service.handle(backlog[0], self.info)
-                else:
-                    count, answer = run
+                count, answer = owner.service.handle(self._next_run(turn), self.info)
             except Exception as error:
                 backlog.popleft()
                 self._counters.requests_in_flight -= 1

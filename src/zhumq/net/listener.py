@@ -10,7 +10,7 @@ from zhumq.net.connection import Connection
 from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.limits import Admission, Counters, Limits
 from zhumq.net.request_memory import RequestMemory
-from zhumq.net.service import ConnectionInfo, HandleRun, Service
+from zhumq.net.service import ConnectionInfo, Service
 from zhumq.net.slow_lane import SlowLane
 from zhumq.net.unread import UnreadAnswers
 
@@ -43,15 +43,12 @@ class Listener:
         port: int,
         *,
         service: Service,
-        handle_run: HandleRun | None = None,
         limits: Limits | None = None,
         name: str = "PLAINTEXT",
     ) -> Self:
         """Listens. Raises the system's OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
-        acceptor = _Acceptor(
-            loop, name=name, service=service, handle_run=handle_run, limits=limits or Limits()
-        )
+        acceptor = _Acceptor(loop, name=name, service=service, limits=limits or Limits())
         try:
             server = await loop.create_server(
                 lambda: acceptor, host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
@@ -101,12 +98,10 @@ class _Acceptor(asyncio.Protocol):
         *,
         name: str,
         service: Service,
-        handle_run: HandleRun | None,
         limits: Limits,
     ) -> None:
         self.loop = loop
         self.service = service
-        self.handle_run = handle_run
         self.limits = limits
         self.counters = Counters()
         self._connections: dict[int, Connection] = {}

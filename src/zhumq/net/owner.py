@@ -6,7 +6,7 @@ from typing import Protocol
 from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.limits import Counters, Limits
 from zhumq.net.request_memory import RequestMemory
-from zhumq.net.service import ConnectionInfo, HandleRun, Service
+from zhumq.net.service import ConnectionInfo, Service
 from zhumq.net.slow_lane import SlowLane
 from zhumq.net.unread import UnreadAnswers
 
@@ -18,8 +18,6 @@ class Owner(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
     def service(self) -> Service: ...
-    @property
-    def handle_run(self) -> HandleRun | None: ...
     @property
     def limits(self) -> Limits: ...
     @property

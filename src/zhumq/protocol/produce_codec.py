@@ -23,6 +23,7 @@ ID_VERSION = 13  # flexible, topics by id
 _REQUEST_HEADER = struct.Struct(">hhih")
 _CORRELATION_AT = 4
 _CLIENT_AT = 8
+_CLIENT_ID_AT = 10
 _read_correlation_id = INT32.unpack_from
 # Legacy: | transactional id length -1 i16 | acks i16 | timeout i32 | topics i32 | name length i16 | name ...
 _LEGACY_HEAD = struct.Struct(">hhiih")
@@ -87,6 +88,7 @@ def parse_one(frame: bytes) -> OneProduce | None:
 class ProduceRun(NamedTuple):
     """Requests that one client sent one after another, all about one partition."""
 
+    client_id: str | None
     version: int
     acks: int
     timeout_ms: int
@@ -104,7 +106,15 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     if one is None:
         return None
     version, correlation_id, acks, timeout_ms, topic, index, records = one
-    run = ProduceRun(version, acks, timeout_ms, topic, index, [correlation_id], [records])
+    _, _, _, id_length = _REQUEST_HEADER.unpack_from(first)
+    try:
+        client_id = (
+            first[_CLIENT_ID_AT : _CLIENT_ID_AT + id_length].decode() if id_length >= 0 else None
+        )
+    except UnicodeDecodeError:
+        return None
+    ids = [correlation_id]
+    run = ProduceRun(client_id, version, acks, timeout_ms, topic, index, ids, [records])
     legacy = version in LEGACY_VERSIONS
     trailer = b"" if legacy else _NO_TAGS
     records_at = len(first) - len(records) - len(trailer)
@@ -227,8 +237,8 @@ def _response_encoder(version: int) -> Encode:
     return encode
 
 
-# Correlation id, base offset, append time, log start offset.
-EncodeOne = Callable[[int, int, int, int], bytes]
+# Correlation id, base offset, append time, log start offset, throttle time.
+EncodeOne = Callable[[int, int, int, int, int], bytes]
 
 
 @lru_cache(ENCODERS_REMEMBERED_MAX)
@@ -241,7 +251,7 @@ def encoder_of_one(version: int, topic: bytes, index: int) -> EncodeOne:
     whole = struct.Struct(_ONE.format(topic=f"{len(topic)}s"))
     size = whole.size - 4
     pack = whole.pack
-    return lambda correlation_id, base_offset, append_time_ms, log_start_offset: pack(
+    return lambda correlation_id, base_offset, append_time_ms, log_start_offset, throttle_ms: pack(
         size,
         correlation_id,
         2,
@@ -255,7 +265,7 @@ def encoder_of_one(version: int, topic: bytes, index: int) -> EncodeOne:
         1,
         0,
         0,
-        0,
+        throttle_ms,
     )
 
 
@@ -271,14 +281,17 @@ def _legacy_encoder_of_one(version: int, topic: bytes, index: int) -> EncodeOne:
     )
     size = whole.size - 4
     pack = whole.pack
-    # The record errors if the version has them, then the throttle time.
-    end = (0, -1, 0) if has_record_errors else (0,)
+    no_errors = (0, -1) if has_record_errors else ()
 
     def encode(
-        correlation_id: int, base_offset: int, append_time_ms: int, log_start_offset: int
+        correlation_id: int,
+        base_offset: int,
+        append_time_ms: int,
+        log_start_offset: int,
+        throttle_ms: int,
     ) -> bytes:
         start = (log_start_offset,) if has_log_start else ()
-        times = (base_offset, append_time_ms, *start, *end)
+        times = (base_offset, append_time_ms, *start, *no_errors, throttle_ms)
         return pack(size, correlation_id, 1, len(topic), topic, 1, index, 0, *times)
 
     return encode

@@ -28,7 +28,9 @@ from zhumq.storage.recovery import load_log
 from zhumq.storage.segment import Segment
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.validator import (
+    BATCH_RECORDS_MAX,
     CLIENT,
+    WALKED_BYTES_MAX,
     AppendOrigin,
     CheckedBatch,
     WalkBudget,
@@ -162,7 +164,7 @@ class PartitionLog(VerifiedLog):
         several: CheckedBatch | None = None  # the first batch of a request with more of them
         for view in batches:
             length = len(view)
-            if checked and (size + length > size_max or budget.is_low):
+            if size + length > size_max and checked:
                 break
             try:
                 batch = check_batch(view, config, now_ms, CLIENT, budget)
@@ -182,6 +184,8 @@ class PartitionLog(VerifiedLog):
             offsets.append(offset)
             offset += header.last_offset_delta + 1
             size += length
+            if budget.bytes_left < WALKED_BYTES_MAX or budget.records_left < BATCH_RECORDS_MAX:
+                break  # The largest batch may exceed what is left.
         if checked:
             self._write(checked, size, leader_epoch)
         if several is not None:

@@ -73,11 +73,6 @@ class WalkBudget:
     def next_bytes_max(self) -> int:
         return max(min(WALKED_BYTES_MAX, self.bytes_left), 0)
 
-    @property
-    def is_low(self) -> bool:
-        """Whether the largest batch may exceed it."""
-        return self.bytes_left < WALKED_BYTES_MAX or self.records_left < BATCH_RECORDS_MAX
-
 
 def check_batch(
     rest: memoryview,

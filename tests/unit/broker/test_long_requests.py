@@ -33,7 +33,7 @@ def frame_of(key: ApiKey, version: int, body: Message) -> bytes:
 
 
 async def answer(handlers: dict[ApiKey, Any], frame: bytes) -> bytes:
-    future = Dispatcher(handlers, lambda frames: None).handle(frame, CONNECTION)
+    _, future = Dispatcher(handlers, lambda run, throttle_ms: None).handle([frame], CONNECTION)
     assert isinstance(future, asyncio.Future), "it is answered later"
     parts = await future
     assert parts is not None

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
@@ -12,7 +12,7 @@ import uvloop
 
 from zhumq.net.limits import Limits
 from zhumq.net.listener import Listener
-from zhumq.net.service import Answer, ConnectionInfo, HandleRun
+from zhumq.net.service import Answer, ConnectionInfo, Service
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -32,9 +32,9 @@ class ScriptedService:
         self.frames: list[bytes] = []
         self.lost: list[ConnectionInfo] = []
 
-    def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
-        self.frames.append(bytes(frame))
-        return self.script(bytes(frame))
+    def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
+        self.frames.append(bytes(frames[0]))
+        return 1, self.script(bytes(frames[0]))
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         self.lost.append(connection)
@@ -108,13 +108,10 @@ class Client:
 
 @asynccontextmanager
 async def listening(
-    service: ScriptedService,
+    service: Service,
     limits: Limits | None = None,
-    handle_run: HandleRun | None = None,
 ) -> AsyncIterator[Listener]:
-    listener = await Listener.open(
-        "127.0.0.1", 0, service=service, handle_run=handle_run, limits=limits
-    )
+    listener = await Listener.open("127.0.0.1", 0, service=service, limits=limits)
     async with listener:
         yield listener
 

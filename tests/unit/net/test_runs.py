@@ -13,19 +13,19 @@ from zhumq.net.service import Answer, ConnectionInfo
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-class Runs:
-    """Serves frames with the same first byte together; with a future if that is upper case."""
+class Runs(ScriptedService):
+    """Serves frames with the same first byte together; with a future if that is upper case, and
+    alone if it is a dash."""
 
     def __init__(self) -> None:
+        super().__init__(echo)
         self.sizes: list[int] = []
         self.promises: list[tuple[bytes, asyncio.Future[list[Any] | None]]] = []
 
-    def __call__(
-        self, frames: Sequence[bytes], connection: ConnectionInfo
-    ) -> tuple[int, Answer] | None:
+    def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
         first_byte = frames[0][:1]
         if first_byte == b"-":
-            return None
+            return super().handle(frames, connection)
         if first_byte == b"!":
             raise MalformedFrame("this one is bad")
         run = []
@@ -49,9 +49,8 @@ class Runs:
 def test_runs_and_single_requests_are_answered_in_order(run: Run) -> None:
     async def scenario() -> None:
         runs = Runs()
-        service = ScriptedService(echo)
         payloads = [b"%c%d" % (b"aab-cB-Ba"[n % 9], n) for n in range(3_000)]
-        async with listening(service, handle_run=runs) as listener, connected(listener) as client:
+        async with listening(runs) as listener, connected(listener) as client:
             sending = asyncio.create_task(client.send(b"".join(map(framed, payloads))))
             received = []
             for _ in payloads:
@@ -63,7 +62,7 @@ def test_runs_and_single_requests_are_answered_in_order(run: Run) -> None:
             await sending
             assert received == payloads
             assert max(runs.sizes) > 1
-            assert service.frames == [each for each in payloads if each.startswith(b"-")]
+            assert runs.frames == [each for each in payloads if each.startswith(b"-")]
             assert listener.counters.requests_in_flight == 0
             assert listener.memory.bytes_used == 0
 
@@ -75,7 +74,7 @@ def test_requests_of_a_run_count_one_by_one_against_the_limit(run: Run) -> None:
         runs = Runs()
         limits = Limits(requests_in_flight_max=10)
         async with (
-            listening(ScriptedService(echo), limits, runs) as listener,
+            listening(runs, limits) as listener,
             connected(listener) as client,
         ):
             payloads = [b"P%d" % number for number in range(25)]
@@ -92,7 +91,7 @@ def test_requests_of_a_run_count_one_by_one_against_the_limit(run: Run) -> None:
 def test_a_bad_frame_behind_a_run_closes_after_the_answers_before_it(run: Run) -> None:
     async def scenario() -> None:
         async with (
-            listening(ScriptedService(echo), handle_run=Runs()) as listener,
+            listening(Runs()) as listener,
             connected(listener) as client,
         ):
             await client.send(b"".join(map(framed, (b"a1", b"a2", b"!", b"a3"))))
@@ -108,7 +107,7 @@ def test_a_bad_frame_behind_a_run_closes_after_the_answers_before_it(run: Run) -
 def test_a_client_that_leaves_cancels_the_future_of_its_run(run: Run) -> None:
     async def scenario() -> None:
         runs = Runs()
-        async with listening(ScriptedService(echo), handle_run=runs) as listener:
+        async with listening(runs) as listener:
             async with connected(listener) as client:
                 await client.send(b"".join(map(framed, (b"P1", b"P2", b"P3"))))
                 await until(lambda: sum(runs.sizes) == 3)

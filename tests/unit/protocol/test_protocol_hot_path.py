@@ -248,12 +248,15 @@ def test_the_answer_about_one_partition_is_the_same_on_the_fast_path(
         index=3, base_offset=2**40, log_append_time_ms=-1, log_start_offset=17
     )
     response = ProduceResponse(
-        responses=[TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])]
+        responses=[
+            TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])
+        ],
+        throttle_time_ms=250,
     )
     header = api.RequestHeader(api.ApiKey.PRODUCE, version, 99, "client")
     (slow_path,) = api.encode_response(header, response)
     topic = topic_id.bytes if version >= FIRST_VERSION_WITH_IDS else name.encode()
-    assert encoder_of_one(version, topic, 3)(99, 2**40, -1, 17) == slow_path
+    assert encoder_of_one(version, topic, 3)(99, 2**40, -1, 17, 250) == slow_path
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -276,6 +279,8 @@ def test_a_run_is_read_as_its_requests_one_by_one_are(version: int) -> None:
         if run is None:
             assert alone[0] is None
             continue
+        assert run.client_id in ("a", "b")
+        assert all(frame[10:11].decode() == run.client_id for frame in frames[: len(run.records)])
         longest = max(longest, len(run.records))
         for number, (correlation_id, records) in enumerate(
             zip(run.correlation_ids, run.records, strict=True)

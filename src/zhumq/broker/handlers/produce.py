@@ -15,6 +15,7 @@ from zhumq.model.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     MalformedFrame,
+    TopicAuthorizationFailed,
     UnknownTopicId,
 )
 from zhumq.net.service import Answer
@@ -27,7 +28,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one, parse_run
+from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.log_slice import Appended
@@ -57,8 +58,7 @@ class ProduceHandler:
         acks = request.acks
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
-        header = context.header
-        by_id = header.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
         budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
@@ -76,6 +76,8 @@ class ProduceHandler:
             for data in topic.partition_data:
                 partition = self._replicas.find(name, data.index)
                 try:
+                    if name in context.denied:
+                        raise TopicAuthorizationFailed(f"writing to {name} is not permitted")
                     if partition is None:
                         raise self._absence(topic, name, data.index, by_id=by_id)
                     if acks == _ALL_ACKS:
@@ -104,20 +106,15 @@ class ProduceHandler:
         response = ProduceResponse(responses=topics)
         if not undurable:
             return response
-        return self._answer_when_durable(header, response, undurable, request.timeout_ms)
+        return self._answer_when_durable(context, response, undurable, request.timeout_ms)
 
-    def answer_run(self, frames: Sequence[bytes]) -> tuple[int, Answer] | None:
-        """Fast path, for requests about one partition each, which most requests are. Answers the
-        first one together with those right behind it that are about the same partition. Returns
-        their number and their joined answers.
+    def answer_run(self, run: ProduceRun, throttle_ms: int) -> tuple[int, Answer] | None:
+        """Fast path, for requests about one partition each, which most requests are. Answers the first
+        ones of the run. Returns their number and their joined answers.
 
-        None if the first request is of another shape: nothing was checked or written, and the slow
-        path answers it.
+        None if `produce` has to answer the first one: nothing was checked or written.
         """
-        run = parse_run(frames)
-        if run is None:
-            return None
-        version, acks, _, topic, index, correlation_ids, records = run
+        _, version, acks, _, topic, index, correlation_ids, records = run
         partition = self._find(version, topic, index)
         if partition is None or acks not in _ANSWERED_ACKS:
             return None
@@ -138,9 +135,9 @@ class ProduceHandler:
         except BrokerError as refusal:
             for each in records:
                 partition.remember_refused(each, refusal, now_ms)
-            return len(records), _refuse_run(run, correlation_ids, refusal)
+            return len(records), _refuse_run(run, correlation_ids, refusal, throttle_ms)
         encoded = [
-            encode(correlation_id, offset, append_time_ms, log_start_offset)
+            encode(correlation_id, offset, append_time_ms, log_start_offset, throttle_ms)
             for correlation_id, offset in zip(correlation_ids, offsets, strict=False)
         ]
         count = len(offsets)
@@ -148,12 +145,18 @@ class ProduceHandler:
         refused: list[Part] = []
         if isinstance(last, BrokerError):
             partition.remember_refused(records[count], last, now_ms)
-            refused = _refuse_run(run, correlation_ids[count : count + 1], last)
+            refused = _refuse_run(run, correlation_ids[count : count + 1], last, throttle_ms)
             count += 1
         elif last is not None:
             base_offset, last_offset, append_time_ms, log_start_offset, _ = last
             encoded.append(
-                encode(correlation_ids[count], base_offset, append_time_ms, log_start_offset)
+                encode(
+                    correlation_ids[count],
+                    base_offset,
+                    append_time_ms,
+                    log_start_offset,
+                    throttle_ms,
+                )
             )
             count += 1
             if not offsets:
@@ -162,7 +165,7 @@ class ProduceHandler:
         if not encoded or acks == _LEADER_ACKS or partition.is_durable(next_offset):
             return count, answers
         del correlation_ids[len(encoded) :]
-        return count, _answer_run_when_durable(run, partition, next_offset, answers)
+        return count, _answer_run_when_durable(run, partition, next_offset, answers, throttle_ms)
 
     def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
         if version < _FIRST_VERSION_WITH_TOPIC_IDS:
@@ -186,7 +189,7 @@ class ProduceHandler:
 
     def _answer_when_durable(
         self,
-        header: RequestHeader,
+        context: RequestContext,
         response: ProduceResponse,
         undurable: list[tuple[Partition, int, PartitionProduceResponse]],
         timeout_ms: int,
@@ -201,7 +204,7 @@ class ProduceHandler:
             missing -= 1
             # Done already: the connection is gone.
             if missing == 0 and not done.done():
-                done.set_result(encode_response(header, response))
+                done.set_result(context.encode(response))
 
         for partition, next_offset, answer in undurable:
             partition.call_when_durable(next_offset, partial(settle, answer), timeout_ms)
@@ -209,7 +212,11 @@ class ProduceHandler:
 
 
 def _answer_run_when_durable(
-    run: ProduceRun, partition: Partition, next_offset: int, answers: list[Part]
+    run: ProduceRun,
+    partition: Partition,
+    next_offset: int,
+    answers: list[Part],
+    throttle_ms: int,
 ) -> asyncio.Future[list[Part] | None]:
     """One future for the whole run: it was written together, and one flush covers it."""
     done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
@@ -220,15 +227,20 @@ def _answer_run_when_durable(
         if failure is None:
             done.set_result(answers)
         else:
-            done.set_result(_refuse_run(run, run.correlation_ids, failure) + answers[1:])
+            done.set_result(
+                _refuse_run(run, run.correlation_ids, failure, throttle_ms) + answers[1:]
+            )
 
     partition.call_when_durable(next_offset, settle, run.timeout_ms)
     return done
 
 
-def _refuse_run(run: ProduceRun, correlation_ids: Sequence[int], reason: BrokerError) -> list[Part]:
+def _refuse_run(
+    run: ProduceRun, correlation_ids: Sequence[int], reason: BrokerError, throttle_ms: int
+) -> list[Part]:
     """The answers to these requests of a run: refused."""
     response = _refused_one(run.version, run.topic, _refused(run.partition, reason))
+    response.throttle_time_ms = throttle_ms
     refusals: list[Part] = []
     for correlation_id in correlation_ids:
         header = RequestHeader(ApiKey.PRODUCE, run.version, correlation_id, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -90,7 +90,10 @@ class PeerService:
 
     # Called by the listener
 
-    def handle(self, frame: bytes, connection: ConnectionInfo) -> Answer:
+    def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
+        return 1, self._answer(frames[0], connection)
+
+    def _answer(self, frame: bytes, connection: ConnectionInfo) -> Answer:
         peer = self._peers.get(connection.id)
         if peer is None:
             return self._greet(frame, connection)

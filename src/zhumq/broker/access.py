@@ -1,0 +1,43 @@
+"""What a connection may do and how much: the steps of every request between decoding and its handler."""
+
+from collections.abc import Collection
+from typing import Any
+
+from zhumq.net.service import ConnectionInfo
+from zhumq.protocol.api import ApiKey
+
+NONE_DENIED: frozenset[str] = frozenset()
+
+
+class Access:
+    """Authorizes every request and throttles nobody.
+
+    The dispatcher calls these methods for every request of every connection, the fast path of Produce
+    included. Decision 0036 says how authentication, ACLs and quotas fill them.
+    """
+
+    def authorize(
+        self,
+        connection: ConnectionInfo,  # noqa: ARG002
+        api_key: ApiKey,  # noqa: ARG002
+        request: Any,  # noqa: ARG002
+    ) -> Collection[str]:
+        """The names in the request that its principal may not use, which the handler refuses one by one.
+
+        Raises what refuses the request as a whole. The request is a message, or a ProduceRun.
+        """
+        return NONE_DENIED
+
+    def throttle_ms(
+        self,
+        connection: ConnectionInfo,  # noqa: ARG002
+        client_id: str | None,  # noqa: ARG002
+        api_key: ApiKey,  # noqa: ARG002
+    ) -> int:
+        """For how long the client has to pause after this request, because of what it used before."""
+        return 0
+
+    def record(
+        self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int
+    ) -> None:
+        """Counts requests that were passed to their handler against the quotas of their client."""
