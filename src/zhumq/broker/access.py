@@ -10,7 +10,7 @@ NONE_DENIED: frozenset[str] = frozenset()
 
 
 class Access:
-    """Authorizes every request and throttles nobody.
+    """Authorizes every request and throttles none.
 
     The dispatcher calls these methods for every request of every connection, the fast path of Produce
     included. Decision 0036 says how authentication, ACLs and quotas fill them.

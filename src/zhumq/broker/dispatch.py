@@ -157,8 +157,12 @@ class Dispatcher:
             context.denied = self._access.authorize(connection, header.api_key, body)
             return self._handlers[header.api_key](context, body)
 
+        def encode(response: Message) -> list[Part]:
+            assert context is not None
+            return context.encode(response)
+
         try:
-            return await self._long_requests.answer(frame, handle)
+            return await self._long_requests.answer(frame, handle, encode)
         except UnsupportedApiVersion as unsupported:
             raise MalformedFrame(str(unsupported)) from unsupported
         except Exception as failure:

@@ -14,7 +14,6 @@ from zhumq.protocol.api import (
     Part,
     RequestHeader,
     decode_request,
-    encode_response,
 )
 from zhumq.protocol.messages.metadata import MetadataRequest
 from zhumq.protocol.schema import Message
@@ -36,6 +35,7 @@ _KEYS: Final = frozenset(int(key).to_bytes(2, "big") for key in _LISTS)
 
 # Returns the response to a request, or an awaitable of it.
 Handle = Callable[[RequestHeader, Any], Any]
+Encode = Callable[[Message], list[Part]]
 
 
 def is_long(frame: bytes) -> bool:
@@ -48,7 +48,7 @@ class LongRequests:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="long-requests")
 
-    async def answer(self, frame: bytes, handle: Handle) -> list[Part]:
+    async def answer(self, frame: bytes, handle: Handle, encode: Encode) -> list[Part]:
         """The encoded response. Raises what decoding does, and what `handle` does."""
         loop = asyncio.get_running_loop()
         request = await loop.run_in_executor(self._thread, decode_request, frame)
@@ -64,7 +64,7 @@ class LongRequests:
                 getattr(response, name).extend(getattr(answered, name))
             await asyncio.sleep(0)  # other connections are served
         assert response is not None
-        return await loop.run_in_executor(self._thread, encode_response, request.header, response)
+        return await loop.run_in_executor(self._thread, encode, response)
 
 
 def _pieces(key: ApiKey, body: Any) -> Iterator[Any]:
