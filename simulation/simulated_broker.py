@@ -137,10 +137,10 @@ class SimulatedBroker(SimulatedReplica):
             ):
                 # An older image may show a mode that this broker has left for good.
                 return
-            self._apply(partition)
             for broker_id in lost:
                 if self.replica is not None and broker_id in self.replica.voters:
                     self.step(BrokerLost(broker_id=broker_id))
+            self._apply(partition)
             self.publish()
         elif partition.mode is Mode.FETCH:
             # A stale image goes to the replica as well, which has to ignore it.

@@ -328,7 +328,7 @@ class Node:
         """Reset the connections that this node has opened to others."""
         router = self.replicas.lifecycle.router
         for fetcher in router.fetchers:
-            fetcher._channel.reset("cut by the test")
+            fetcher.reconnect("cut by the test")
         for outbox in router.outboxes:
             outbox._channel.reset("cut by the test")
 

@@ -69,6 +69,8 @@ def test_raft_begins_after_disks_were_replaced_one_after_the_other(tmp_path: Pat
                 shutil.rmtree(tmp_path / f"broker-{broker_id}")
                 await up.start(broker_id)
                 await until(lambda: _all_in_sync(up), "the new disk has everything")
+                # Not by what the leader knows of the old disk.
+                assert up[broker_id].partition().is_intact
             await _switch(up, Mode.RAFT)
             await produce(up, "b")
             await up.wait_equal()

@@ -292,7 +292,7 @@ def test_a_follower_that_does_not_read_delays_no_other_follower(tmp_path: Path) 
             hole = socket.create_server(("127.0.0.1", 0))
             slow.detours[leader.broker_id] = hole.getsockname()
             for fetcher in slow.replicas.lifecycle.router.fetchers:
-                fetcher._channel.reset("for the test")
+                fetcher.reconnect("for the test")
             for number in range(20):
                 await produce(up, f"b{number}" * 1000)
             assert slow.partition().log_end_offset < leader.partition().log_end_offset

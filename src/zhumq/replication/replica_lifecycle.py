@@ -69,7 +69,6 @@ class ReplicaLifecycle:
         self._unpublished: set[TopicPartition] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.image: ClusterImage | None = None
-        self._lost: frozenset[BrokerId] = frozenset()
         self._journal = QuorumJournal(logs.disk, f"{logs.data_dir}/{QUORUM_FILE}")
         self.router = ReplicaRouter(replication, flusher, self._journal)
         self.preferred_leaders = PreferredLeaders(
@@ -101,6 +100,8 @@ class ReplicaLifecycle:
         if is_first:
             self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
             return
+        # New fetch sessions, in the new broker epoch: leaders count what this broker's replicas report from now on.
+        self.router.begin_new_sessions()
         for partition in self._partitions.values():
             partition.set_isolated(False)
             state = self._state_of(partition)
@@ -151,16 +152,16 @@ class ReplicaLifecycle:
         if self.image is None:
             record_losses(self._journal, image, self._broker_id)
         known = frozenset() if self.image is None else frozenset(self.image.brokers)
-        self._lost = known.difference(image.brokers)
         self.image = image
-
-    def on_image_applied(self) -> None:
-        lost, self._lost = self._lost, frozenset()
-        for broker_id in sorted(lost):
+        # Before the assignments of this image: a leader must not propose a follower for the in-sync set by
+        # what it knows of a lost broker, which may come back with an empty disk.
+        for broker_id in sorted(known.difference(image.brokers)):
             logger.info("broker %d is no longer registered", broker_id)
             for partition in tuple(self._partitions.values()):
                 if broker_id in partition.driver.core.voters:
                     partition.driver.step(BrokerLost(broker_id=broker_id))
+
+    def on_image_applied(self) -> None:
         self._publish()
 
     def open(

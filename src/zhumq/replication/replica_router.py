@@ -93,6 +93,11 @@ class ReplicaRouter:
     def outboxes(self) -> Iterable[Outbox]:
         return self._outboxes.values()
 
+    def begin_new_sessions(self) -> None:
+        """Fetch in new sessions, which begin with the positions of all replicas."""
+        for fetcher in self._fetchers.values():
+            fetcher.reconnect("this broker has registered again")
+
     def driver(self, key: PartitionKey) -> ReplicaDriver | None:
         return self._drivers.get(key)
 

@@ -94,6 +94,10 @@ class LeaderFetcher:
         self._unsent[driver] = None
         self._pump_soon()
 
+    def reconnect(self, reason: str) -> None:
+        """Close the connection, and with it the fetch session; the next fetch begins new ones."""
+        self._channel.reset(reason)
+
     def forget(self, driver: ReplicaDriver) -> None:
         """The replica follows another leader, or none."""
         entry = self._entries.pop(driver, None)
