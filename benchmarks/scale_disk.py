@@ -15,8 +15,8 @@ from zhumq.records.builder import build_batch
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.quorum_journal import QuorumJournal
+from zhumq.storage.segmented_log import SegmentedLog
 
 PARTITIONS = 1_000
 SMALL_PARTITIONS = 5
@@ -68,12 +68,12 @@ async def _flush_each(folder: Path, count: int) -> float:
     return seconds
 
 
-def _append(log: PartitionLog) -> None:
+def _append(log: SegmentedLog) -> None:
     batch = build_batch([Record(timestamp=0, key=None, value=b"leader")])
     log.append(batch, leader_epoch=0, now_ms=0)
 
 
-def _flushed(flusher: Flusher, log: PartitionLog) -> asyncio.Future[None]:
+def _flushed(flusher: Flusher, log: SegmentedLog) -> asyncio.Future[None]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     flusher.request(log, lambda _failure: done.set_result(None))
     return done

@@ -11,7 +11,7 @@ from zhumq.host.disk import Disk
 from zhumq.records.batch import batches
 from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 from zhumq.testing.faulty_disk import FaultyDisk
 
@@ -27,11 +27,11 @@ class Layout(Protocol):
     def fill_disk(self) -> None:
         """From now on there is no space."""
 
-    def free_disk(self) -> None:
-        """There is space again."""
-
     def fail_syncs(self) -> None:
         """From now on no sync succeeds."""
+
+    def repair_disk(self) -> None:
+        """There is space again, and syncs succeed."""
 
     def crash(self) -> Log:
         """The log after a crash, which may lose what was not flushed."""
@@ -48,13 +48,13 @@ class SegmentedLayout:
         self._disk = disk
         self._config = LogConfig()
 
-    def open(self, config: LogConfig) -> PartitionLog:
+    def open(self, config: LogConfig) -> SegmentedLog:
         self._config = config
         return self._open()
 
-    def _open(self, recovery_point: int = 0, *, clean: bool = False) -> PartitionLog:
+    def _open(self, recovery_point: int = 0, *, clean: bool = False) -> SegmentedLog:
         disk: Disk = self._disk
-        self._log = PartitionLog.open(
+        self._log = SegmentedLog.open(
             self._folder,
             PARTITION,
             self._config,
@@ -71,17 +71,18 @@ class SegmentedLayout:
         else:
             self._disk.is_full = lambda _: True
 
-    def free_disk(self) -> None:
-        if isinstance(self._disk, MemoryDisk):
-            self._disk.bytes_free = None
-        else:
-            self._disk.is_full = lambda _: False
-
     def fail_syncs(self) -> None:
         if isinstance(self._disk, MemoryDisk):
             self._disk.sync_fails = lambda _: True
         else:
             self._disk.cannot_sync = lambda _: True
+
+    def repair_disk(self) -> None:
+        if isinstance(self._disk, MemoryDisk):
+            self._disk.bytes_free = None
+            self._disk.sync_fails = lambda _: False
+        else:
+            self._disk.is_full = self._disk.cannot_sync = lambda _: False
 
     def crash(self) -> Log:
         self._log.close(clean=False)
@@ -117,11 +118,12 @@ class MemoryLayout:
     def fill_disk(self) -> None:
         self._log.disk.bytes_free = 0
 
-    def free_disk(self) -> None:
-        self._log.disk.bytes_free = None
-
     def fail_syncs(self) -> None:
         self._log.disk.sync_fails = lambda _: True
+
+    def repair_disk(self) -> None:
+        self._log.disk.bytes_free = None
+        self._log.disk.sync_fails = lambda _: False
 
     def crash(self) -> Log:
         self._log.close(clean=False)

@@ -125,10 +125,13 @@ def test_one_bad_batch_of_an_append_keeps_all_of_it_out(log: Log) -> None:
 
 def test_the_log_stamps_its_own_time_if_the_topic_requires_it(layout: Layout) -> None:
     log = layout.open(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
-    data = make_batch(b"a", timestamp=5)
+    data = make_batch(b"a", b"b", timestamp=5)
     assert log.append(data, leader_epoch=0, now_ms=NOW_MS).log_append_time_ms == NOW_MS
+    (stored,) = read_from(log, 0)
+    assert stored.crc_matches
+    assert [record.timestamp for record in stored.records()] == [NOW_MS, NOW_MS]
     run = log.append_each([memoryview(data)], leader_epoch=0, now_ms=NOW_MS + 1)
-    assert (run.base_offsets, run.log_append_time_ms) == ([1], NOW_MS + 1)
+    assert (run.base_offsets, run.log_append_time_ms) == ([2], NOW_MS + 1)
     assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 0, 0)
 
 
@@ -312,6 +315,9 @@ def with_header(data: bytes, **fields: int) -> bytes:
         {"base_offset": 0},
         {"partition_leader_epoch": 4},
         {"partition_leader_epoch": 0},
+        {"partition_leader_epoch": -1},
+        {"batch_length": 3},
+        {"last_offset_delta": -1},
         {"crc": 1},
         {"magic": 1},
     ],
@@ -467,6 +473,7 @@ def test_a_failed_sync_takes_the_log_offline_for_good(layout: Layout) -> None:
     append(log, b"b")
     layout.fail_syncs()
     flush(log)
+    layout.repair_disk()
     assert isinstance(log.failure, StorageFailed)
     assert log.flushed_offset == 1
     assert log.begin_flush() is None
@@ -486,7 +493,7 @@ def test_a_full_disk_refuses_appends_and_loses_nothing(layout: Layout) -> None:
         log.append_fetched(batch, epoch_max=0, gaps_allowed=False)
     assert (log.log_end_offset, log.failure) == (1, None)
     assert read_values(log) == [b"a"]
-    layout.free_disk()
+    layout.repair_disk()
     assert append(log, b"c") == 1
     flush(log)
     assert log.flushed_offset == 2

@@ -8,6 +8,7 @@ import pytest
 from chaos.corruption import KINDS, candidates, corrupt
 from chaos.damage import are_equal
 from replication_support import DEADLINE_SECONDS, T0, Node, Nodes, nodes, produce, run, until
+from tests.unit.storage.storage_support import flush
 
 from zhumq.host.clock import SystemClock
 from zhumq.model.errors import CorruptMessage
@@ -103,7 +104,7 @@ def test_corruption_is_never_served_never_skipped_and_is_repaired(
             truth, _ = read_from(await up.wait_leader())
             assert len(truth) >= COUNT
             for node in up:
-                node.partition().log.flush(checkpoint=True)
+                flush(node.partition().log, checkpoint=True)
             for _ in range(ROUNDS):
                 await corrupt_one(up, truth)
 

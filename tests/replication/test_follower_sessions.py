@@ -23,7 +23,7 @@ from zhumq.replication.inter_broker import follower_session
 from zhumq.replication.inter_broker.follower_session import FollowerSession, PartitionKey
 from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 TOPIC = uuid.UUID(int=1)
@@ -41,7 +41,7 @@ class Leader:
     """The part of a leading driver that a session uses."""
 
     index: int
-    log: PartitionLog
+    log: SegmentedLog
     high_watermark: int = 0
     is_closed: bool = False
     is_busy: bool = False
@@ -120,8 +120,8 @@ def moving_to(broker_id: int, partitions: list[bool]) -> ClusterImage:
     )
 
 
-def _log(index: int) -> PartitionLog:
-    return PartitionLog.open(
+def _log(index: int) -> SegmentedLog:
+    return SegmentedLog.open(
         f"/data/t-{index}",
         TopicPartition("t", index),
         LogConfig(max_message_bytes=10 << 20),

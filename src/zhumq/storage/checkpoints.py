@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from zhumq.host.disk import Disk
 from zhumq.model.errors import DataDirUnusable
 from zhumq.model.ids import TopicPartition
+from zhumq.records.codecs import crc32c
 from zhumq.storage.leader_epochs import EpochStart, LeaderEpochs
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
@@ -143,3 +144,24 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
         raise DataDirUnusable(
             f"{path} names no broker id and cluster id: restore it, or use another data folder"
         ) from None
+
+
+def read_suspect_offset(disk: Disk, directory: str, log_start_offset: int) -> int | None:
+    """The offset from which a log is not trusted; None if it is. All of it if the file is damaged."""
+    data = disk.read_file(f"{directory}/{SUSPECT_FILE}")
+    if data is None:
+        return None
+    offset, _, checksum = data.partition(b" ")
+    if checksum and checksum != b"%08x" % crc32c(offset):
+        return log_start_offset
+    try:
+        return int(offset)
+    except ValueError:
+        return log_start_offset
+
+
+def write_suspect_offset(disk: Disk, directory: str, offset: int) -> None:
+    """Persist the offset from which a log is not trusted."""
+    text = b"%d" % offset
+    data = b"%s %08x" % (text, crc32c(text))
+    disk.write_file(f"{directory}/{SUSPECT_FILE}", data, sync=True)

@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk, DiskLock
@@ -37,10 +37,11 @@ from zhumq.storage.data_folder import claim_data_dir, parse_folder_name
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log import Log
+from zhumq.storage.log_compaction import begin_compaction, finish_compaction
 from zhumq.storage.log_config import LogConfig
+from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.offset_checkpoint import KnownOffsets, OffsetCheckpoint, UnopenedLog
-from zhumq.storage.partition_log import PartitionLog
-from zhumq.storage.verification import file_checksum
+from zhumq.storage.segmented_log import SegmentedLog
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +58,9 @@ CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 class LogCompaction:
     """A compaction in progress."""
 
-    log: PartitionLog
+    log: SegmentedLog
     ticket: CompactionTicket
     checkpoint: OffsetCheckpoint
-    # Of the new files, by base offset: where offsets have gaps, batches do not verify each other.
-    checksums: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Compact. Called in a thread."""
@@ -72,10 +71,6 @@ class LogCompaction:
             self.ticket.error = error
             return
         self.ticket.run()
-        for done in self.ticket.compacted:
-            file = self.ticket.disk.open_file(done.path)
-            self.checksums[done.base_offset] = file_checksum(file)
-            file.close()
 
 
 class LogManager:
@@ -100,10 +95,10 @@ class LogManager:
         self._clock = clock
         self._lock = lock
         self._cache = IndexCache()
-        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._logs: dict[TopicPartition, SegmentedLog] = {}
         self._checkpoint_lock = threading.Lock()
         self._begun_checkpoint: OffsetCheckpoint | None = None
-        self._compacting: set[PartitionLog] = set()
+        self._compacting: set[SegmentedLog] = set()
         self._trash: list[tuple[int, str]] = []  # when to remove it, and what
 
     @classmethod
@@ -205,7 +200,7 @@ class LogManager:
         topic_id: uuid.UUID | None,
         config: LogConfig,
         known: KnownOffsets,
-    ) -> PartitionLog:
+    ) -> SegmentedLog:
         """Open a log of the folder. If that fails, keep its known offsets for another attempt."""
         try:
             log = self._open_log(topic_partition, topic_id, config, known)
@@ -213,7 +208,7 @@ class LogManager:
             self._unopened[topic_partition] = UnopenedLog(error=error, known=known)
             raise
         log.first_dirty_offset = known.first_dirty_offset
-        log.gaps_end = max(log.gaps_end, known.first_dirty_offset)
+        log.proof.gaps_end = max(log.proof.gaps_end, known.first_dirty_offset)
         self._unopened.pop(topic_partition, None)
         self._logs[topic_partition] = log
         return log
@@ -226,8 +221,8 @@ class LogManager:
         known: KnownOffsets,
         *,
         lazily: bool = False,
-    ) -> PartitionLog:
-        log = PartitionLog.open(
+    ) -> SegmentedLog:
+        log = SegmentedLog.open(
             f"{self.data_dir}/{topic_partition}",
             topic_partition,
             config,
@@ -257,7 +252,7 @@ class LogManager:
         return self._disk
 
     @property
-    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+    def logs(self) -> Mapping[TopicPartition, SegmentedLog]:
         """All open logs."""
         return self._logs
 
@@ -270,10 +265,10 @@ class LogManager:
         """Whether the folder holds this log, open or not."""
         return topic_partition in self._logs or topic_partition in self._unopened
 
-    def __iter__(self) -> Iterator[PartitionLog]:
+    def __iter__(self) -> Iterator[SegmentedLog]:
         return iter(self._logs.values())
 
-    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+    def log(self, topic_partition: TopicPartition) -> SegmentedLog:
         """The log of this partition. Raises the error why it is not open."""
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -290,7 +285,7 @@ class LogManager:
         config: LogConfig,
         *,
         lazily: bool = False,
-    ) -> PartitionLog:
+    ) -> SegmentedLog:
         """The log of this partition, created if it is missing. Refuses a folder of another topic id.
 
         Tries again to open a log that could not be opened for lack of space; other failures stay.
@@ -323,7 +318,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is None:
             raise UnknownTopicOrPartition(f"{topic_partition} has no log on this broker")
-        if not log.has_folder:
+        if not log.flushing.has_folder:
             del self._logs[topic_partition]
             log.close(clean=False)
             return
@@ -337,7 +332,7 @@ class LogManager:
         path = self._move_away(log, STRAY_SUFFIX)
         logger.warning("%s belongs to no topic any more and is kept as %s", topic_partition, path)
 
-    def _move_away(self, log: PartitionLog, suffix: str) -> str:
+    def _move_away(self, log: SegmentedLog, suffix: str) -> str:
         del self._logs[log.topic_partition]
         log.close(clean=False)
         ending = f".{uuid.uuid4().hex}{suffix}"
@@ -353,7 +348,7 @@ class LogManager:
             if log.failure is not None:
                 continue
             try:
-                dropped = log.apply_retention(now_ms, high_watermark_of(log))
+                dropped = apply_retention(log, now_ms, high_watermark_of(log))
             except BrokerError:
                 logger.exception("%s: retention failed", log.topic_partition)
                 continue
@@ -367,16 +362,16 @@ class LogManager:
         """A compaction of the next log worth it, to run in a thread; None if there is none besides these."""
         for log in self._logs.values():
             if log.config.is_compacted and log not in self._compacting and log not in besides:
-                ticket = log.begin_compaction(now_ms, high_watermark_of(log))
+                ticket = begin_compaction(log, now_ms, high_watermark_of(log))
                 if ticket is not None:
                     self._compacting.add(log)
                     return LogCompaction(log=log, ticket=ticket, checkpoint=self.begin_checkpoint())
         return None
 
-    def finish_compaction(self, compaction: "LogCompaction") -> PartitionLog | None:
+    def finish_compaction(self, compaction: "LogCompaction") -> SegmentedLog | None:
         """On the event loop: replace the old segments by the compacted ones. The log, if that failed."""
         self._compacting.discard(compaction.log)
-        dropped = compaction.log.finish_compaction(compaction.ticket, compaction.checksums)
+        dropped = finish_compaction(compaction.log, compaction.ticket)
         self.add_trash(dropped, compaction.log.config.file_delete_delay_ms)
         return None if compaction.ticket.error is None else compaction.log
 
@@ -403,16 +398,16 @@ class LogManager:
             except BrokerError as error:
                 logger.warning("%s stays until the next start: %s", path, error)
 
-    def logs_to_checkpoint(self) -> list[PartitionLog]:
+    def logs_to_checkpoint(self) -> list[SegmentedLog]:
         """The logs to flush now, so that a restart has little to read."""
-        return [log for log in self._logs.values() if log.is_checkpoint_due]
+        return [log for log in self._logs.values() if log.flushing.is_checkpoint_due]
 
     def begin_checkpoint(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> OffsetCheckpoint:
         """The offsets as of now; run() writes them, in any thread."""
         # The known offsets of a log that could not be opened are still valid.
-        logs: dict[TopicPartition, PartitionLog | KnownOffsets] = {
+        logs: dict[TopicPartition, SegmentedLog | KnownOffsets] = {
             **{name: unopened.known for name, unopened in self._unopened.items()},
             **self._logs,
         }
@@ -485,10 +480,10 @@ class LogManager:
         with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="zhumq-close") as threads:
             for start in range(0, len(logs), CLOSED_AT_ONCE):
                 some = logs[start : start + CLOSED_AT_ONCE]
-                tickets: list[tuple[PartitionLog, FlushTicket]] = []
+                tickets: list[tuple[SegmentedLog, FlushTicket]] = []
                 for log in some:
                     with contextlib.suppress(BrokerError):  # Its close tries again and logs it.
-                        ticket = log.begin_last_flush()
+                        ticket = log.flushing.begin_last()
                         if ticket is not None:
                             tickets.append((log, ticket))
                 list(threads.map(lambda each: each[1].run(), tickets))

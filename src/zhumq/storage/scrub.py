@@ -11,8 +11,8 @@ from zhumq.model.ids import TopicPartition
 from zhumq.records.codecs import crc32c
 from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.segment import Segment
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.storage.verification import Proof, check_end, verify_batches
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ SEGMENTS_PER_TURN_MAX: Final = 200
 class Piece:
     """A segment being read: prepared on the event loop, read in a thread, finished on the loop."""
 
-    log: PartitionLog
+    log: SegmentedLog
     segment: Segment
     end: int  # of the flushed part
     size: int
@@ -131,7 +131,7 @@ class Scrubber:
             log, segment = piece.log, piece.segment
             is_same = (
                 log.truncations == piece.truncations
-                and segment in log.segments
+                and segment in log.segments.all
                 and log.failure is None
             )
             if not piece.is_done and is_same:
@@ -179,7 +179,7 @@ class Scrubber:
             if self._last is not None and self._last[0] == self._names[0]:
                 under_way.append(self._last[1])
             floor = max(under_way, default=-1)
-            for segment, end in log.flushed_segments() if log is not None else ():
+            for segment, end in log.flushing.flushed_segments() if log is not None else ():
                 if segment.base_offset > floor and not segment.corrupt_ranges:
                     return _piece(log, segment, end)
             del self._names[0]
@@ -203,7 +203,7 @@ class Scrubber:
             return None  # Missing or damaged: start from the beginning.
 
 
-def _piece(log: PartitionLog | None, segment: Segment, end: int) -> Piece:
+def _piece(log: SegmentedLog | None, segment: Segment, end: int) -> Piece:
     assert log is not None
     return Piece(
         log=log,
@@ -212,6 +212,8 @@ def _piece(log: PartitionLog | None, segment: Segment, end: int) -> Piece:
         size=segment.size,
         truncations=log.truncations,
         # A copy: the event loop may change the epochs while the thread reads them.
-        proof=Proof(gaps_end=log.gaps_end, epochs=LeaderEpochs(list(log.leader_epochs.entries))),
+        proof=Proof(
+            gaps_end=log.proof.gaps_end, epochs=LeaderEpochs(list(log.leader_epochs.entries))
+        ),
         next_offset=segment.base_offset,
     )

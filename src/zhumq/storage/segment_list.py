@@ -1,7 +1,7 @@
 """The ordered segments of a log: finds an offset, reads from it, removes segments at either end."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.model.ids import TopicPartition
@@ -9,8 +9,7 @@ from zhumq.records.batch import HEADER_BYTES
 from zhumq.storage.empty_batches import first_run
 from zhumq.storage.log_slice import CorruptRange, FileRegion, LogSlice
 from zhumq.storage.segment import Segment
-
-Verify = Callable[[Segment, int, int, int], tuple[int, int]]
+from zhumq.storage.verification import Proof, verify_read
 
 KNOWN_POSITIONS_MAX = 256  # batches whose position is remembered, per generation and log
 
@@ -22,14 +21,17 @@ class SegmentList:
         "_base_offsets",
         "_older_positions",
         "_positions",
+        "_proof",
         "_segments",
         "_topic_partition",
         "active",
-        "verify",
     )
 
-    def __init__(self, topic_partition: TopicPartition, segments: Sequence[Segment]) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, segments: Sequence[Segment], proof: Proof
+    ) -> None:
         self._topic_partition = topic_partition
+        self._proof = proof
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in segments]
         # Offset -> position of recently written or read batches, so that reads at the end need no
@@ -38,9 +40,6 @@ class SegmentList:
         self._positions: dict[int, int] = {}
         self._older_positions: dict[int, int] = {}
         self.active: Segment = self._segments[-1]
-        # Verifies at least bytes_min bytes from a start towards an end position; returns where it
-        # stopped and the offset there. VerifiedLog replaces it.
-        self.verify: Verify = _skip_verification
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -115,7 +114,7 @@ class SegmentList:
                 end, next_offset = self._before_damage(segment, start, offset, end, next_offset)
             is_part = False
             if start < min(end, segment.unverified_end):
-                stop, stop_offset = self.verify(segment, start, end, max_bytes)
+                stop, stop_offset = verify_read(segment, start, end, max_bytes, self._proof)
                 if stop < end:
                     end, next_offset, is_part = stop, stop_offset, True
             if skip_empty:
@@ -223,7 +222,3 @@ class SegmentList:
         self._segments[place : place + len(old)] = new
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self.forget_positions()
-
-
-def _skip_verification(segment: Segment, start: int, end: int, bytes_min: int) -> tuple[int, int]:  # noqa: ARG001
-    return end, segment.base_offset

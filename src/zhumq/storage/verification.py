@@ -58,6 +58,25 @@ class Proof:
         return epoch in (header.partition_leader_epoch, UNDEFINED_EPOCH)
 
 
+def verify_read(
+    segment: Segment, start: int, end: int, bytes_min: int, proof: Proof
+) -> tuple[int, int]:
+    """Verify what a read returns, at least bytes_min bytes if the end is not before; returns where it
+    stopped and the offset there. The segment keeps the last verified run, which is not read again."""
+    first, stop, stop_offset = segment.verified
+    if first <= start < stop and (end <= stop or stop - start >= bytes_min):
+        return stop, stop_offset
+    if segment.checksum is not None and segment.size <= WHOLE_FILE_BYTES_MAX:
+        if not file_matches(segment):
+            raise Unverified(segment)
+        segment.unverified_end = 0
+        return end, segment.base_offset
+    begin, begun = (stop, first) if first <= start <= stop and stop else (start, start)
+    stop, stop_offset = verify_run(segment, begin, end, bytes_min - (begin - start), proof)
+    segment.verified = (begun, stop, stop_offset)
+    return stop, stop_offset
+
+
 def verify_run(
     segment: Segment, start: int, end: int, bytes_min: int, proof: Proof
 ) -> tuple[int, int]:

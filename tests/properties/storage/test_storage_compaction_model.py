@@ -2,13 +2,15 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.storage.storage_support import flush
 
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.records.codecs import Compression
+from zhumq.storage.log_compaction import begin_compaction, finish_compaction
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
@@ -37,8 +39,8 @@ class StillClock:
         return NOW_MS
 
 
-def open_log(disk: MemoryDisk, recovery_point: int, *, clean: bool) -> PartitionLog:
-    return PartitionLog.open(
+def open_log(disk: MemoryDisk, recovery_point: int, *, clean: bool) -> SegmentedLog:
+    return SegmentedLog.open(
         "/data/c-0",
         TopicPartition("c", 0),
         CONFIG,
@@ -50,7 +52,7 @@ def open_log(disk: MemoryDisk, recovery_point: int, *, clean: bool) -> Partition
 
 
 def contents(
-    log: PartitionLog, *, for_consumer: bool = False
+    log: SegmentedLog, *, for_consumer: bool = False
 ) -> dict[bytes, tuple[int, bytes | None]]:
     found: dict[bytes, tuple[int, bytes | None]] = {}
     offset, last_offset = log.log_start_offset, -1
@@ -82,18 +84,18 @@ def test_the_last_value_of_every_key_survives(
     for step in history:
         match step:
             case "compact":
-                log.flush(checkpoint=True)
-                ticket = log.begin_compaction(NOW_MS, log.log_end_offset)
+                flush(log, checkpoint=True)
+                ticket = begin_compaction(log, NOW_MS, log.log_end_offset)
                 if ticket is not None:
                     ticket.run()
                     assert ticket.error is None
-                    for path in log.finish_compaction(ticket):
+                    for path in finish_compaction(log, ticket):
                         disk.unlink(path)
             case "restart":
                 log.close()
                 log = open_log(disk, log.recovery_point, clean=True)
             case "crash":
-                log.flush()
+                flush(log)
                 point = log.recovery_point
                 disk.crash()
                 log = open_log(disk, point, clean=False)

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.storage.storage_support import flush
 
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.recovery import restore_producers
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
@@ -59,7 +61,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open(clean=False)
 
     def open(self, *, clean: bool) -> None:
-        self.log = PartitionLog.open(
+        self.log = SegmentedLog.open(
             FOLDER,
             TopicPartition("model", 0),
             self.config,
@@ -144,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(checkpoint=st.booleans())
     def flush(self, checkpoint: bool) -> None:
-        self.log.flush(checkpoint=checkpoint)
+        flush(self.log, checkpoint=checkpoint)
         assert self.log.flushed_offset == self.end
         if checkpoint:
             self.write_recovery_point()
@@ -153,7 +155,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, self.end))
         self.log.truncate_to(offset)
-        self.log.flush()
+        flush(self.log)
         self.model = [batch for batch in self.model if batch.next_offset <= offset]
         if self.end <= self.start:
             self.model = []
@@ -162,7 +164,7 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, data: st.DataObject) -> None:
         self.start = data.draw(st.integers(self.start, self.end))
         self.log.delete_records_before(self.start)
-        self.log.apply_retention(NOW_MS, self.end)
+        apply_retention(self.log, NOW_MS, self.end)
         if self.start == self.end:
             self.model = []
 
@@ -200,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
         damaged = min(bad.first_offset for bad in self.log.corrupt_ranges)
         assert max(damaged, self.start) >= flushed
         self.log.truncate_to(damaged)
-        self.log.flush()
+        flush(self.log)
         end = self.log.log_end_offset
         self.model = [batch for batch in self.model if batch.next_offset <= end > self.start]
         assert self.log.corrupt_ranges == ()
@@ -216,7 +218,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "log"))
     def the_live_producers_are_those_of_the_log(self) -> None:
         replayed = restore_producers(
-            FOLDER, self.log.segments, self.log.log_end_offset, disk=self.disk
+            FOLDER, self.log.segments.all, self.log.log_end_offset, disk=self.disk
         )
         assert replayed.state == self.log.producer_state
 

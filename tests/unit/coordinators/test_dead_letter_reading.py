@@ -10,7 +10,7 @@ from zhumq.model.ids import TopicPartition
 from zhumq.replication.partition import Partition
 from zhumq.share.redelivery import DeadLetter
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
@@ -32,7 +32,7 @@ class Source:
     log_start_offset = 0
 
     def __init__(self) -> None:
-        self.log = PartitionLog.open(
+        self.log = SegmentedLog.open(
             "/data/orders-0", ORDERS, LogConfig(), disk=MemoryDisk(), clock=StillClock()
         )
 

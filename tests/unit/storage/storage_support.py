@@ -6,8 +6,9 @@ from zhumq.host.disk import Disk
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import Record, RecordBatch, batches
 from zhumq.records.builder import build_batch
+from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("orders", 0)
@@ -51,9 +52,9 @@ def open_log(
     clock: StillClock | None = None,
     folder: str = FOLDER,
     **settings: Any,
-) -> PartitionLog:
+) -> SegmentedLog:
     """Open the log that the tests use."""
-    return PartitionLog.open(
+    return SegmentedLog.open(
         folder,
         PARTITION,
         LogConfig(**settings),
@@ -65,13 +66,23 @@ def open_log(
     )
 
 
-def append(log: PartitionLog, *values: bytes, leader_epoch: int = 0, **header: Any) -> int:
+def append(log: Log, *values: bytes, leader_epoch: int = 0, **header: Any) -> int:
     """Append one batch; returns its base offset."""
     batch = make_batch(*values, **header)
     return log.append(batch, leader_epoch=leader_epoch, now_ms=NOW_MS).base_offset
 
 
-def read_batches(log: PartitionLog, offset: int | None = None) -> list[RecordBatch]:
+def flush(log: SegmentedLog, *, checkpoint: bool = False) -> None:
+    """Flush, and wait for it."""
+    ticket = log.begin_flush(checkpoint=checkpoint)
+    if ticket is not None:
+        ticket.run()
+        log.finish_flush(ticket)
+    if log.failure is not None:
+        raise log.failure
+
+
+def read_batches(log: Log, offset: int | None = None) -> list[RecordBatch]:
     """All batches from an offset on, over all segments."""
     offset = log.log_start_offset if offset is None else offset
     found: list[RecordBatch] = []
@@ -85,6 +96,6 @@ def read_batches(log: PartitionLog, offset: int | None = None) -> list[RecordBat
     return found
 
 
-def read_values(log: PartitionLog, offset: int | None = None) -> list[bytes | None]:
+def read_values(log: Log, offset: int | None = None) -> list[bytes | None]:
     """The values of all records from an offset on."""
     return [record.value for batch in read_batches(log, offset) for record in batch.records()]

@@ -9,7 +9,7 @@ from zhumq.model.errors import CorruptMessage, DiskFull, OutOfOrderSequenceNumbe
 from zhumq.records.batch import TimestampType
 from zhumq.records.codecs import Compression
 from zhumq.storage.log_slice import Appended, AppendedRun
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 SEED = 20_261_115
@@ -20,12 +20,12 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
-def append_each(log: PartitionLog, *batches: bytes) -> AppendedRun:
+def append_each(log: SegmentedLog, *batches: bytes) -> AppendedRun:
     views = [memoryview(batch) for batch in batches]
     return log.append_each(views, leader_epoch=3, now_ms=NOW_MS)
 
 
-def offsets_of(log: PartitionLog, *batches: bytes) -> list[int]:
+def offsets_of(log: SegmentedLog, *batches: bytes) -> list[int]:
     """The offsets of batches that are all appended together."""
     run = append_each(log, *batches)
     assert run.last is None

@@ -2,12 +2,13 @@
 
 import pytest
 from conformance.invalid_batches import batch, record
-from storage_support import FOLDER, NOW_MS, append, open_log, read_batches, read_values
+from storage_support import FOLDER, NOW_MS, append, flush, open_log, read_batches, read_values
 
 from zhumq.model.errors import CorruptMessage, OutOfOrderSequenceNumber
 from zhumq.storage import compaction
+from zhumq.storage.log_compaction import begin_compaction, finish_compaction
 from zhumq.storage.log_config import CleanupPolicy
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -24,24 +25,24 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
-def put(log: PartitionLog, key: bytes, value: bytes | None, **header: int) -> int:
+def put(log: SegmentedLog, key: bytes, value: bytes | None, **header: int) -> int:
     return append(log, value, keys=(key,), **header)  # type: ignore[arg-type]
 
 
-def compact(log: PartitionLog, now_ms: int = NOW_MS) -> list[str]:
-    log.flush(checkpoint=True)
-    ticket = log.begin_compaction(now_ms, log.log_end_offset)
+def compact(log: SegmentedLog, now_ms: int = NOW_MS) -> list[str]:
+    flush(log, checkpoint=True)
+    ticket = begin_compaction(log, now_ms, log.log_end_offset)
     if ticket is None:
         return []
     ticket.run()
-    return log.finish_compaction(ticket)
+    return finish_compaction(log, ticket)
 
 
-def pairs(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+def pairs(log: SegmentedLog) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for batch in read_batches(log) for record in batch.records()}
 
 
-def offsets(log: PartitionLog) -> list[int]:
+def offsets(log: SegmentedLog) -> list[int]:
     return [record.offset for batch in read_batches(log) for record in batch.records()]
 
 
@@ -50,7 +51,7 @@ def test_only_the_last_record_of_a_key_stays(disk: MemoryDisk) -> None:
     for place in range(40):
         put(log, b"key %d" % (place % 3), b"value %d" % place)
     expected = pairs(log)
-    active = log.segments[-1].base_offset
+    active = log.segments.all[-1].base_offset
     size = log.size_bytes
     assert compact(log)
     assert pairs(log) == expected
@@ -183,14 +184,14 @@ def test_a_crash_at_any_step_loses_nothing(steps: int) -> None:
     log = open_log(disk, **SETTINGS)
     for place in range(40):
         put(log, b"key %d" % (place % 3), b"value %d" % place)
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     expected = pairs(log)
-    ticket = log.begin_compaction(NOW_MS, 40)
+    ticket = begin_compaction(log, NOW_MS, 40)
     assert ticket is not None
     disk.left = steps
     try:
         ticket.run()
-        log.finish_compaction(ticket)
+        finish_compaction(log, ticket)
     except InterruptedError:
         pass
     disk.left = None
@@ -206,12 +207,12 @@ def test_a_truncation_during_compaction_discards_it(disk: MemoryDisk) -> None:
     log = open_log(disk, **SETTINGS)
     for place in range(40):
         put(log, b"key %d" % (place % 3), b"value %d" % place)
-    log.flush(checkpoint=True)
-    ticket = log.begin_compaction(NOW_MS, 40)
+    flush(log, checkpoint=True)
+    ticket = begin_compaction(log, NOW_MS, 40)
     assert ticket is not None
     ticket.run()
     log.truncate_to(10)
-    assert log.finish_compaction(ticket) == []
+    assert finish_compaction(log, ticket) == []
     assert offsets(log) == list(range(10))
     assert not [path for path in disk.files if path.endswith(".swap")]
 
@@ -220,12 +221,12 @@ def test_a_full_disk_leaves_the_log_as_it_was(disk: MemoryDisk) -> None:
     log = open_log(disk, **SETTINGS)
     for place in range(40):
         put(log, b"key %d" % (place % 3), b"value %d" % place)
-    log.flush(checkpoint=True)
-    ticket = log.begin_compaction(NOW_MS, 40)
+    flush(log, checkpoint=True)
+    ticket = begin_compaction(log, NOW_MS, 40)
     assert ticket is not None
     disk.bytes_free = 100
     ticket.run()
-    assert log.finish_compaction(ticket) == []
+    assert finish_compaction(log, ticket) == []
     disk.bytes_free = None
     assert read_values(log) == [b"value %d" % place for place in range(40)]
     assert not [path for path in disk.files if path.startswith(FOLDER) and "cleaned" in path]
@@ -274,13 +275,13 @@ def test_a_batch_that_the_disk_has_changed_gets_no_new_checksum(disk: MemoryDisk
     log = open_log(disk, **SETTINGS)
     for place in range(40):
         put(log, b"key", b"value %d" % place)
-    path = log.segments[0].paths[0]
+    path = log.segments.all[0].paths[0]
     data = bytearray(disk.read_file(path) or b"")
     data[-3] ^= 1
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     disk.write_file(path, bytes(data), sync=True)
-    ticket = log.begin_compaction(NOW_MS, log.log_end_offset)
+    ticket = begin_compaction(log, NOW_MS, log.log_end_offset)
     assert ticket is not None
     ticket.run()
     assert isinstance(ticket.error, CorruptMessage)
-    assert log.finish_compaction(ticket) == []
+    assert finish_compaction(log, ticket) == []

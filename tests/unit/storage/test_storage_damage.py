@@ -4,15 +4,15 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from storage_support import NOW_MS, PARTITION, StillClock, append
+from storage_support import NOW_MS, PARTITION, StillClock, append, flush
 
 from zhumq.consensus.contract import QuorumState
 from zhumq.model.errors import CorruptMessage, ZhumqError
 from zhumq.records.batch import batches
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
 from zhumq.storage.quorum_journal import QuorumJournal
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 COUNT = 20
@@ -33,11 +33,11 @@ def open_manager(disk: MemoryDisk, config: LogConfig) -> LogManager:
     )
 
 
-def open_log(manager: LogManager, config: LogConfig) -> PartitionLog:
+def open_log(manager: LogManager, config: LogConfig) -> SegmentedLog:
     return manager.create_log(PARTITION, TOPIC_ID, config)
 
 
-def read_all(log: PartitionLog) -> tuple[dict[int, bytes | None], list[range]]:
+def read_all(log: SegmentedLog) -> tuple[dict[int, bytes | None], list[range]]:
     """The records by offset that a reader gets, and the ranges where its reads fail."""
     records: dict[int, bytes | None] = {}
     refused: list[range] = []
@@ -80,7 +80,7 @@ def write_log(
             producer_epoch=0,
             base_sequence=place,
         )
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     manager.checkpoint({PARTITION: COUNT})
     if config.is_compacted:
         compaction = manager.begin_compaction(NOW_MS, lambda _: COUNT)
@@ -242,7 +242,7 @@ def test_a_read_verifies_what_was_found_on_the_disk_once() -> None:
     reads: list[str] = []
     read_fails: Callable[[str], bool] = lambda path: bool(reads.append(path))  # noqa: E731
     disk.read_fails = read_fails
-    for segment in log.segments[:-1]:
+    for segment in log.segments.all[:-1]:
         log.read(segment.base_offset, max_bytes=1 << 20, up_to_offset=COUNT)
     assert reads == []
 
@@ -253,7 +253,7 @@ def test_a_read_of_a_damaged_segment_calls_on_damage() -> None:
     log = open_log(manager, PLAIN)
     reported: list[int] = []
     log.on_damage = reported.append
-    second = log.segments[1]
+    second = log.segments.all[1]
     disk.files[second.paths[0]].content[70] ^= 1
     log.read(0, max_bytes=1 << 20, up_to_offset=COUNT)
     assert reported == []

@@ -4,50 +4,33 @@ import struct
 
 import pytest
 from storage_support import (
-    LOG_FILE,
     NOW_MS,
     append,
-    make_batch,
+    flush,
     open_log,
     read_batches,
     read_values,
 )
 
-from zhumq.model.errors import CorruptMessage, StorageFailed
-from zhumq.records.batch import HEADER, BatchHeader, Record
+from zhumq.model.errors import StorageFailed
+from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.log_retention import apply_retention
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.storage.validator import AppendOrigin
 from zhumq.testing.disk import MemoryDisk
 
 
-def _leader(*, folder: str = "/data/leader-0", **settings: int) -> PartitionLog:
+def _leader(*, folder: str = "/data/leader-0", **settings: int) -> SegmentedLog:
     return open_log(MemoryDisk(), folder=folder, **settings)
 
 
-def _bytes(log: PartitionLog, offset: int = 0) -> bytes:
+def _bytes(log: SegmentedLog, offset: int = 0) -> bytes:
     return b"".join(bytes(batch.data) for batch in read_batches(log, offset))
 
 
-def _fetch(follower: PartitionLog, data: bytes, *, epoch_max: int = 9, gaps: bool = False) -> int:
+def _fetch(follower: SegmentedLog, data: bytes, *, epoch_max: int = 9, gaps: bool = False) -> int:
     return follower.append_fetched(data, epoch_max=epoch_max, gaps_allowed=gaps)
-
-
-def _with_header(data: bytes, **fields: int) -> bytes:
-    header = BatchHeader._make(HEADER.unpack_from(data))._replace(**fields)
-    return HEADER.pack(*header) + data[HEADER.size :]
-
-
-def test_offsets_epochs_and_producers_are_the_leaders() -> None:
-    leader, follower = _leader(), open_log(MemoryDisk())
-    append(leader, b"a", b"b", leader_epoch=1, producer_id=5, producer_epoch=0, base_sequence=0)
-    append(leader, b"c", leader_epoch=1)
-    append(leader, b"d", leader_epoch=3, producer_id=5, producer_epoch=0, base_sequence=2)
-    assert _fetch(follower, _bytes(leader)) == 4
-    assert _bytes(follower) == _bytes(leader)
-    assert follower.leader_epochs.entries == leader.leader_epochs.entries
-    assert follower.producer_state == leader.producer_state
-    assert (follower.epoch_of(2), follower.epoch_of(3)) == (1, 3)
 
 
 def test_a_follower_can_lead_on_and_be_read_after_a_crash() -> None:
@@ -56,58 +39,12 @@ def test_a_follower_can_lead_on_and_be_read_after_a_crash() -> None:
     for value in (b"a", b"b"):
         append(leader, value, leader_epoch=1)
     _fetch(follower, _bytes(leader))
-    follower.flush()
+    flush(follower)
     disk.crash()
     follower = open_log(disk)
     append(follower, b"c", leader_epoch=2)
     assert read_values(follower) == [b"a", b"b", b"c"]
     assert follower.end_offset_for_epoch(1) == (1, 2)
-
-
-def test_a_batch_that_is_cut_off_at_the_end_is_left_for_the_next_fetch() -> None:
-    leader, follower = _leader(), open_log(MemoryDisk())
-    append(leader, b"a", leader_epoch=1)
-    append(leader, b"b", leader_epoch=1)
-    data = _bytes(leader)
-    assert _fetch(follower, data[:-3]) == 1
-    assert _fetch(follower, data[:10]) == 1
-    assert _fetch(follower, _bytes(leader, 1)) == 2
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # a flipped bit
-        lambda data: _with_header(data, base_offset=7),  # a gap
-        lambda data: _with_header(data, base_offset=0),  # an offset that the log has already
-        lambda data: _with_header(data, partition_leader_epoch=10),  # later than the leader's
-        lambda data: _with_header(data, partition_leader_epoch=0),  # before the log's last one
-        lambda data: _with_header(data, partition_leader_epoch=-1),
-        lambda data: _with_header(data, magic=1),
-        lambda data: _with_header(data, batch_length=3),
-        lambda data: bytes(100),
-    ],
-)
-def test_what_does_not_follow_is_refused_and_nothing_is_written(spoil) -> None:  # type: ignore[no-untyped-def]
-    leader, follower = _leader(), open_log(MemoryDisk())
-    append(leader, b"a", leader_epoch=1)
-    _fetch(follower, _bytes(leader))
-    append(leader, b"b", leader_epoch=1)
-    before = _bytes(follower)
-    with pytest.raises(CorruptMessage):
-        _fetch(follower, spoil(_bytes(leader, 1)))
-    assert _bytes(follower) == before
-    assert follower.log_end_offset == 1
-    assert _fetch(follower, _bytes(leader, 1)) == 2
-
-
-def test_gaps_are_taken_from_a_compacted_leader_only() -> None:
-    follower = open_log(MemoryDisk())
-    data = make_batch(b"a", base_offset=5, partition_leader_epoch=1)
-    with pytest.raises(CorruptMessage):
-        _fetch(follower, data)
-    assert _fetch(follower, data, gaps=True) == 6
-    assert read_values(follower) == [b"a"]
 
 
 def test_segments_roll_on_a_follower_as_well() -> None:
@@ -119,48 +56,17 @@ def test_segments_roll_on_a_follower_as_well() -> None:
     assert read_values(follower) == read_values(leader)
 
 
-def test_a_log_may_begin_inside_of_a_batch() -> None:
-    """The leader deleted records up to the middle of a batch, and sends the whole batch."""
-    leader, follower = _leader(), open_log(MemoryDisk())
-    append(leader, b"a", b"b", b"c", leader_epoch=1)
-    append(leader, b"d", leader_epoch=1)
-    leader.delete_records_before(2)
-    follower.truncate_fully_and_start_at(2)
-    _fetch(follower, _bytes(leader, 2))
-    assert (follower.log_start_offset, follower.log_end_offset) == (2, 4)
-    assert _bytes(follower, 2) == _bytes(leader, 2)
-    # A batch may not begin inside the log.
-    with pytest.raises(CorruptMessage):
-        _fetch(follower, _bytes(leader, 2))
-
-
 def test_a_full_or_failing_disk_leaves_the_log_as_it_was() -> None:
     disk = MemoryDisk()
     leader, follower = _leader(), open_log(disk)
     append(leader, b"a", leader_epoch=1)
-    follower.flush()
+    flush(follower)
     disk.sync_fails = lambda _: True
     _fetch(follower, _bytes(leader))
     with pytest.raises(StorageFailed):
-        follower.flush()
+        flush(follower)
     with pytest.raises(StorageFailed):
         _fetch(follower, _bytes(leader, 1))
-
-
-def test_damage_is_found_where_the_log_is_read() -> None:
-    disk = MemoryDisk()
-    log = open_log(disk)
-    for value in (b"first", b"second", b"third"):
-        append(log, value, leader_epoch=1)
-    assert log.find_damage(0, 1 << 20) is None
-    assert log.find_damage(3, 1 << 20) is None
-    data = bytearray(disk.read_file(LOG_FILE) or b"")
-    data[data.index(b"second")] ^= 1
-    disk.write_file(LOG_FILE, data, sync=True)
-    log = open_log(disk, recovery_point=3, clean_shutdown=True)
-    assert log.find_damage(0, 1 << 20) == 1
-    assert log.find_damage(1, 1 << 20) == 1
-    assert log.find_damage(2, 1 << 20) is None
 
 
 def test_a_suspect_offset_is_persisted_until_it_is_cleared() -> None:
@@ -207,9 +113,9 @@ def test_retention_leaves_a_follower_what_its_leader_keeps() -> None:
         append(log, b"value %d" % number, leader_epoch=1)
     log.is_replicated = log.is_follower = True
     later_ms = NOW_MS + 10_000
-    assert log.apply_retention(later_ms, log.log_end_offset) == []
+    assert apply_retention(log, later_ms, log.log_end_offset) == []
     log.is_follower = False
-    assert log.apply_retention(later_ms, log.log_end_offset)
+    assert apply_retention(log, later_ms, log.log_end_offset)
     # The last batch stays: it shows the progress of this replica.
     assert log.log_start_offset < log.log_end_offset
     assert log.epoch_of(log.log_end_offset - 1) == 1

@@ -8,13 +8,13 @@ from storage_support import append, open_log
 
 from zhumq.model.errors import BrokerError, StorageFailed
 from zhumq.storage.flusher import FLUSH_THREADS, Flusher
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 DEADLINE_S = 10
 
 
-async def flushed(flusher: Flusher, log: PartitionLog) -> BrokerError | None:
+async def flushed(flusher: Flusher, log: SegmentedLog) -> BrokerError | None:
     future: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
     flusher.request(log, future.set_result)
     return await asyncio.wait_for(future, DEADLINE_S)

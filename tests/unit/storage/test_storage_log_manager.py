@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from storage_support import NOW_MS, StillClock, append, read_values
+from storage_support import NOW_MS, StillClock, append, flush, read_values
 
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.model.errors import (
@@ -20,7 +20,7 @@ from zhumq.model.ids import TopicPartition
 from zhumq.storage.data_folder import parse_folder_name
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 ORDERS = TopicPartition("orders", 0)
@@ -223,7 +223,7 @@ def test_start_offsets_and_high_watermarks_are_persisted(disk: MemoryDisk) -> No
         append(log, b"a")
     log.delete_records_before(2)
     manager.checkpoint({ORDERS: 3})
-    log.flush()
+    flush(log)
     disk.crash()
     again = open_manager(disk)
     assert again.log(ORDERS).log_start_offset == 2
@@ -235,7 +235,7 @@ def test_a_truncation_lowers_the_written_recovery_point_first(disk: MemoryDisk) 
     log = manager.create_log(ORDERS, None, CONFIG)
     for _ in range(3):
         append(log, b"a")
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     manager.checkpoint()
     log.truncate_to(1)
     assert disk.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 1\n"
@@ -250,7 +250,7 @@ def test_logs_that_were_written_to_come_up_for_a_checkpoint(disk: MemoryDisk) ->
     assert manager.logs_to_checkpoint() == []
     clock.ms += CONFIG.checkpoint_ms
     assert manager.logs_to_checkpoint() == [busy]
-    busy.flush()
+    flush(busy)
     assert manager.logs_to_checkpoint() == []
 
 
@@ -261,7 +261,7 @@ def test_a_checkpoint_is_written_only_if_something_moved(disk: MemoryDisk) -> No
     assert manager.begin_checkpoint_if_moved() is None
     append(log, b"a")
     assert manager.begin_checkpoint_if_moved() is None
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     moved = manager.begin_checkpoint_if_moved()
     assert moved is not None
     moved.run()
@@ -275,7 +275,7 @@ def test_compaction_is_run_for_one_log_after_the_other(disk: MemoryDisk) -> None
         log = manager.create_log(TopicPartition("compacted", partition), None, config)
         for place in range(20):
             append(log, b"%d" % place, keys=(b"key",))
-        log.flush(checkpoint=True)
+        flush(log, checkpoint=True)
     running = []
     while (work := manager.begin_compaction(NOW_MS, lambda log: log.log_end_offset)) is not None:
         running.append(work)
@@ -327,7 +327,7 @@ def test_a_log_that_could_not_be_opened_for_lack_of_room_is_tried_again_as_it_wa
     for place in range(20):
         append(log, b"value %d" % place)
         if place == 11:
-            log.flush(checkpoint=True)
+            flush(log, checkpoint=True)
     log.delete_records_before(7)
     manager.checkpoint({ORDERS: 18})
     manager.close(clean=False)
@@ -357,7 +357,7 @@ def test_a_cut_below_the_recovery_point_works_without_room(disk: MemoryDisk) -> 
     log = manager.create_log(ORDERS, None, CONFIG)
     for place in range(20):
         append(log, b"value %d" % place)
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     manager.checkpoint()
     disk.bytes_free = 0
     log.truncate_to(5)
@@ -376,12 +376,12 @@ def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(disk: Memor
         log = manager.create_log(TopicPartition("compacted", partition), None, config)
         for place in range(20):
             append(log, b"%d" % place, keys=(b"key",))
-        log.flush(checkpoint=True)
+        flush(log, checkpoint=True)
     path = f"/data/compacted-0/{0:020d}.log"
     damaged = bytearray(disk.read_file(path) or b"")
     damaged[-1] ^= 1
     disk.write_file(path, bytes(damaged), sync=True)
-    failed: list[PartitionLog] = []
+    failed: list[SegmentedLog] = []
     tried = []
     while work := manager.begin_compaction(NOW_MS, lambda log: log.log_end_offset, failed):
         tried.append(work.log.topic_partition.partition)

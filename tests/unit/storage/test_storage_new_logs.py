@@ -4,14 +4,14 @@ import uuid
 from pathlib import Path
 
 import pytest
-from storage_support import StillClock, append, read_values
+from storage_support import StillClock, append, flush, read_values
 
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.model.errors import DiskFull
 from zhumq.model.ids import TopicPartition
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
-from zhumq.storage.partition_log import PartitionLog
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 ORDERS = TopicPartition("orders", 0)
@@ -25,7 +25,7 @@ def open_manager(disk: Disk, data_dir: str = "/data") -> LogManager:
     )
 
 
-def new_log(manager: LogManager, *, lazily: bool = True) -> PartitionLog:
+def new_log(manager: LogManager, *, lazily: bool = True) -> SegmentedLog:
     return manager.create_log(ORDERS, TOPIC_ID, CONFIG, lazily=lazily)
 
 
@@ -69,7 +69,7 @@ def test_an_untouched_log_is_there_again_after_a_restart(lazily: bool, clean: bo
     log = new_log(again, lazily=lazily)
     assert log.topic_id == TOPIC_ID
     assert append(log, b"a") == 0
-    log.flush()
+    flush(log)
     again.close(clean=clean)
     last = open_manager(disk)
     assert read_values(last.log(ORDERS)) == [b"a"]
@@ -81,7 +81,7 @@ def test_what_was_flushed_to_a_new_log_survives_a_crash(lazily: bool) -> None:
     disk = MemoryDisk()
     log = new_log(open_manager(disk), lazily=lazily)
     append(log, b"a")
-    log.flush()
+    flush(log)
     append(log, b"b")
     disk.crash()
     assert read_values(open_manager(disk).log(ORDERS)) == [b"a"]
@@ -128,10 +128,10 @@ def test_a_lazy_log_can_be_flushed_cut_and_started_elsewhere_while_empty() -> No
     log = new_log(manager)
     log.truncate_to(0)
     log.delete_records_before(0)
-    assert not log.has_folder
+    assert not log.flushing.has_folder
     log.truncate_fully_and_start_at(7)
     assert append(log, b"a") == 7
-    log.flush(checkpoint=True)
+    flush(log, checkpoint=True)
     manager.close()
     assert read_values(open_manager(disk).log(ORDERS)) == [b"a"]
 

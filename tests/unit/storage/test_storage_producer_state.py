@@ -114,17 +114,17 @@ def test_a_transaction_is_open_until_its_marker() -> None:
     ids = {"producer_id": 3, "producer_epoch": 0}
     append(log, b"inside", base_sequence=0, is_transactional=True, **ids)
     append(log, b"inside", base_sequence=1, is_transactional=True, **ids)
-    assert log.first_undecided_offset == 1
+    assert log.producer_state.first_undecided_offset == 1
     with pytest.raises(InvalidTxnState):
         append(log, b"outside", base_sequence=2, **ids)
     marker = EndMarker(marker_type=MarkerType.COMMIT, coordinator_epoch=7)
     record = encode_end_marker(marker, timestamp=NOW_MS)
     batch = build_batch([record], is_control=True, is_transactional=True, **ids)
     log.append(batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    assert log.first_undecided_offset is None
+    assert log.producer_state.first_undecided_offset is None
     assert log.producer_state.producers[3].coordinator_epoch == 7
     assert append(log, b"next", base_sequence=2, is_transactional=True, **ids) == 4
-    assert log.first_undecided_offset == 4
+    assert log.producer_state.first_undecided_offset == 4
 
 
 def test_a_snapshot_remembers_everything() -> None:

@@ -8,6 +8,7 @@ from storage_support import (
     LOG_FILE,
     NOW_MS,
     append,
+    flush,
     make_batch,
     open_log,
     read_batches,
@@ -304,11 +305,11 @@ def test_an_index_with_wrong_entries_is_detected(disk: MemoryDisk) -> None:
 def test_an_empty_last_segment_goes_on(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, b"a")
-    log.roll()
+    log.flushing.roll()
     log.close(clean=False)
     again = open_log(disk)
     assert again.log_end_offset == 1
-    assert [segment.base_offset for segment in again.segments] == [0, 1]
+    assert [segment.base_offset for segment in again.segments.all] == [0, 1]
     assert append(again, b"b") == 1
     assert read_values(again) == [b"a", b"b"]
 
@@ -340,7 +341,7 @@ def test_a_last_segment_without_a_valid_batch_is_removed(
     put(disk, f"{FOLDER}/{2:020d}.log", bytes(disk.files[f"{FOLDER}/{2:020d}.log"].content[:-3]))
     log = open_log(disk, segment_bytes=2 * BATCH_BYTES)
     assert log.log_end_offset == 3
-    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert [segment.base_offset for segment in log.segments.all] == [0, 2]
     assert append(log, b"more") == 3
     assert read_values(log) == [b"value 0", b"value 1", b"value 2", b"more"]
 
@@ -362,7 +363,7 @@ def test_a_clean_restart_reads_next_to_nothing(disk: MemoryDisk) -> None:
     for place in range(200):
         append(log, b"value %d" % place, leader_epoch=place // 100)
     log.close()
-    sealed = {segment.prefix for segment in log.segments[:-1]}
+    sealed = {segment.prefix for segment in log.segments.all[:-1]}
     disk.read_fails = lambda path: path.rpartition(".")[0] in sealed and path.endswith("log")
     again = open_log(disk, clean_shutdown=True, recovery_point=200)
     assert (again.log_end_offset, again.flushed_offset) == (200, 200)
@@ -381,9 +382,9 @@ def test_losing_all_that_was_not_synced_keeps_what_was_flushed(disk: MemoryDisk)
     for sequence in range(20):
         append(log, b"x", producer_id=9, producer_epoch=1, base_sequence=sequence)
         if sequence == 11:
-            log.flush(checkpoint=True)
+            flush(log, checkpoint=True)
         if sequence == 15:
-            log.flush()
+            flush(log)
     disk.crash()
     again = open_log(disk, recovery_point=12, segment_bytes=300)
     assert again.log_end_offset == 16

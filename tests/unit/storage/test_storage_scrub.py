@@ -51,7 +51,7 @@ def test_what_changes_under_a_running_broker_is_found_and_refused(
     assert read_all(log)[0] == truth  # All of it is verified, so reads do not verify it again.
     reported: list[int] = []
     log.on_damage = reported.append
-    segment = log.segments[1]
+    segment = log.segments.all[1]
     disk.files[segment.paths[0]].content[byte] ^= 1
     scrubber = scrubber_of(manager)
     assert turn(scrubber)
@@ -68,7 +68,7 @@ def test_a_segment_that_is_cut_under_a_running_broker_is_found() -> None:
     disk, truth = write_log(PLAIN)
     manager = open_manager(disk, PLAIN)
     log = open_log(manager, PLAIN)
-    path = log.segments[0].paths[0]
+    path = log.segments.all[0].paths[0]
     del disk.files[path].content[len(disk.files[path].content) // 2 :]
     scrubber = scrubber_of(manager)
     assert turn(scrubber)
@@ -99,7 +99,7 @@ def test_after_a_restart_it_goes_on_where_it_was() -> None:
     disk, _ = write_log(PLAIN)
     manager = open_manager(disk, PLAIN)
     log = open_log(manager, PLAIN)
-    first = scrubber_of(manager, bytes_per_second=log.segments[0].size)
+    first = scrubber_of(manager, bytes_per_second=log.segments.all[0].size)
     assert turn(first)
     manager.close()
     manager = open_manager(disk, PLAIN)

@@ -1,0 +1,340 @@
+"""Appends to a segmented log: batches of clients, which get offsets here, and batches of the leader."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zhumq.host.disk import Buffer
+from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, InvalidRecord, StorageFailed
+from zhumq.records.batch import (
+    HEAD,
+    LOG_APPEND_TIME_FLAG,
+    PREFIX_BYTES,
+    BatchHeader,
+    RecordBatch,
+)
+from zhumq.records.control import decode_end_marker
+from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
+from zhumq.storage.fetched_batches import FetchedBatch, check_fetched
+from zhumq.storage.log_slice import Appended, AppendedRun
+from zhumq.storage.producer_state import ProducerEntry, WrittenBatch
+from zhumq.storage.segment import Segment
+from zhumq.storage.validator import (
+    BATCH_RECORDS_MAX,
+    CLIENT,
+    WALKED_BYTES_MAX,
+    AppendOrigin,
+    CheckedBatch,
+    WalkBudget,
+    check_batch,
+)
+
+if TYPE_CHECKING:
+    from zhumq.storage.segmented_log import SegmentedLog
+
+# Of one write for several requests. It keeps the records of each one below what a WalkBudget always has.
+RUN_BYTES_MAX = 1024 * 1024
+
+
+class LogAppender:
+    """Checks batches, writes them into the active segment, and notes what follows from them."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: "SegmentedLog") -> None:
+        self._log = log
+
+    # Batches of clients
+
+    def append(
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        budget: WalkBudget | None = None,
+    ) -> Appended:
+        """Check the batches, assign the next offsets, and write them at the end."""
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        view = batches if type(batches) is memoryview else memoryview(batches)
+        first = check_batch(view, log.config, now_ms, origin, budget)
+        return self._append_rest(view, first, leader_epoch, now_ms, origin, budget)
+
+    def _append_rest(
+        self,
+        view: memoryview,
+        first: CheckedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        budget: WalkBudget | None,
+    ) -> Appended:
+        """Append batches of which the first one is checked already."""
+        log = self._log
+        size = len(view)
+        checked = [first]
+        header = first[0]
+        end = header.batch_length + PREFIX_BYTES
+        while end < size:
+            checked.append(check_batch(view[end:], log.config, now_ms, origin, budget))
+            header = checked[-1][0]
+            end += header.batch_length + PREFIX_BYTES
+        if header.producer_id >= 0 or len(checked) > 1:
+            duplicate = self._check_producers(checked, origin)
+            if duplicate is not None:
+                return duplicate
+        base_offset = self._write(checked, size, leader_epoch)
+        append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
+        return Appended(
+            base_offset, log.log_end_offset - 1, append_time_ms, log.log_start_offset, False
+        )
+
+    def append_each(
+        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+    ) -> AppendedRun:
+        """Append the batches of several requests, each as `append` would, in a single write.
+
+        Ends behind the first request that is refused or that repeats an earlier one, and before one
+        that would make the write too large. Raises what refuses them all, and writes nothing then.
+        """
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        config = log.config
+        size_max = min(config.segment_bytes, RUN_BYTES_MAX)
+        budget = WalkBudget()
+        # Not written yet: the producers of the batches that are checked.
+        producers: dict[int, ProducerEntry] = {}
+        checked: list[CheckedBatch] = []
+        offsets: list[int] = []
+        offset = log.log_end_offset
+        size = 0
+        last: Appended | BrokerError | None = None
+        several: CheckedBatch | None = None  # the first batch of a request with more of them
+        for view in batches:
+            length = len(view)
+            if size + length > size_max and checked:
+                break
+            try:
+                batch = check_batch(view, config, now_ms, CLIENT, budget)
+                header = batch[0]
+                if header.batch_length + PREFIX_BYTES != length:
+                    several = batch
+                    break
+                if header.producer_id >= 0:
+                    written = log.producer_state.check_next(header, offset, producers)
+                    if written is not None:
+                        last = self._repeated(written, header)
+                        break
+            except BrokerError as refusal:
+                last = refusal
+                break
+            checked.append(batch)
+            offsets.append(offset)
+            offset += header.last_offset_delta + 1
+            size += length
+            if budget.bytes_left < WALKED_BYTES_MAX or budget.records_left < BATCH_RECORDS_MAX:
+                break  # The largest batch may exceed what is left.
+        if checked:
+            self._write(checked, size, leader_epoch)
+        if several is not None:
+            try:
+                last = self._append_rest(view, several, leader_epoch, now_ms, CLIENT, None)
+                size += length
+            except BrokerError as refusal:
+                last = refusal
+        append_time_ms = now_ms if config.stamps_append_time else -1
+        return AppendedRun(offsets, append_time_ms, log.log_start_offset, size, last)
+
+    def _check_producers(
+        self, checked: list[CheckedBatch], origin: AppendOrigin
+    ) -> Appended | None:
+        """Raise unless the batches follow the last ones of their producers. Returns the earlier append
+        if they repeat it."""
+        log = self._log
+        if origin is not AppendOrigin.CLIENT:
+            return None
+        if len(checked) > 1:
+            log.producer_state.check_all(header for header, _ in checked)
+            return None
+        header = checked[0][0]
+        written = log.producer_state.check(header)
+        return None if written is None else self._repeated(written, header)
+
+    def _repeated(self, written: WrittenBatch, header: BatchHeader) -> Appended:
+        return Appended(
+            written.base_offset,
+            written.last_offset,
+            written.timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1,
+            self._log.log_start_offset,
+            duplicate=True,
+        )
+
+    def _write(self, checked: list[CheckedBatch], size: int, leader_epoch: int) -> int:
+        """Assign the next offsets, and write the batches at the end. Returns the first offset."""
+        log = self._log
+        base_offset = log.log_end_offset
+        next_offset = base_offset
+        parts: list[Buffer] = []
+        for header, tail in checked:
+            parts.append(HEAD.pack(next_offset, header.batch_length, leader_epoch))
+            parts.extend(tail)
+            next_offset += header.last_offset_delta + 1
+        if next_offset - base_offset > RELATIVE_OFFSET_MAX:
+            raise InvalidRecord(
+                f"{next_offset - base_offset} records in one write are more than a segment can hold"
+            )
+        if leader_epoch > log.leader_epochs.latest_epoch:
+            self._begin_epoch(leader_epoch, base_offset)
+        segment = log.segments.active
+        try:
+            if segment.size and self._is_full(segment, size, next_offset - 1, checked[-1][0]):
+                log.flushing.roll()
+                segment = log.segments.active
+            position = segment.append(parts)
+        except BrokerError as error:
+            self._note_failed_write(error)
+            raise
+        self._note(checked, segment, position)
+        return base_offset
+
+    def _note(self, checked: list[CheckedBatch], segment: Segment, position: int) -> None:
+        """Update indexes, producer state and log end offset for batches that were written."""
+        log = self._log
+        offset = log.log_end_offset
+        start = position
+        remember = log.segments.remember
+        for header, _ in checked:
+            size = header.batch_length + PREFIX_BYTES
+            next_offset = offset + header.last_offset_delta + 1
+            segment.note_batch(next_offset - 1, position, size, header.max_timestamp)
+            remember(offset, position)
+            if header.producer_id >= 0:
+                self._note_producer(header, segment, position, offset)
+            position += size
+            offset = next_offset
+        log.bytes_since_checkpoint += position - start
+        log.log_end_offset = offset
+
+    # Batches of the leader
+
+    def append_fetched(self, batches: Buffer, *, epoch_max: int, gaps_allowed: bool) -> int:
+        """Write a leader's batches unchanged, with its offsets and epochs; returns the log end offset.
+
+        Raises CorruptMessage, and writes nothing, if they do not follow the end of this log.
+        """
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        fetched = check_fetched(
+            memoryview(batches),
+            next_offset=log.log_end_offset,
+            last_epoch=log.leader_epochs.latest_epoch,
+            epoch_max=epoch_max,
+            gaps_allowed=gaps_allowed,
+        )
+        if fetched and fetched[0].header.base_offset < log.log_end_offset:
+            self._begin_inside_batch(fetched[0].header.base_offset)
+        self._note_gaps(fetched)
+        run: list[FetchedBatch] = []
+        run_bytes = 0
+        for batch in fetched:
+            header = batch.header
+            if self._is_full(
+                log.segments.active, run_bytes + header.size, header.last_offset, header
+            ):
+                self._write_fetched(run)
+                run, run_bytes = [], 0
+                log.flushing.roll()
+            if header.partition_leader_epoch > log.leader_epochs.latest_epoch:
+                self._begin_epoch(header.partition_leader_epoch, header.base_offset)
+            run.append(batch)
+            run_bytes += header.size
+        self._write_fetched(run)
+        return log.log_end_offset
+
+    def _begin_inside_batch(self, base_offset: int) -> None:
+        """Start the log with a batch that begins before the log start offset: the leader deleted
+        records up to the middle of that batch, and the log keeps whole batches."""
+        log = self._log
+        start_offset = log.log_end_offset
+        if log.log_start_offset != start_offset:
+            raise CorruptMessage(f"{log.topic_partition}: a fetched batch begins before the end")
+        log.truncate_fully_and_start_at(base_offset)
+        log.log_start_offset = start_offset
+
+    def _note_gaps(self, fetched: Sequence[FetchedBatch]) -> None:
+        """Persist, before the batches, up to which offset the leader's compaction left gaps."""
+        log = self._log
+        gaps_end = log.proof.gaps_end
+        expected_offset = log.log_end_offset
+        for header, _ in fetched:
+            if header.base_offset > expected_offset:
+                gaps_end = header.base_offset
+            expected_offset = header.next_offset
+        if gaps_end > log.proof.gaps_end:
+            log.proof.gaps_end = gaps_end
+            log.flushing.write_manifest()
+
+    def _write_fetched(self, run: Sequence[FetchedBatch]) -> None:
+        if not run:
+            return
+        log = self._log
+        segment = log.segments.active
+        try:
+            position = segment.append([batch.data for batch in run])
+        except BrokerError as error:
+            self._note_failed_write(error)
+            raise
+        for header, _ in run:
+            size = header.size
+            segment.note_batch(header.last_offset, position, size, header.max_timestamp)
+            log.segments.remember(header.base_offset, position)
+            if header.producer_id >= 0:
+                self._note_producer(header, segment, position, header.base_offset)
+            log.bytes_since_checkpoint += size
+            position += size
+        log.log_end_offset = run[-1].header.next_offset
+
+    # What both need
+
+    def _is_full(self, segment: Segment, size: int, last_offset: int, header: BatchHeader) -> bool:
+        """Whether the log has to roll: the segment is too large or too old."""
+        config = self._log.config
+        if (
+            segment.size + size > config.segment_bytes
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        ):
+            return True
+        first_timestamp = segment.first_timestamp
+        return (
+            first_timestamp is not None
+            and 0 <= first_timestamp < header.max_timestamp - config.segment_ms
+        )
+
+    def _begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        # Not persisted here: a checkpoint does that, and recovery reads the epochs past the recovery
+        # point from the batches. A thousand new leaders must not wait for a thousand renames.
+        self._log.make_files()
+        self._log.leader_epochs.assign(leader_epoch, start_offset)
+
+    def _note_producer(
+        self, header: BatchHeader, segment: Segment, position: int, base_offset: int
+    ) -> None:
+        producers = self._log.producer_state
+        if not header.is_control:
+            producers.update(header, base_offset)
+            return
+        data = memoryview(segment.file.read_at(position, header.size))
+        for record in RecordBatch(header, data).records():
+            marker = decode_end_marker(record)
+            if marker is not None:
+                producers.end_transaction(header, marker)
+
+    def _note_failed_write(self, error: BrokerError) -> None:
+        if isinstance(error, DiskFull):
+            self._log.writes_without_room += 1
+        elif isinstance(error, StorageFailed):
+            self._log.failure = error
