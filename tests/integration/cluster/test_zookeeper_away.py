@@ -16,7 +16,7 @@ from zhumq.testing.cluster import ClusterProcesses, wait_for
 
 pytestmark = pytest.mark.slow
 
-AWAY_SECONDS = 20.0
+AWAY_SECONDS = 12.0  # six sessions of a broker
 MODES = ("raft", "fetch")
 # A few messages at a time: the test checks that there are always more.
 FEW = 20
