@@ -5,7 +5,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-WORKERS ?= 2
+# One more than the cores of a small machine: tests with processes wait more than they compute.
+WORKERS ?= 3
 FRAMES ?= 1000000
 SEED ?= 1
 SEEDS ?= 200

@@ -30,13 +30,20 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     processes = ClusterProcesses(tmp_path_factory.mktemp("cluster"), settings=SETTINGS)
     try:
         processes.start()
         yield processes
     finally:
         processes.stop()
+
+
+@pytest.fixture
+def cluster(processes: ClusterProcesses) -> ClusterProcesses:
+    """The cluster with all its brokers: on a busy machine one may have lost its session."""
+    processes.wait_for_brokers(processes.brokers)
+    return processes
 
 
 def pushes(cluster: ClusterProcesses) -> str:

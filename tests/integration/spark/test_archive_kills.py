@@ -136,10 +136,12 @@ def test_an_archive_survives_the_death_of_its_driver_and_of_its_broker(
             f" {', '.join(f'{word} {count}' for word, count in sorted(chaos.done.items()))}"
         )
 
-        for changed, word in [
+        # A short run leaves it to test_pipeline_archive that the audit finds what is wrong.
+        changes = [
             (chaos.table.with_a_row_twice(), "twice"),
             (chaos.table.without_a_row(), "missing"),
-        ]:
+        ]
+        for changed, word in changes if KILLS > 1 else []:
             with changed as (partition, offset):
                 found = f"kind {word}, .*partition {partition}, first_offset {offset},"
                 with pytest.raises(RowsFound, match=found):
