@@ -65,15 +65,14 @@ class DeliveryCoordinator:
             clock=clock,
             batch_bytes_max=_BATCH_BYTES_MAX,
         )
-        new_topic = _state_topic(settings, store)
         self.topic = InternalTopic(
-            new_topic,
+            _state_topic(settings),
             store=store,
             metadata_client=metadata_client,
             replicas=replicas,
             runtime=runtime,
         )
-        self._states = DeliveryStateClient(router, runtime, self.topic, new_topic.partitions)
+        self._states = DeliveryStateClient(router, runtime, self.topic)
         retention_ms = settings.integer("delivery.dead.letter.retention.ms")
         self.service = DeliveryService(
             _delivery_settings(settings),
@@ -131,10 +130,6 @@ class DeliveryCoordinator:
 
     def apply(self, image: ClusterImage) -> None:
         """Called with every new metadata image."""
-        topic = image.topics.get(SHARE_GROUP_STATE_TOPIC)
-        if topic is not None:
-            # A broker with other settings may have created it.
-            self._states.partition_count = len(topic.partitions)
         self.service.apply(image)
 
     async def close(self) -> None:
@@ -143,18 +138,11 @@ class DeliveryCoordinator:
         await self.topic.close()
 
 
-def _state_topic(settings: Settings, store: MetadataStore) -> NewTopic:
-    existing = store.image.topics.get(SHARE_GROUP_STATE_TOPIC)
-    # A group hashes to a partition, so the number of partitions never changes.
-    partition_count = (
-        len(existing.partitions)
-        if existing is not None
-        else settings.integer("share.coordinator.state.topic.num.partitions")
-    )
+def _state_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         name=SHARE_GROUP_STATE_TOPIC,
         is_internal=True,
-        partitions=partition_count,
+        partitions=settings.integer("share.coordinator.state.topic.num.partitions"),
         replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
         settings={
             "cleanup.policy": "compact",

@@ -53,19 +53,11 @@ class GroupCoordinator:
             clock=clock,
             batch_bytes_max=_BATCH_BYTES_MAX,
         )
-        existing = store.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        # A group hashes to a partition, so the number of partitions never changes.
-        partition_count = (
-            len(existing.partitions)
-            if existing is not None
-            else settings.integer("offsets.topic.num.partitions")
-        )
-        self.service = GroupService(self._runtime, partition_count=partition_count, topics=topics)
         self.topic = InternalTopic(
             NewTopic(
                 name=CONSUMER_OFFSETS_TOPIC,
                 is_internal=True,
-                partitions=partition_count,
+                partitions=settings.integer("offsets.topic.num.partitions"),
                 replication_factor=settings.integer("offsets.topic.replication.factor"),
                 settings={
                     "cleanup.policy": "compact",
@@ -79,6 +71,9 @@ class GroupCoordinator:
             replicas=replicas,
             runtime=self._runtime,
         )
+        self.service = GroupService(
+            self._runtime, partition_count=lambda: self.topic.partition_count, topics=topics
+        )
         self.routed = RoutedGroups(router, self.service, self.topic)
         self.lags = GroupLags(self._committed, replicas, store, clock)
         self._topics = frozenset(store.image.topics)
@@ -86,10 +81,6 @@ class GroupCoordinator:
 
     def apply(self, image: ClusterImage) -> None:
         """Called with every new metadata image."""
-        offsets_topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
-        if offsets_topic is not None:
-            # A broker with other settings may have created it.
-            self.service.partition_count = len(offsets_topic.partitions)
         gone = self._topics.difference(image.topics)
         self._topics = frozenset(image.topics)
         if gone:

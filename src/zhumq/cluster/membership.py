@@ -4,17 +4,17 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar, assert_never
+from typing import Final, Protocol
 
 from zhumq.cluster import zookeeper_layout as layout
+from zhumq.cluster.ensemble_link import RETRY_SECONDS, EnsembleLink
 from zhumq.cluster.session import Session
 from zhumq.cluster.store import (
     SESSION_TRANSITIONS,
     BrokerIdTaken,
     SessionState,
-    StoreUnusable,
 )
 from zhumq.cluster.znodes import (
     Check,
@@ -39,12 +39,9 @@ logger = logging.getLogger(__name__)
 # How long a starting broker waits beyond the session timeout of an earlier broker with the same id:
 # the ensemble checks for expired sessions once per tick.
 EXPIRY_GRACE_MS: Final = 2_000
-RETRY_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 1.0
 CANDIDATE_SESSIONS_MAX: Final = 16
 _UNKNOWN_EPOCH: Final = -1  # no registration has it
-
-Found = TypeVar("Found")
 
 
 class MembershipStore(Protocol):
@@ -76,12 +73,14 @@ class ControllerListener(Protocol):
 class Membership:
     """Registers the broker and enters it into the controller election, again in every session."""
 
-    def __init__(self, session_timeout_ms: int, connect_ms_max: int) -> None:
+    def __init__(
+        self, link: EnsembleLink, client: Client, store: MembershipStore, session_timeout_ms: int
+    ) -> None:
+        self._link = link
+        self._client = client
+        self._store = store
         self._session = Session()
         self._session_timeout_ms = session_timeout_ms
-        # How long a registration waits for an ensemble that does not answer.
-        self._connect_ms_max = connect_ms_max
-        self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self._watchers: list[Callable[[SessionState], None]] = []
         self._announced: tuple[SessionState, int | None] = (SessionState.CONNECTED, None)
@@ -94,6 +93,7 @@ class Membership:
         self._listener: ControllerListener | None = None
         self._controller: tuple[int, int] | None = None  # epoch, version of the node
         self._seen_live: frozenset[BrokerId] | None = None
+        link.watch(self._link_changed)
 
     @property
     def state(self) -> SessionState:
@@ -104,35 +104,18 @@ class Membership:
         """The epoch of the registration; None while the session may have expired."""
         return self._session.broker_epoch
 
-    def attach(self, client: Client, store: MembershipStore) -> None:
-        """Set the client and the store. Called once, before any method but `link_changed`."""
-        self._client = client
-        self._store = store
-
     def watch(self, watcher: Callable[[SessionState], None]) -> None:
         """Call the watcher with the state whenever the state or the broker epoch changes."""
         self._watchers.append(watcher)
 
-    async def wait_until_connected(self) -> None:
-        await self._connected.wait()
-
-    def link_changed(self, link: LinkState, session_id: int) -> None:
-        """The client connected or lost its connection, or its session expired."""
+    def _link_changed(self, link: LinkState, session_id: int) -> None:
         self._cancel_timer()
-        match link:
-            case LinkState.CONNECTED:
-                self._connected.set()
-            case LinkState.SUSPENDED:
-                self._connected.clear()
-                # The ensemble counts the session timeout from its last contact with this client. So
-                # at the end of this timer it has expired the session, or it has no leader.
-                self._presumed_lost = asyncio.get_running_loop().call_later(
-                    self._session_timeout_ms / 1_000, self._on_session_timeout
-                )
-            case LinkState.LOST:
-                self._connected.clear()
-            case _:
-                assert_never(link)
+        if link is LinkState.SUSPENDED:
+            # The ensemble counts the session timeout from its last contact with this client. So
+            # at the end of this timer it has expired the session, or it has no leader.
+            self._presumed_lost = asyncio.get_running_loop().call_later(
+                self._session_timeout_ms / 1_000, self._on_session_timeout
+            )
         self._update(self._session.with_link(link, session_id))
         self._wake.set()
 
@@ -143,7 +126,7 @@ class Membership:
     async def register(self, broker: Broker) -> None:
         """Register now and again in every later session."""
         async with self._lock:
-            await self.retry_until_answered(
+            await self._link.retry_until_answered(
                 lambda: self._register(broker), f"broker {broker.broker_id} registered"
             )
             self._broker = broker
@@ -170,7 +153,7 @@ class Membership:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self._connected.wait()
+            await self._link.wait_until_connected()
             try:
                 async with self._lock:
                     await self._restore()
@@ -201,26 +184,6 @@ class Membership:
             await self._run_for_controller(self._candidate)
 
     # Registration
-
-    async def retry_until_answered(
-        self, attempt: Callable[[], Awaitable[Found]], what: str
-    ) -> Found:
-        """Retry through lost connections and sessions: they do not end the start of a broker.
-
-        Raises StoreUnusable if the ensemble does not answer within the configured time.
-        """
-        while True:
-            with contextlib.suppress(ConnectionLost, SessionOver):
-                return await attempt()
-            try:
-                async with asyncio.timeout(self._connect_ms_max / 1_000):
-                    await self._connected.wait()
-            except TimeoutError:
-                raise StoreUnusable(
-                    f"ZooKeeper stopped answering for {self._connect_ms_max / 1_000:g} s while"
-                    f" {what}: check the ensemble"
-                ) from None
-            await asyncio.sleep(RETRY_SECONDS)
 
     async def _register(self, broker: Broker) -> None:
         path = layout.live_path(broker.broker_id)

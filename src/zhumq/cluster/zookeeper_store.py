@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from zhumq.cluster import zookeeper_layout as layout
+from zhumq.cluster.ensemble_link import EnsembleLink
 from zhumq.cluster.membership import ControllerListener, Membership
 from zhumq.cluster.store import (
     ControllerFenced,
@@ -76,10 +77,12 @@ class ZookeeperStore:
     def __init__(
         self,
         client: Client,
+        link: EnsembleLink,
         image: ClusterImage,
         token: int,
-        membership: Membership,
         secret: bytes,
+        *,
+        session_timeout_ms: int,
     ) -> None:
         # Known to the brokers of this cluster and to every client that may read its ZooKeeper nodes.
         self.secret = secret
@@ -87,7 +90,8 @@ class ZookeeperStore:
         self._image = image
         # The version of the node /version when it held the version of our image.
         self._token = token
-        self._membership = membership
+        self._link = link
+        self._membership = Membership(link, client, self, session_timeout_ms)
         self._watchers: list[Watcher] = []
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -111,12 +115,12 @@ class ZookeeperStore:
         nodes belong to another application or another cluster.
         """
         zookeeper_client = _load_client()
-        membership = Membership(session_timeout_ms, connect_ms_max)
+        link = EnsembleLink(connect_ms_max)
         client = await zookeeper_client.connect(
             ensemble,
             session_timeout_ms=session_timeout_ms,
             connect_ms_max=connect_ms_max,
-            on_link=membership.link_changed,
+            on_link=link.changed,
         )
 
         async def read() -> tuple[ClusterImage, int, bytes]:
@@ -125,19 +129,20 @@ class ZookeeperStore:
             return *await read_image(client), await _read_secret(client)
 
         try:
-            image, token, secret = await membership.retry_until_answered(
-                read, f"{ensemble} was read"
-            )
+            image, token, secret = await link.retry_until_answered(read, f"{ensemble} was read")
             _check_cluster(image, ensemble, expected_cluster_id)
         except BaseException:
             await client.close()
             raise
-        store = cls(client, image, token, membership, secret)
-        membership.attach(client, store)
-        store._spawn(store._follow())
-        store._spawn(membership.maintain())
-        store._changed.set()
+        store = cls(client, link, image, token, secret, session_timeout_ms=session_timeout_ms)
+        store.start()
         return store
+
+    def start(self) -> None:
+        """Follow the nodes of the cluster, and keep this broker's membership up."""
+        self._spawn(self._follow())
+        self._spawn(self._membership.maintain())
+        self._changed.set()
 
     @property
     def image(self) -> ClusterImage:
@@ -263,7 +268,7 @@ class ZookeeperStore:
             except (ConnectionLost, SessionOver):
                 # The result is unknown. A retry is safe: the version of /version guards it.
                 tried_before = True
-                await self._membership.wait_until_connected()
+                await self._link.wait_until_connected()
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except (NodeChanged, NodeTaken, NodeMissing) as reason:
@@ -273,7 +278,7 @@ class ZookeeperStore:
                     await self._raise_refusal(reason, guards)
                 except (ConnectionLost, SessionOver):
                     # The reason of the refusal is unknown: retry, and it is refused again.
-                    await self._membership.wait_until_connected()
+                    await self._link.wait_until_connected()
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
             return
@@ -325,7 +330,7 @@ class ZookeeperStore:
                 async with self._lock:
                     await self._catch_up()
             except (ConnectionLost, SessionOver):
-                await self._membership.wait_until_connected()
+                await self._link.wait_until_connected()
                 await asyncio.sleep(RETRY_SECONDS)
                 self._changed.set()
             except Exception:

@@ -59,23 +59,22 @@ class DeliveryStateClient:
         router: LeaderRouter,
         runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse],
         topic: InternalTopic,
-        partition_count: int,
     ) -> None:
         self._router = router
         self._runtime = runtime
         self._topic = topic
         self._route = DeliveryStateRoute(runtime)
         router.add(self._route)
-        self.partition_count = partition_count
 
     async def ask(self, routed_by: str, request: DeliveryRequest, expected: type[Answer]) -> Answer:
         """The shard's response. Raises BrokerError if it refuses or cannot be reached in time."""
         await self._topic.ensure()
-        return await self._ask(partition_for(routed_by, self.partition_count), request, expected)
+        index = partition_for(routed_by, self._topic.partition_count)
+        return await self._ask(index, request, expected)
 
     async def ask_all(self, request: DeliveryRequest, expected: type[Answer]) -> list[Answer]:
         """The responses of all shards, on any broker. Raises BrokerError if one does not respond."""
-        indexes = range(self.partition_count)
+        indexes = range(self._topic.partition_count)
         return list(
             await asyncio.gather(*(self._ask(index, request, expected) for index in indexes))
         )

@@ -60,17 +60,17 @@ class GroupService:
         self,
         runtime: CoordinatorRuntime[GroupRequest, GroupResponse],
         *,
-        partition_count: int,
+        partition_count: Callable[[], int],
         topics: TopicNames,
     ) -> None:
         self._runtime = runtime
         # Groups map to partitions by it: the count of the existing topic, or of the one to be created.
-        self.partition_count = partition_count
+        self._partition_count = partition_count
         self._topics = topics
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates this group."""
-        return partition_for(group_id, self.partition_count)
+        return partition_for(group_id, self._partition_count())
 
     async def handle(self, request: GroupRequest) -> GroupResponse:
         """Answer any group request."""

@@ -56,6 +56,13 @@ class InternalTopic:
         self._first: dict[int, asyncio.Event] = {}
         replicas.watch_leadership(self._on_leadership_changed)
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has, or will have. A broker with other settings may have created it; after
+        that the number never changes, because keys hash to partitions."""
+        topic = self._store.image.topics.get(self._new_topic.name)
+        return self._new_topic.partitions if topic is None else len(topic.partitions)
+
     async def ensure(self) -> None:
         """Create the topic if needed, and wait up to LOAD_WAIT_SECONDS_MAX for the shards led here.
 

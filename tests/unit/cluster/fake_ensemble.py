@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zhumq.cluster import zookeeper_layout as layout
-from zhumq.cluster.membership import Membership
+from zhumq.cluster.ensemble_link import EnsembleLink
 from zhumq.cluster.znodes import (
     ANY_VERSION,
     Check,
@@ -300,16 +300,14 @@ def _fields(node: StoredNode) -> dict[str, Any]:
 
 async def open_fake_store(ensemble: FakeEnsemble) -> ZookeeperStore:
     """A store on the ensemble, as `ZookeeperStore.open` creates it on a real one."""
-    membership = Membership(session_timeout_ms=60_000, connect_ms_max=60_000)
-    ensemble.on_link = membership.link_changed
+    link = EnsembleLink(connect_ms_max=60_000)
+    ensemble.on_link = link.changed
     ensemble.events.append((LinkState.CONNECTED, ensemble.session))
     ensemble.see_event()
     reading = asyncio.ensure_future(read_image(ensemble))
     while not reading.done():
         await ensemble.spin()
     image, token = reading.result()
-    store = ZookeeperStore(ensemble, image, token, membership, b"s" * 32)
-    membership.attach(ensemble, store)
-    store._spawn(store._follow())
-    store._spawn(membership.maintain())
+    store = ZookeeperStore(ensemble, link, image, token, b"s" * 32, session_timeout_ms=60_000)
+    store.start()
     return store

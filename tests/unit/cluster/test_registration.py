@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from zhumq.cluster import zookeeper_layout as layout
+from zhumq.cluster.ensemble_link import EnsembleLink
 from zhumq.cluster.membership import Membership
 from zhumq.cluster.store import StoreUnusable
 from zhumq.cluster.znodes import (
@@ -61,16 +62,16 @@ class OwnNode:
         )
 
 
-def membership(store: BreakingStore, connect_ms_max: int = 5_000) -> Membership:
-    made = Membership(session_timeout_ms=1_000, connect_ms_max=connect_ms_max)
-    made.attach(OwnNode(), store)  # type: ignore[arg-type]
-    return made
+def membership(link: EnsembleLink, store: BreakingStore) -> Membership:
+    return Membership(link, OwnNode(), store, session_timeout_ms=1_000)  # type: ignore[arg-type]
 
 
 def test_a_broker_registers_through_broken_connections() -> None:
     async def scenario() -> None:
-        made = membership(BreakingStore(ConnectionLost("/version"), SessionOver("/version")))
-        made.link_changed(LinkState.CONNECTED, SESSION)
+        link = EnsembleLink(connect_ms_max=5_000)
+        store = BreakingStore(ConnectionLost("/version"), SessionOver("/version"))
+        made = membership(link, store)
+        link.changed(LinkState.CONNECTED, SESSION)
         await made.register(BROKER)
         assert made.broker_epoch == IMAGE.version
 
@@ -79,7 +80,8 @@ def test_a_broker_registers_through_broken_connections() -> None:
 
 def test_a_broker_that_cannot_register_reports_that_the_ensemble_does_not_answer() -> None:
     async def scenario() -> None:
-        made = membership(BreakingStore(ConnectionLost("/version")), connect_ms_max=20)
+        link = EnsembleLink(connect_ms_max=20)
+        made = membership(link, BreakingStore(ConnectionLost("/version")))
         with pytest.raises(StoreUnusable, match="ZooKeeper stopped answering"):
             await made.register(BROKER)
 

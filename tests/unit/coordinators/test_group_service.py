@@ -75,7 +75,7 @@ class Broker:
             clock=SystemClock(),
             batch_bytes_max=1_000_000,
         )
-        self.service = GroupService(self.runtime, partition_count=SHARDS, topics=AnyTopic())
+        self.service = GroupService(self.runtime, partition_count=lambda: SHARDS, topics=AnyTopic())
 
     async def load(self) -> None:
         for index, partition in enumerate(self.partitions):

@@ -67,7 +67,7 @@ async def running(disk: MemoryDisk, *, crash: bool = False) -> AsyncIterator[Gro
     replicas = serve(logs, flusher, image, config=LOG_CONFIG)
     await runtime.load(0, replicas.partition(*HERE))
     try:
-        yield GroupService(runtime, partition_count=1, topics=AnyTopic())
+        yield GroupService(runtime, partition_count=lambda: 1, topics=AnyTopic())
     finally:
         await runtime.close()
         await replicas.close()
