@@ -15,13 +15,10 @@ from typing import Final, Self
 
 import uvloop
 
-from zhumq.broker.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
-from zhumq.broker.delivery import DeliveryCoordinator
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.fetch_sessions import FetchSessions
-from zhumq.broker.group_coordinator import GroupCoordinator
 from zhumq.broker.handlers.acls import AclsHandler
 from zhumq.broker.handlers.configs import ConfigsHandler
 from zhumq.broker.handlers.fetch import FetchHandler
@@ -37,9 +34,12 @@ from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.kept_ports import keep_ports, with_kept_ports
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen
-from zhumq.broker.membership import Membership, SoleMember
 from zhumq.broker.metrics import broker_metrics, health_problems
-from zhumq.broker.push_wiring import PushPart
+from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
+from zhumq.broker.wiring.delivery import DeliveryCoordinator
+from zhumq.broker.wiring.group_coordinator import GroupCoordinator
+from zhumq.broker.wiring.membership import Membership, SoleMember
+from zhumq.broker.wiring.push import PushPart
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
@@ -150,12 +150,12 @@ class BrokerApp:
                     clock,
                 ),
                 produce.answer_run,
+                on_connection_lost=delivery.connection_lost,
             )
             parts.callback(_write_high_watermarks, logs, replicas)
             peer_address = await member.listen(parts)
             listener = await _listen(config.listen, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
-            dispatcher.watch_lost_connections(delivery.connection_lost)
             disk_room = DiskRoom(logs)
             scrubber = Scrubber(
                 logs,

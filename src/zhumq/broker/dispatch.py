@@ -71,13 +71,15 @@ class Dispatcher:
         handlers: Mapping[ApiKey, Handler],
         answer_run: AnswerRun,
         access: Access | None = None,
+        *,
+        on_connection_lost: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._handlers = handlers
         self._answer_run = answer_run
         self._access = access or Access()
         self._long_requests = LongRequests()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._lost_watchers: list[Callable[[int], None]] = []
+        self._on_connection_lost = on_connection_lost
         self.requests_handled = 0
 
     def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
@@ -137,13 +139,8 @@ class Dispatcher:
         return handler(context, body)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
-        """Notifies watchers that a connection ended. Its parked requests are cancelled already."""
-        for watcher in self._lost_watchers:
-            watcher(connection.id)
-
-    def watch_lost_connections(self, watcher: Callable[[int], None]) -> None:
-        """Call `watcher` with the id of each connection that ends."""
-        self._lost_watchers.append(watcher)
+        """A connection ended. Its parked requests are cancelled already."""
+        self._on_connection_lost(connection.id)
 
     async def _answer_long(self, frame: bytes, connection: ConnectionInfo) -> list[Part] | None:
         """Authorizes each piece of a long request, and handles it. The first one bears the quota."""

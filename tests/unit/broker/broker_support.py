@@ -1,7 +1,7 @@
 """Frames, a connection, and what the steps of the pipeline were asked, for the tests of the request layer."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from zhumq.broker.access import Access
@@ -56,9 +56,15 @@ def response(key: ApiKey, version: int, answer: Answer) -> Any:
     return found
 
 
-def dispatcher(handlers: Mapping[ApiKey, Handler], access: Access | None = None) -> Dispatcher:
+def dispatcher(
+    handlers: Mapping[ApiKey, Handler],
+    access: Access | None = None,
+    on_connection_lost: Callable[[int], None] = lambda _: None,
+) -> Dispatcher:
     """A pipeline in which every request goes alone."""
-    return Dispatcher(handlers, lambda run, throttle_ms: None, access)
+    return Dispatcher(
+        handlers, lambda run, throttle_ms: None, access, on_connection_lost=on_connection_lost
+    )
 
 
 class StrictAccess(Access):

@@ -134,9 +134,8 @@ def test_a_lost_connection_stops_the_work_for_it() -> None:
             finally:
                 stopped.set()
 
-        pipeline = dispatcher({HEARTBEAT: work})
         lost: list[int] = []
-        pipeline.watch_lost_connections(lost.append)
+        pipeline = dispatcher({HEARTBEAT: work}, on_connection_lost=lost.append)
         client = connection(5)
         _, answer = pipeline.handle([FRAME], client)
         await asyncio.sleep(0)  # the work begins

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zhumq.broker.config import BrokerConfig
-from zhumq.broker.delivery import DeliveryCoordinator
-from zhumq.broker.group_coordinator import GroupCoordinator
+from zhumq.broker.wiring.delivery import DeliveryCoordinator
+from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.coordinators.delivery_service import DeliveryService

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from zhumq.broker.delivery_metrics import delivery_metrics
 from zhumq.broker.dispatch import Handler
-from zhumq.broker.group_coordinator import GroupCoordinator
 from zhumq.broker.handlers.configs import ConfigsHandler
 from zhumq.broker.handlers.group_configs import GroupConfigsHandler, ShareGroupSettings
 from zhumq.broker.handlers.share import ShareHandler
@@ -14,6 +13,7 @@ from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
 from zhumq.broker.http import Metric
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.share_sessions import ShareSessions
+from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.dead_letters import DeadLetterWriter

@@ -1,0 +1,1 @@
+"""Parts of the composition root: each constructs one subsystem of a broker."""
