@@ -16,7 +16,6 @@ from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, shapes_hash
 from zhumq.groups.group import Turn
 from zhumq.groups.persisted import TEXT_BYTES_MAX, ConsumerRecordKind
 
-COMPILED_REGEXES_MAX = 100  # cached, of all groups of a shard
 TEXT_OVERHEAD_BYTES = 2  # of one name in a record
 RECORD_OVERHEAD_BYTES = (
     2 * TEXT_BYTES_MAX + 50
@@ -29,7 +28,6 @@ class ConsumerTargets:
     def __init__(self, topics: ClusterTopics, *, record_bytes_max: int) -> None:
         self._topics = topics
         self._record_bytes_max = record_bytes_max
-        self._compiled: dict[str, TopicRegex | None] = {}
 
     def refresh(self, group: ConsumerGroup, turn: Turn, *, changed: bool) -> None:
         """Start a new group epoch if a member or its topics changed, and assign."""
@@ -77,10 +75,12 @@ class ConsumerTargets:
 
     def _topics_of(self, pattern: str) -> frozenset[str]:
         """The topics that an expression matches, internal ones included, as in Kafka."""
-        compiled = self._compile(pattern)
-        if compiled is None:
+        try:
+            regex = TopicRegex(pattern)
+        except RegexInvalid:
+            # Heartbeats with an invalid expression are refused, but a log from another broker may have one.
             return frozenset()
-        found = [name for name in self._topics.names() if compiled.matches(name)]
+        found = [name for name in self._topics.names() if regex.matches(name)]
         # The result must fit into one record: the first topics that do are used.
         bytes_left = self._record_bytes_max - RECORD_OVERHEAD_BYTES
         if sum(map(len, found)) + TEXT_OVERHEAD_BYTES * len(found) <= bytes_left:
@@ -92,17 +92,6 @@ class ConsumerTargets:
                 break
             kept.append(name)
         return frozenset(kept)
-
-    def _compile(self, pattern: str) -> TopicRegex | None:
-        if pattern not in self._compiled:
-            if len(self._compiled) >= COMPILED_REGEXES_MAX:
-                del self._compiled[next(iter(self._compiled))]
-            try:
-                self._compiled[pattern] = TopicRegex(pattern)
-            except RegexInvalid:
-                # Heartbeats with an invalid expression are refused, but a log from another broker may have one.
-                self._compiled[pattern] = None
-        return self._compiled[pattern]
 
     def _assign(self, group: ConsumerGroup, turn: Turn) -> None:
         shapes = group.shapes
