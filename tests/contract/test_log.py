@@ -92,6 +92,14 @@ def test_a_new_log_is_empty(log: Log) -> None:
     assert log.producer_state.producers == {}
 
 
+def test_a_log_can_be_made_known_before_anything_is_written(layout: Layout) -> None:
+    log = layout.open(CONFIG)
+    for _ in range(2):
+        log.make_files()
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
+    assert append(layout.crash(), b"a") == 0
+
+
 # Appending
 
 
@@ -353,9 +361,11 @@ def test_a_followers_log_may_begin_inside_a_batch(log: Log) -> None:
     assert all_bytes(log) == data
     with pytest.raises(OffsetOutOfRange):
         read_from(log, 0)
-    inside = with_header(read_from(log, 3)[0].data.tobytes(), base_offset=3, last_offset_delta=5)
+    # Only the first batch of a log may begin before the end.
+    overlapping = make_batch(b"d", b"e", base_offset=3, partition_leader_epoch=3)
     with pytest.raises(CorruptMessage):
-        log.append_fetched(inside, epoch_max=3, gaps_allowed=False)
+        log.append_fetched(overlapping, epoch_max=3, gaps_allowed=False)
+    assert all_bytes(log) == data
 
 
 # Removal

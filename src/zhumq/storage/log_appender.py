@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING
 
 from zhumq.host.disk import Buffer
 from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, InvalidRecord, StorageFailed
-from zhumq.records.batch import (
-    HEAD,
-    LOG_APPEND_TIME_FLAG,
-    PREFIX_BYTES,
-    BatchHeader,
-    RecordBatch,
-)
+from zhumq.records.batch import HEAD, LOG_APPEND_TIME_FLAG, PREFIX_BYTES, BatchHeader, RecordBatch
 from zhumq.records.control import decode_end_marker
 from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.fetched_batches import FetchedBatch, check_fetched
@@ -36,7 +30,8 @@ RUN_BYTES_MAX = 1024 * 1024
 
 
 class LogAppender:
-    """Checks batches, writes them into the active segment, and notes what follows from them."""
+    """Checks batches, writes them into the active segment, and notes what follows from them. `append`,
+    `append_each` and `append_fetched` are those of Log."""
 
     __slots__ = ("_log",)
 
@@ -54,7 +49,6 @@ class LogAppender:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         budget: WalkBudget | None = None,
     ) -> Appended:
-        """Check the batches, assign the next offsets, and write them at the end."""
         log = self._log
         if log.failure is not None:
             raise log.failure
@@ -94,11 +88,6 @@ class LogAppender:
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
     ) -> AppendedRun:
-        """Append the batches of several requests, each as `append` would, in a single write.
-
-        Ends behind the first request that is refused or that repeats an earlier one, and before one
-        that would make the write too large. Raises what refuses them all, and writes nothing then.
-        """
         log = self._log
         if log.failure is not None:
             raise log.failure
@@ -221,10 +210,6 @@ class LogAppender:
     # Batches of the leader
 
     def append_fetched(self, batches: Buffer, *, epoch_max: int, gaps_allowed: bool) -> int:
-        """Write a leader's batches unchanged, with its offsets and epochs; returns the log end offset.
-
-        Raises CorruptMessage, and writes nothing, if they do not follow the end of this log.
-        """
         log = self._log
         if log.failure is not None:
             raise log.failure

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from zhumq.host.clock import Clock
 from zhumq.model.errors import BrokerError, StorageFailed
-from zhumq.storage.checkpoints import (
-    LEADER_EPOCH_FILE,
-    PARTITION_FILE,
-    encode_leader_epochs,
-)
+from zhumq.storage.checkpoints import LEADER_EPOCH_FILE, PARTITION_FILE, encode_leader_epochs
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.log_files import SNAPSHOT_SUFFIX, file_prefix
 from zhumq.storage.manifest import Manifest, ManifestFile, SealedRecord

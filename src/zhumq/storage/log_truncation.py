@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class LogTruncation:
-    """Removes records, and takes back what was derived from them: epochs, producers, offsets."""
+    """Removes records, and takes back what was derived from them: epochs, producers, offsets. The methods
+    are those of Log."""
 
     __slots__ = ("_log",)
 
@@ -21,7 +22,6 @@ class LogTruncation:
         self._log = log
 
     def delete_records_before(self, offset: int) -> int:
-        """Raise the log start offset to this offset (DeleteRecords); returns the log start offset."""
         log = self._log
         if log.failure is not None:
             raise log.failure
@@ -36,12 +36,11 @@ class LogTruncation:
         return log.log_start_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Remove all batches that reach this offset or a later one."""
         log = self._log
         if offset >= log.log_end_offset:
             return
         if offset < log.segments.base_offset:
-            self.start_over_at(offset)
+            self.truncate_fully_and_start_at(offset)
             return
         self._lower_recovery_point(offset)
         removed = log.segments.take_from(offset)
@@ -57,12 +56,11 @@ class LogTruncation:
         if was_damaged:
             write_corrupt_ranges(log.directory, log.segments.all, log.disk)
         if end_offset < log.log_start_offset:
-            self.start_over_at(log.log_start_offset)
+            self.truncate_fully_and_start_at(log.log_start_offset)
         else:
             self._end_at(end_offset)
 
-    def start_over_at(self, offset: int) -> None:
-        """Remove all records; the next batch gets this offset."""
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         log = self._log
         log.make_files()
         self._lower_recovery_point(min(offset, log.log_start_offset))

@@ -50,7 +50,7 @@ class SegmentedLog:
         self.config = config
         self.disk = disk
         self.cache = cache
-        # Invariant: log_start_offset <= recovery_point <= flushed_offset <= log_end_offset.
+        # After a checkpoint: log_start_offset <= recovery_point <= flushed_offset <= log_end_offset.
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.flushed_offset = loaded.log_end_offset
@@ -264,7 +264,7 @@ class SegmentedLog:
         self.truncation.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        self.truncation.start_over_at(offset)
+        self.truncation.truncate_fully_and_start_at(offset)
 
     def delete_records_before(self, offset: int) -> int:
         return self.truncation.delete_records_before(offset)
