@@ -166,7 +166,7 @@ def test_every_reference_leads_somewhere() -> None:
 def test_every_step_of_the_journeys_names_a_file_and_a_function() -> None:
     """The check of references then holds each of them to the code."""
     text = (REPOSITORY / "docs" / "architecture.md").read_text()
-    section = text.partition("## The three journeys")[2].partition("\n## ")[0]
+    section = text.partition("## The journeys")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!broker |-).*", section, re.MULTILINE)
     step = re.compile(r"\| [\w ]+ \| `[a-z_/]+\.py: [\w.]+` \| .+ \|")
     assert len(rows) > 40
