@@ -20,6 +20,25 @@ LOAD_RETRY_SECONDS: Final = 5.0
 LOAD_WAIT_SECONDS_MAX: Final = 1.0
 
 
+def state_topic(
+    name: str, *, partitions: int, replication_factor: int, batch_bytes_max: int, segment_bytes: str
+) -> NewTopic:
+    """A compacted topic for the records of state machines."""
+    return NewTopic(
+        name=name,
+        is_internal=True,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        settings={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            # Its own: a low message.max.bytes must not limit the size of the state.
+            "max.message.bytes": str(batch_bytes_max),
+            "segment.bytes": segment_bytes,
+        },
+    )
+
+
 class LedPartitions(Protocol):
     """The partitions of this broker, and notification of leadership changes."""
 

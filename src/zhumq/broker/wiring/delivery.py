@@ -21,12 +21,11 @@ from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.delivery_settings import DeliverySettings
 from zhumq.coordinators.delivery_state import DeliveryStateClient
 from zhumq.coordinators.group_positions import GroupPositions
-from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.internal_topic import InternalTopic, state_topic
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
-from zhumq.metadata.topics import NewTopic
 from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC
 from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
@@ -66,7 +65,15 @@ class DeliveryCoordinator:
             batch_bytes_max=_BATCH_BYTES_MAX,
         )
         self.topic = InternalTopic(
-            _state_topic(settings),
+            state_topic(
+                SHARE_GROUP_STATE_TOPIC,
+                partitions=settings.integer("share.coordinator.state.topic.num.partitions"),
+                replication_factor=settings.integer(
+                    "share.coordinator.state.topic.replication.factor"
+                ),
+                batch_bytes_max=_BATCH_BYTES_MAX,
+                segment_bytes=settings.text("share.coordinator.state.topic.segment.bytes"),
+            ),
             store=store,
             metadata_client=metadata_client,
             replicas=replicas,
@@ -136,21 +143,6 @@ class DeliveryCoordinator:
         await self._share.close()
         await self.service.close()
         await self.topic.close()
-
-
-def _state_topic(settings: Settings) -> NewTopic:
-    return NewTopic(
-        name=SHARE_GROUP_STATE_TOPIC,
-        is_internal=True,
-        partitions=settings.integer("share.coordinator.state.topic.num.partitions"),
-        replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
-        settings={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "max.message.bytes": str(_BATCH_BYTES_MAX),
-            "segment.bytes": settings.text("share.coordinator.state.topic.segment.bytes"),
-        },
-    )
 
 
 def _delivery_settings(settings: Settings) -> DeliverySettings:

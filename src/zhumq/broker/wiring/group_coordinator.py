@@ -10,7 +10,7 @@ from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.coordinators.group_service import GroupService
-from zhumq.coordinators.internal_topic import InternalTopic
+from zhumq.coordinators.internal_topic import InternalTopic, state_topic
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.offsets import CommittedOffsets
@@ -19,13 +19,11 @@ from zhumq.groups.settings import GroupSettings, MigrationPolicy
 from zhumq.groups.shard import GroupShard
 from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
-from zhumq.metadata.topics import NewTopic
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
 from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
 
 _MINUTE_MS = 60_000
-# The topic's own max.message.bytes: a low message.max.bytes must not limit the size of groups.
 _BATCH_BYTES_MAX = 8 << 20
 _RECORD_BYTES_MAX = _BATCH_BYTES_MAX - 1_024  # what is left in a batch for one key and value
 
@@ -54,17 +52,12 @@ class GroupCoordinator:
             batch_bytes_max=_BATCH_BYTES_MAX,
         )
         self.topic = InternalTopic(
-            NewTopic(
-                name=CONSUMER_OFFSETS_TOPIC,
-                is_internal=True,
+            state_topic(
+                CONSUMER_OFFSETS_TOPIC,
                 partitions=settings.integer("offsets.topic.num.partitions"),
                 replication_factor=settings.integer("offsets.topic.replication.factor"),
-                settings={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "max.message.bytes": str(_BATCH_BYTES_MAX),
-                    "segment.bytes": settings.text("offsets.topic.segment.bytes"),
-                },
+                batch_bytes_max=_BATCH_BYTES_MAX,
+                segment_bytes=settings.text("offsets.topic.segment.bytes"),
             ),
             store=store,
             metadata_client=metadata_client,
