@@ -99,8 +99,8 @@ def list_groups(connection: ClusterConnection) -> GroupList:
         )
         for each in _listing(connection)
     }
-    subscriptions = known_subscriptions(connection)
-    for name, group in subscriptions.groups.items():
+    subscriptions, warning = known_subscriptions(connection)
+    for name, group in subscriptions.items():
         kind = _SHARE if group.mode in (None, "ptp-shared") else _CONSUMER
         known = found.get(name) or GroupSummary(group=name, state=group.state, type=kind)
         found[name] = replace(
@@ -109,15 +109,13 @@ def list_groups(connection: ClusterConnection) -> GroupList:
             mode=group.mode_as(known.type),
             claims=tuple(group.claims),
         )
-    return GroupList(
-        groups=tuple(found[name] for name in sorted(found)), warning=subscriptions.warning
-    )
+    return GroupList(groups=tuple(found[name] for name in sorted(found)), warning=warning)
 
 
 def describe_group(connection: ClusterConnection, name: str) -> Group:
     """A group with its members, offsets and lag. Raises NotFound."""
-    subscriptions = known_subscriptions(connection, name)
-    subscription = subscriptions.groups.get(name)
+    subscriptions, warning = known_subscriptions(connection, name)
+    subscription = subscriptions.get(name)
     described = _describe(connection, name)
     # For an unknown group Kafka returns the state Dead, not an error.
     is_known = described.state != ConsumerGroupState.DEAD
@@ -146,7 +144,7 @@ def describe_group(connection: ClusterConnection, name: str) -> Group:
         coordinator=described.coordinator.id if described.coordinator else None,
         members=tuple(members),
         offsets=_offsets_with_lag(connection, name, holders),
-        warning=subscriptions.warning,
+        warning=warning,
     )
     if subscription is None:
         return group

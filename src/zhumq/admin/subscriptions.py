@@ -52,14 +52,6 @@ class SubscriptionGroup:
         return self.mode or ("share" if kind == "Share" else "psb")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSubscriptions:
-    """The subscription groups, or a warning that they are missing, and why."""
-
-    groups: dict[str, SubscriptionGroup]
-    warning: str | None = None
-
-
 def subscription_groups(
     connection: ClusterConnection, group: str = ""
 ) -> dict[str, SubscriptionGroup]:
@@ -100,15 +92,16 @@ def subscription_groups(
     }
 
 
-def known_subscriptions(connection: ClusterConnection, group: str = "") -> KnownSubscriptions:
-    """The subscription groups, for an operation that has an answer without them too."""
+def known_subscriptions(
+    connection: ClusterConnection, group: str = ""
+) -> tuple[dict[str, SubscriptionGroup], str | None]:
+    """The subscription groups for an operation that has an answer without them, and a warning if they are missing."""
     try:
-        return KnownSubscriptions(groups=subscription_groups(connection, group))
+        return subscription_groups(connection, group), None
     except PushUnavailable:
-        return KnownSubscriptions(groups={})
+        return {}, None
     except ClientError as error:
-        warning = f"subscription groups are not shown: {error}"
-        return KnownSubscriptions(groups={}, warning=warning)
+        return {}, f"subscription groups are not shown: {error}"
 
 
 def release_topic(connection: ClusterConnection, topic: str, group: str = "") -> str:

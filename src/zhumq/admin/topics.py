@@ -119,10 +119,10 @@ def describe_topic(connection: ClusterConnection, name: str) -> Topic:
                 messages=None if first is None or end is None else end - first,
             )
         )
-    subscriptions = known_subscriptions(connection)
+    subscriptions, warning = known_subscriptions(connection)
     claims = [
         Claim(group=each.group, mode=each.mode or "")
-        for each in subscriptions.groups.values()
+        for each in subscriptions.values()
         if name in each.claims
     ]
     return Topic(
@@ -132,7 +132,7 @@ def describe_topic(connection: ClusterConnection, name: str) -> Topic:
         point_to_point=claims[0] if claims else None,
         settings={key: each.value for key, each in sorted(settings.items()) if each.is_own},
         partitions=tuple(partitions),
-        warning=subscriptions.warning,
+        warning=warning,
     )
 
 

@@ -1,13 +1,10 @@
 """`zhumq dlq`: list, show and replay dead letters."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from zhumq.admin import dead_letters as admin
 from zhumq.cli import completion
@@ -15,6 +12,7 @@ from zhumq.cli.client import connect
 from zhumq.cli.messages import text_or_base64
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
 from zhumq.cli.output import headings, print_json, print_table
+from zhumq.cli.progress_bar import progress_bar
 
 PROGRESS_DEAD_LETTERS_MIN = 100  # fewer are replayed before a bar would be seen
 
@@ -65,12 +63,9 @@ def list_dead_letters(
             }
             for count in admin.count_reasons(connection, topic)
         ]
-    if as_json:
-        print_json(rows)
-    else:
-        before, after = ("topic", "replayed") if topic is None else ("group", "replayed reason")
-        columns = headings(before) | {"letters": "DEAD LETTERS"} | headings(after)
-        print_table(rows, columns, empty="no dead letters")
+    before, after = ("topic", "replayed") if topic is None else ("group", "replayed reason")
+    columns = headings(before) | {"letters": "DEAD LETTERS"} | headings(after)
+    print_table(rows, columns, empty="no dead letters", as_json=as_json)
 
 
 @app.command()
@@ -86,11 +81,9 @@ def show(
     """Show dead letters with their origin, reason and content."""
     found = admin.read_dead_letters(connect(bootstrap), topic, group=group, limit=limit)
     rows = [_row(each) for each in found]
-    if as_json:
-        print_json(rows)
-        return
-    columns = headings("from group deliveries time replayed reason key value")
-    print_table(rows, {"letter": "DEAD LETTER"} | columns, empty="no dead letters")
+    fields = "from group deliveries time replayed reason key value"
+    columns = {"letter": "DEAD LETTER"} | headings(fields)
+    print_table(rows, columns, empty="no dead letters", as_json=as_json)
 
 
 @app.command()
@@ -110,7 +103,8 @@ def replay(
     """Send dead letters back to the topics they came from, except those replayed before."""
     chosen = _chosen(dead_letters) if dead_letters else None
     connection = connect(bootstrap)
-    with _progress() as report:
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with progress_bar(*columns, total_min=PROGRESS_DEAD_LETTERS_MIN) as report:
         count = admin.replay_dead_letters(
             connection, topic, group=group, offsets=chosen, again=again, progress=report
         )
@@ -128,23 +122,6 @@ def _chosen(dead_letters: list[str]) -> dict[int, set[int]]:
             raise CommandFailed(f"--letter takes PARTITION@OFFSET, not {text!r}")
         chosen.setdefault(int(partition), set()).add(int(offset))
     return chosen
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("replaying", total=None, visible=False)
-
-        def report(done: int, total: int) -> None:
-            bar.update(
-                task, completed=done, total=total, visible=total >= PROGRESS_DEAD_LETTERS_MIN
-            )
-
-        yield report
 
 
 def _row(dead_letter: admin.DeadLetter) -> dict[str, Any]:

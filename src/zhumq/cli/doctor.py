@@ -8,14 +8,14 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
 
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
-from zhumq.cli.output import print_json, print_table
+from zhumq.cli.output import headings, print_table
 from zhumq.host.java import MAJOR_VERSION_MIN, JavaMissing, find_java
 from zhumq.model.address import parse_address
 
@@ -63,15 +63,9 @@ def doctor(
     The exit code is 0 unless a requirement of zhumq is not met.
     """
     findings = list(examine())
-    rows = [
-        {"what": each.what, "state": str(each.state), "found": each.found, "advice": each.advice}
-        for each in findings
-    ]
-    if as_json:
-        print_json(rows)
-    else:
-        headings = {"what": "WHAT", "state": "STATE", "found": "FOUND", "advice": "WHAT TO DO"}
-        print_table(rows, headings, empty="")
+    rows = [asdict(each) for each in findings]
+    columns = headings("what state found advice", advice="WHAT TO DO")
+    print_table(rows, columns, empty="", as_json=as_json)
     problems = [each for each in findings if each.state is State.PROBLEM]
     if problems:
         raise CommandFailed(

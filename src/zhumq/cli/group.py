@@ -28,11 +28,9 @@ def list_groups(
     found = admin.list_groups(connect(bootstrap))
     print_note(found.warning)
     rows = [asdict(each) for each in found.groups]
-    if as_json:
-        print_json(rows)
-    else:
-        columns = headings("group state type mode claims", claims="POINT-TO-POINT")
-        print_table(rows, columns, empty="no groups yet: `zhumq consume TOPIC --group NAME`")
+    columns = headings("group state type mode claims", claims="POINT-TO-POINT")
+    empty = "no groups yet: `zhumq consume TOPIC --group NAME`"
+    print_table(rows, columns, empty=empty, as_json=as_json)
 
 
 @app.command()
@@ -99,10 +97,8 @@ def reset(
         }
         for each in changes
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(rows, headings("topic partition from to"), empty="the topic has no partitions")
+    columns = headings("topic partition from to")
+    print_table(rows, columns, empty="the topic has no partitions", as_json=as_json)
     if dry_run:
         print_note("nothing was changed (--dry-run)")
 

@@ -32,9 +32,16 @@ def headings(fields: str, **others: str) -> dict[str, str]:
 
 
 def print_table(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    empty: str,
+    as_json: bool = False,
 ) -> None:
-    """Print a table for people. `columns` maps a row's field to its column heading."""
+    """Print a table for people, or JSON. `columns` maps a row's field to its column heading."""
+    if as_json:
+        print_json(rows)
+        return
     if not rows:
         print_note(empty)
         return

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from zhumq.cli.options import CommandFailed, JsonOption, parse_settings
-from zhumq.cli.output import print_json, print_note, print_table
+from zhumq.cli.output import headings, print_json, print_note, print_table
 from zhumq.pipelines.library_files import shipped
 from zhumq.pipelines.status import STATE_DIR_DEFAULT, StatusFile, known_runs
 
@@ -97,11 +97,7 @@ def list_pipelines(
         {"name": status.name, "state": str(status.state), "about": status.file}
         for status in known_runs(state_dir)
     ]
-    if as_json:
-        print_json(rows)
-        return
-    headings = {"name": "NAME", "state": "STATE", "about": "ABOUT"}
-    print_table(rows, headings, empty="")
+    print_table(rows, headings("name state about"), empty="", as_json=as_json)
 
 
 @app.command()
@@ -128,11 +124,8 @@ def status(
         for each in found
         for sink in each.sinks.values()
     ]  # fmt: skip
-    headings = {
-        "name": "NAME", "state": "STATE", "sink": "SINK", "batch": "BATCH", "rows_in": "ROWS IN",
-        "rows_out": "ROWS OUT", "lag": "LAG", "batch_ms": "BATCH MS", "updated": "UPDATED",
-    }  # fmt: skip
-    print_table(rows, headings, empty=f"no pipeline has run with {state_dir}")
+    columns = headings("name state sink batch rows_in rows_out lag batch_ms updated")
+    print_table(rows, columns, empty=f"no pipeline has run with {state_dir}")
     for each in found:
         if each.error is not None:
             sys.stdout.write(f"{each.name}: {each.error}\n")

@@ -4,20 +4,12 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaError, Message, Producer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from zhumq.admin.errors import error_of, kafka_errors
 from zhumq.cli import completion
@@ -25,6 +17,7 @@ from zhumq.cli.client import check_reachable, client_settings
 from zhumq.cli.messages import OutgoingMessage, parse_json_line, parse_line
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
 from zhumq.cli.output import print_note
+from zhumq.cli.progress_bar import progress_bar
 
 DELIVERY_TIMEOUT_MS = 30_000  # a message that is not acknowledged by then has failed
 POLL_EVERY_MESSAGES = 1_000  # how often failures are checked and the bar is updated
@@ -47,12 +40,6 @@ class Acks(StrEnum):
     ALL = "all"
     LEADER = "1"
     NONE = "0"
-
-
-class ReportProgress(Protocol):
-    """Called now and then with the number of input bytes read."""
-
-    def __call__(self, bytes_read: int) -> None: ...
 
 
 app = typer.Typer()
@@ -112,7 +99,10 @@ def produce(
         partition=partition,
     )
     separator = key_separator.encode() if key_separator is not None else None
-    with _progress() as report_progress:
+    status = os.fstat(sys.stdin.fileno())
+    is_large = stat.S_ISREG(status.st_mode) and status.st_size >= PROGRESS_BYTES_MIN
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with progress_bar(*columns, shown=is_large) as report:
         bytes_read = 0
         try:
             for number, line in enumerate(_lines(), 1):
@@ -124,7 +114,7 @@ def produce(
                 else:
                     outbox.send(parse_line(text, separator, number))
                 if number % POLL_EVERY_MESSAGES == 0:
-                    report_progress(bytes_read)
+                    report(bytes_read, status.st_size)
         finally:
             # Lines before a bad line or a Ctrl-C are sent, not dropped.
             outbox.flush()
@@ -195,26 +185,3 @@ def _lines() -> Iterator[bytes]:
         if len(line) > LINE_BYTES_MAX:
             raise CommandFailed(f"a line is longer than {LINE_BYTES_MAX} bytes: is this text?")
         yield line
-
-
-@contextmanager
-def _progress() -> Iterator[ReportProgress]:
-    """A progress bar for a large file at a terminal, nothing otherwise."""
-    status = os.fstat(sys.stdin.fileno())
-    is_large = stat.S_ISREG(status.st_mode) and status.st_size >= PROGRESS_BYTES_MIN
-    if not (is_large and sys.stderr.isatty()):
-        yield _no_progress
-        return
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("sending", total=status.st_size)
-
-        def report(bytes_read: int) -> None:
-            progress.update(task, completed=bytes_read)
-
-        yield report
-
-
-def _no_progress(bytes_read: int) -> None:
-    del bytes_read

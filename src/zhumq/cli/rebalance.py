@@ -3,18 +3,18 @@
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from zhumq.admin import reassignment
 from zhumq.cli.client import connect
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
 from zhumq.cli.output import headings, print_json, print_note, print_table
+from zhumq.cli.progress_bar import progress_bar
 
 AT_ONCE: Final = 20
 OFF: Final = "off"
@@ -74,9 +74,14 @@ def rebalance(
         count = len(plan.moves)
         if not yes and sys.stdin.isatty():
             typer.confirm(f"Move {count} partitions?", abort=True, err=True)
-        with reassignment.throttled(connection, rate), _throttle_note(rate):
+        bar = (TextColumn("moving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with (
+            reassignment.throttled(connection, rate),
+            _throttle_note(rate),
+            progress_bar(*bar, transient=False) as report,
+        ):
             reassignment.run_moves(
-                connection, plan.moves, at_once=at_once, progress=_progress(count)
+                connection, plan.moves, at_once=at_once, progress=lambda done: report(done, count)
             )
         reassignment.elect_preferred_leaders(connection)
     print_note(f"partitions moved: {count}")
@@ -116,25 +121,3 @@ def _show(plan: reassignment.Plan) -> None:
         sys.stdout.write(f"\npartitions to move: {len(plan.moves)}, replicas to copy: {copies}\n")
     else:
         sys.stdout.write("\nno partition needs to move\n")
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """A progress bar at a terminal, nothing otherwise."""
-    if not sys.stderr.isatty():
-        return lambda _: None
-    bar = Progress(
-        TextColumn("moving"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
-    task = bar.add_task("moving", total=total)
-    bar.start()
-
-    def done(count: int) -> None:
-        bar.update(task, completed=count)
-        if count >= total:
-            bar.stop()
-
-    return done

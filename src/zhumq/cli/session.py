@@ -9,7 +9,7 @@ import typer
 from zhumq.admin import sessions
 from zhumq.cli.client import connect
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from zhumq.cli.output import headings, print_json, print_note, print_table
+from zhumq.cli.output import headings, print_note, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Sessions of push consumers.")
 
@@ -28,16 +28,13 @@ def list_sessions(
     rows = [asdict(session) for session in found if state in (None, session.state)]
     for row in rows:
         row["since"] = datetime.fromtimestamp(row["since_ms"] / 1000, UTC).isoformat("T", "seconds")
-    if as_json:
-        print_json(rows)
-        return
     columns = headings(
         "name mode topics state since attempt connected in_flight delivered redelivered reason",
         name="SESSION",
         attempt="TRIES",
         redelivered="AGAIN",
     )
-    print_table(rows, columns, empty="no push consumers")
+    print_table(rows, columns, empty="no push consumers", as_json=as_json)
 
 
 @app.command()

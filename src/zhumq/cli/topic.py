@@ -86,11 +86,9 @@ def list_command(
     """List the topics."""
     found = admin.list_topics(connect(bootstrap))
     rows = [asdict(each) for each in found if internal or not each.is_internal]
-    if as_json:
-        print_json(rows)
-    else:
-        empty = "no topics yet: create one with `zhumq topic create NAME`"
-        print_table(rows, headings("topic partitions replicas"), empty=empty)
+    columns = headings("topic partitions replicas")
+    empty = "no topics yet: create one with `zhumq topic create NAME`"
+    print_table(rows, columns, empty=empty, as_json=as_json)
 
 
 @app.command()
