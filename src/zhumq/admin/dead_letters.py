@@ -97,7 +97,7 @@ def replay_dead_letters(
     group: str | None = None,
     offsets: Mapping[int, set[int]] | None = None,
     again: bool = False,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Send dead letters back to the topics they came from. Returns how many were sent.
 
@@ -139,7 +139,8 @@ def replay_dead_letters(
             if seen % REPLAY_BATCH == 0:
                 producer.flush()
                 reader.commit(name, committed)
-            progress(seen, total)
+            if progress is not None:
+                progress(seen, total)
         producer.flush()
         if replayed:
             reader.commit(name, committed)

@@ -1,7 +1,7 @@
 """Subscription groups, merged from all brokers: claims, positions, consumers; and the release of a topic."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from zhumq.admin.connection import ClusterConnection
@@ -37,9 +37,9 @@ class SubscriptionGroup:
 
     group: str
     mode: str | None
-    claims: list[str] = field(default_factory=list)  # topics that it reads point-to-point
-    partitions: list[SubscribedPartition] = field(default_factory=list)
-    consumers: list[GroupConsumer] = field(default_factory=list)
+    claims: list[str]  # topics that it reads point-to-point
+    partitions: list[SubscribedPartition]
+    consumers: list[GroupConsumer]
 
     @property
     def state(self) -> str:
