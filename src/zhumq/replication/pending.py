@@ -41,33 +41,26 @@ class Watchers(set[Watcher]):
                 watcher.on_retired()
 
 
-async def wait_for_bytes(partitions: Sequence[Watched], missing_bytes: int, wait_ms: int) -> None:
-    """Wait until so many more bytes have arrived on the partitions, or one is retired, or the time is up."""
-    parked = ParkedFetch(partitions, missing_bytes, wait_ms, asyncio.get_running_loop())
-    try:
-        await parked.done
-    finally:
-        parked.wake()
-
-
 class ParkedFetch:
-    """A fetch that waits until enough bytes have arrived on its partitions, or its time is up."""
+    """A fetch that waits until enough bytes have arrived on its partitions since it was created, or one
+    is retired, or its time is up."""
 
     __slots__ = ("_missing_bytes", "_partitions", "_timer", "done")
 
-    def __init__(
-        self,
-        partitions: Sequence[Watched],
-        missing_bytes: int,
-        wait_ms: int,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    def __init__(self, partitions: Sequence[Watched], missing_bytes: int, wait_ms: int) -> None:
+        loop = asyncio.get_running_loop()
         self._partitions = partitions
         self._missing_bytes = missing_bytes
         self.done: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(wait_ms / 1000, self.wake)
         for partition in partitions:
             partition.watch(self)
+
+    async def wait(self) -> None:
+        try:
+            await self.done
+        finally:
+            self.wake()
 
     def on_bytes(self, count: int) -> None:
         self._missing_bytes -= count

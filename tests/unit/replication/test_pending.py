@@ -2,6 +2,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 
+from tests.manual_time import ManualClock, advance, run_in_manual_time
+
 from zhumq.model.errors import BrokerError, StorageFailed
 from zhumq.replication.pending import DurabilityWaiters, ParkedFetch, Watcher
 
@@ -24,7 +26,7 @@ def run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
 def test_a_fetch_wakes_when_enough_bytes_came_from_all_its_partitions() -> None:
     async def scenario() -> None:
         sources = [Source(), Source()]
-        parked = ParkedFetch(sources, 100, 60_000, asyncio.get_running_loop())
+        parked = ParkedFetch(sources, 100, 60_000)
         for source in sources:
             assert source.watchers == {parked}
         parked.on_bytes(60)
@@ -37,20 +39,22 @@ def test_a_fetch_wakes_when_enough_bytes_came_from_all_its_partitions() -> None:
 
 
 def test_a_fetch_wakes_when_its_time_is_up() -> None:
-    async def scenario() -> None:
+    async def scenario(_: ManualClock) -> None:
         source = Source()
-        parked = ParkedFetch([source], 100, 1, asyncio.get_running_loop())
-        async with asyncio.timeout(10):
-            await parked.done
+        parked = ParkedFetch([source], 100, 500)
+        await advance(499)
+        assert not parked.done.done()
+        await advance(1)
+        assert parked.done.done()
         assert not source.watchers
 
-    run(scenario)
+    run_in_manual_time(scenario)
 
 
 def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         source = Source()
-        parked = ParkedFetch([source], 100, 60_000, asyncio.get_running_loop())
+        parked = ParkedFetch([source], 100, 60_000)
         parked.done.cancel()
         parked.wake()
         parked.wake()

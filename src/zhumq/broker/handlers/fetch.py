@@ -25,7 +25,7 @@ from zhumq.protocol.messages.fetch import (
     PartitionData,
 )
 from zhumq.replication.partition import Partition
-from zhumq.replication.pending import wait_for_bytes
+from zhumq.replication.pending import ParkedFetch
 from zhumq.replication.replica_manager import ReplicaManager
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
@@ -92,22 +92,24 @@ class FetchHandler:
             or not attempt.readable
         ):
             return _respond(attempt, session, only_changed=incremental)
-        return self._wait_and_fetch(asked, request, attempt, session, by_id, incremental)
-
-    async def _wait_and_fetch(
-        self,
-        asked: Sequence[FetchedPartition],
-        request: FetchRequest,
-        attempt: _Attempt,
-        session: FetchSession | None,
-        by_id: bool,
-        incremental: bool,
-    ) -> FetchResponse:
-        await wait_for_bytes(
+        # Parked before the next callback of the loop runs, so that no record arrives unnoticed.
+        parked = ParkedFetch(
             attempt.readable,
             request.min_bytes - attempt.bytes_read,
             min(request.max_wait_ms, WAIT_MS_MAX),
         )
+        return self._wait_and_fetch(parked, asked, request, session, by_id, incremental)
+
+    async def _wait_and_fetch(
+        self,
+        parked: ParkedFetch,
+        asked: Sequence[FetchedPartition],
+        request: FetchRequest,
+        session: FetchSession | None,
+        by_id: bool,
+        incremental: bool,
+    ) -> FetchResponse:
+        await parked.wait()
         return _respond(self._read(asked, request, by_id=by_id), session, only_changed=incremental)
 
     def _read(
