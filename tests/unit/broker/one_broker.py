@@ -9,12 +9,11 @@ from typing import Any
 
 from broker_support import connection, frame_of, response, responses
 from tests.manual_time import ManualClock, run_in_manual_time, until
-from zhumq.broker.membership import BROKER_EPOCH
 
 from zhumq.broker.access import Access
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.handlers.produce import ProduceHandler
-from zhumq.cluster.local_store import LocalStore
+from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.metadata.image import Broker
 from zhumq.metadata.topics import NewTopic, TopicLimits

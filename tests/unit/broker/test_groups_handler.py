@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from one_broker import BROKER_ID, OneBroker, with_broker
 from tests.manual_time import advance, until
-from zhumq.broker.group_coordinator import GroupCoordinator
 
 from zhumq.broker.handlers.groups import CoordinatorKind, GroupsHandler
 from zhumq.broker.settings import BROKER_SETTINGS
+from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
