@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.contract.memory_log import MemoryLog
-from tests.unit.storage.storage_support import PARTITION, StillClock
+from tests.manual_time import ManualClock
+from tests.unit.storage.storage_support import PARTITION
 
 from zhumq.host.disk import Disk
 from zhumq.records.batch import batches
@@ -59,7 +60,7 @@ class SegmentedLayout:
             PARTITION,
             self._config,
             disk=disk,
-            clock=StillClock(),
+            clock=ManualClock(),
             recovery_point=recovery_point,
             clean_shutdown=clean,
         )

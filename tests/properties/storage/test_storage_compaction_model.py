@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.manual_time import ManualClock
 from tests.unit.storage.storage_support import flush
 
 from zhumq.model.ids import TopicPartition
@@ -31,21 +32,13 @@ steps = st.lists(
 )
 
 
-class StillClock:
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return NOW_MS
-
-
 def open_log(disk: MemoryDisk, recovery_point: int, *, clean: bool) -> SegmentedLog:
     return SegmentedLog.open(
         "/data/c-0",
         TopicPartition("c", 0),
         CONFIG,
         disk=disk,
-        clock=StillClock(),
+        clock=ManualClock(),
         recovery_point=recovery_point,
         clean_shutdown=clean,
     )

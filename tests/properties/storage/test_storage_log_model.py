@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.manual_time import ManualClock
 from tests.unit.storage.storage_support import flush
 
 from zhumq.model.ids import TopicPartition
@@ -20,14 +21,6 @@ from zhumq.testing.disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
 FOLDER = "/data/model-0"
-
-
-class StillClock:
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return NOW_MS
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class LogMachine(RuleBasedStateMachine):
             TopicPartition("model", 0),
             self.config,
             disk=self.disk,
-            clock=StillClock(),
+            clock=ManualClock(),
             recovery_point=self.written_recovery_point,
             clean_shutdown=clean,
             log_start_offset=self.start,

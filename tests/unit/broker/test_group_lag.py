@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.manual_time import ManualClock
+
 from zhumq.broker.group_lag import ENDS_KEPT_MS, GroupLags
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.persisted import CommittedOffset, OffsetKey
@@ -54,14 +56,6 @@ class ReplicasElsewhere:
         return {TopicPartition("t", 0): ends}
 
 
-@dataclass
-class SetClock:
-    now: int = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-
 def test_the_end_from_the_leader_is_used_at_the_next_scrape() -> None:
     committed = CommittedOffsets()
     committed.put(
@@ -70,7 +64,7 @@ def test_the_end_from_the_leader_is_used_at_the_next_scrape() -> None:
             offset=4, leader_epoch=0, metadata="", commit_timestamp_ms=0, expire_timestamp_ms=-1
         ),
     )
-    replicas, clock = ReplicasElsewhere(), SetClock()
+    replicas, clock = ReplicasElsewhere(), ManualClock()
 
     async def body() -> None:
         lags = GroupLags(lambda: [committed], replicas, FixedStore(), clock)  # type: ignore[arg-type]
@@ -86,7 +80,7 @@ def test_the_end_from_the_leader_is_used_at_the_next_scrape() -> None:
         assert await scrape() == [(labels, 6)]
         assert len(replicas.asked) == 1, "what is known is not asked for at every scrape"
         replicas.end = 15
-        clock.now += ENDS_KEPT_MS
+        clock.ms += ENDS_KEPT_MS
         await scrape()
         assert await scrape() == [(labels, 11)]
         assert len(replicas.asked) == 2

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from memory_partition import MemoryPartition
+from tests.manual_time import ManualClock
 
 from zhumq.coordinators import runtime as runtime_module
 from zhumq.coordinators.runtime import CoordinatorRuntime
@@ -67,19 +68,6 @@ class CounterShard:
 @pytest.fixture(autouse=True)
 def _quick_reloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_module, "RELOAD_DELAY_S", 0.002)
-
-
-class ManualClock:
-    """A clock that only the test moves."""
-
-    def __init__(self) -> None:
-        self.time_ms = 1_000
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def monotonic_ms(self) -> int:
-        return self.time_ms
 
 
 def make_runtime(
@@ -296,7 +284,7 @@ def test_after_a_pause_of_the_process_requests_that_arrived_meanwhile_are_served
         runtime = make_runtime(clock=clock)
         await runtime.load(0, MemoryPartition())
         parked = runtime.submit(0, "park")
-        clock.time_ms += 60_000
+        clock.ms += 60_000
         # Between the timer, which is 60 s late now, and the end of the time for what lies unread.
         between: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(

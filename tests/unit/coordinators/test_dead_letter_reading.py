@@ -4,6 +4,7 @@ from typing import cast
 
 import pytest
 from conformance.invalid_batches import batch, record
+from tests.manual_time import ManualClock
 
 from zhumq.coordinators.dead_letters import plan_dead_letters
 from zhumq.model.ids import TopicPartition
@@ -17,14 +18,6 @@ NOW_MS = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 0)
 
 
-class StillClock:
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return NOW_MS
-
-
 class Source:
     """A partition whose whole log can be read."""
 
@@ -33,7 +26,7 @@ class Source:
 
     def __init__(self) -> None:
         self.log = SegmentedLog.open(
-            "/data/orders-0", ORDERS, LogConfig(), disk=MemoryDisk(), clock=StillClock()
+            "/data/orders-0", ORDERS, LogConfig(), disk=MemoryDisk(), clock=ManualClock()
         )
 
     def read(self, offset: int, max_bytes: int) -> object:

@@ -2,23 +2,14 @@
 
 import uuid
 
+from tests.manual_time import ManualClock
+
 from zhumq.metadata.image import ClusterImage, PartitionState, Topic
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.replication.move_throttle import UNLIMITED, MoveThrottle
 
 T0 = TopicPartition("t", 0)
 NEWCOMER = 4
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
 
 
 def image(*in_sync: int) -> ClusterImage:
@@ -40,8 +31,8 @@ def image(*in_sync: int) -> ClusterImage:
     )
 
 
-def throttle(rate: int) -> tuple[MoveThrottle, HandClock]:
-    clock = HandClock()
+def throttle(rate: int) -> tuple[MoveThrottle, ManualClock]:
+    clock = ManualClock()
     made = MoveThrottle(clock)
     made.see(image(1, 2, 3), rate)
     return made, clock

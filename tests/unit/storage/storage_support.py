@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.manual_time import ManualClock
+
 from zhumq.host.disk import Disk
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import Record, RecordBatch, batches
@@ -14,19 +16,6 @@ NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("orders", 0)
 FOLDER = "/data/orders-0"
 LOG_FILE = f"{FOLDER}/{0:020d}.log"
-
-
-class StillClock:
-    """A clock that only the test moves."""
-
-    def __init__(self) -> None:
-        self.ms = NOW_MS
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
 
 
 def make_batch(
@@ -49,7 +38,7 @@ def open_log(
     recovery_point: int = 0,
     clean_shutdown: bool = False,
     log_start_offset: int = 0,
-    clock: StillClock | None = None,
+    clock: ManualClock | None = None,
     folder: str = FOLDER,
     **settings: Any,
 ) -> SegmentedLog:
@@ -59,7 +48,7 @@ def open_log(
         PARTITION,
         LogConfig(**settings),
         disk=disk,
-        clock=clock or StillClock(),
+        clock=clock or ManualClock(),
         recovery_point=recovery_point,
         clean_shutdown=clean_shutdown,
         log_start_offset=log_start_offset,

@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from storage_support import NOW_MS, PARTITION, StillClock, append, flush
+from storage_support import NOW_MS, PARTITION, append, flush
+from tests.manual_time import ManualClock
 
 from zhumq.consensus.contract import QuorumState
 from zhumq.model.errors import CorruptMessage, ZhumqError
@@ -29,7 +30,7 @@ COMPACTED = LogConfig(
 
 def open_manager(disk: MemoryDisk, config: LogConfig) -> LogManager:
     return LogManager.open(
-        "/data", disk=disk, clock=StillClock(), broker_id=1, config_of=lambda _: config
+        "/data", disk=disk, clock=ManualClock(), broker_id=1, config_of=lambda _: config
     )
 
 

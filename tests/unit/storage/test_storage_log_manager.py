@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from storage_support import NOW_MS, StillClock, append, flush, read_values
+from storage_support import NOW_MS, append, flush, read_values
+from tests.manual_time import ManualClock
 
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.model.errors import (
@@ -28,10 +29,10 @@ CONFIG = LogConfig(segment_bytes=300)
 
 
 def open_manager(
-    disk: Disk, data_dir: str = "/data", *, clock: StillClock | None = None, **arguments: object
+    disk: Disk, data_dir: str = "/data", *, clock: ManualClock | None = None, **arguments: object
 ) -> LogManager:
     options: dict[str, object] = {"broker_id": 1, "config_of": lambda _: CONFIG, **arguments}
-    return LogManager.open(data_dir, disk=disk, clock=clock or StillClock(), **options)  # type: ignore[arg-type]
+    return LogManager.open(data_dir, disk=disk, clock=clock or ManualClock(), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ def test_a_stray_log_is_set_aside_and_kept(disk: MemoryDisk) -> None:
 
 
 def test_a_deleted_log_is_gone_at_once_and_removed_later(disk: MemoryDisk) -> None:
-    clock = StillClock()
+    clock = ManualClock()
     manager = open_manager(disk, clock=clock)
     append(manager.create_log(ORDERS, None, CONFIG), b"a")
     manager.delete_log(ORDERS)
@@ -202,7 +203,7 @@ def test_a_deletion_that_a_stop_interrupted_is_finished(disk: MemoryDisk) -> Non
 
 
 def test_retention_goes_over_all_logs(disk: MemoryDisk) -> None:
-    clock = StillClock()
+    clock = ManualClock()
     manager = open_manager(disk, clock=clock)
     for partition in range(2):
         log = manager.create_log(TopicPartition("orders", partition), None, CONFIG)
@@ -242,7 +243,7 @@ def test_a_truncation_lowers_the_written_recovery_point_first(disk: MemoryDisk) 
 
 
 def test_logs_that_were_written_to_come_up_for_a_checkpoint(disk: MemoryDisk) -> None:
-    clock = StillClock()
+    clock = ManualClock()
     manager = open_manager(disk, clock=clock)
     busy = manager.create_log(ORDERS, None, CONFIG)
     manager.create_log(TopicPartition("idle", 0), None, CONFIG)

@@ -4,7 +4,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from storage_support import StillClock, append, flush, read_values
+from storage_support import append, flush, read_values
+from tests.manual_time import ManualClock
 
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.model.errors import DiskFull
@@ -21,7 +22,7 @@ CONFIG = LogConfig(segment_bytes=300)
 
 def open_manager(disk: Disk, data_dir: str = "/data") -> LogManager:
     return LogManager.open(
-        data_dir, disk=disk, clock=StillClock(), broker_id=1, config_of=lambda _: CONFIG
+        data_dir, disk=disk, clock=ManualClock(), broker_id=1, config_of=lambda _: CONFIG
     )
 
 

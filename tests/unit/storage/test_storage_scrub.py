@@ -1,7 +1,7 @@
 """The scrub: rate-limited, resumable, and it finds damage while the broker runs."""
 
 import pytest
-from storage_support import StillClock, append
+from storage_support import append
 from test_storage_damage import (
     COMPACTED,
     COUNT,
@@ -12,6 +12,7 @@ from test_storage_damage import (
     read_all,
     write_log,
 )
+from tests.manual_time import ManualClock
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.storage.log_config import LogConfig
@@ -22,11 +23,11 @@ DAY_MS = 86_400_000
 
 
 def scrubber_of(
-    manager: LogManager, *, bytes_per_second: int = 1 << 20, clock: StillClock | None = None
+    manager: LogManager, *, bytes_per_second: int = 1 << 20, clock: ManualClock | None = None
 ) -> Scrubber:
     return Scrubber(
         manager,
-        clock or StillClock(),
+        clock or ManualClock(),
         bytes_per_second=bytes_per_second,
         interval_ms=DAY_MS,
     )
@@ -81,7 +82,7 @@ def test_a_turn_reads_as_much_as_the_rate_allows_and_a_pass_everything_once() ->
     disk, _ = write_log(PLAIN)
     manager = open_manager(disk, PLAIN)
     log = open_log(manager, PLAIN)
-    clock = StillClock()
+    clock = ManualClock()
     scrubber = scrubber_of(manager, bytes_per_second=200, clock=clock)
     turns = 0
     while turn(scrubber):

@@ -7,13 +7,13 @@ from storage_support import (
     FOLDER,
     LOG_FILE,
     NOW_MS,
-    StillClock,
     append,
     flush,
     make_batch,
     open_log,
     read_values,
 )
+from tests.manual_time import ManualClock
 
 from zhumq.host.disk import SystemDisk
 from zhumq.model.errors import (
@@ -120,7 +120,7 @@ def test_the_first_flush_makes_the_folder_itself_durable(disk: MemoryDisk) -> No
 
 
 def test_a_checkpoint_is_due_by_bytes_and_by_time(disk: MemoryDisk) -> None:
-    clock = StillClock()
+    clock = ManualClock()
     log = open_log(disk, clock=clock, checkpoint_bytes=250, checkpoint_ms=1000)
     append(log, b"a")
     assert not log.flushing.is_checkpoint_due
@@ -297,7 +297,7 @@ def test_a_folder_of_another_topic_is_refused(disk: MemoryDisk) -> None:
             log.topic_partition,
             log.config,
             disk=disk,
-            clock=StillClock(),
+            clock=ManualClock(),
             topic_id=topic_id,
         )
 
