@@ -12,6 +12,7 @@ import pytest
 
 import references
 import retired_words
+from import_circles import find_circle
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
@@ -194,6 +195,15 @@ ABOVE_REPLICATION = ("broker", "coordinators", "push", "cli")
 INSIDE_OF_A_PARTITION = {"log", "driver", "core", "watch", "unwatch"}
 # `.log` of these is a file with log lines, `.watch` of those is not a partition's.
 OTHER_OWNERS = {"child", "store", "delivery", "sessions", "self"}
+
+
+def test_no_modules_import_each_other_in_a_circle(tmp_path: Path) -> None:
+    assert find_circle(REPOSITORY / "src") == []
+    (tmp_path / "a.py").write_text("from typing import TYPE_CHECKING\nimport b\n")
+    (tmp_path / "b.py").write_text("if TYPE_CHECKING:\n    import a\n")
+    assert find_circle(tmp_path) == []
+    (tmp_path / "b.py").write_text("import a\n")
+    assert sorted(set(find_circle(tmp_path))) == ["a", "b"]
 
 
 def test_partition_is_the_only_way_to_a_log() -> None:
