@@ -175,7 +175,7 @@ class Conversation:
         )
 
     def _describe(self) -> None:
-        group = self.shard._groups.get(GROUP)
+        group = self.shard.groups.get(GROUP)
         if not isinstance(group, ClassicGroup):
             self.lines.append("no group")
             return

@@ -105,13 +105,13 @@ class GroupShard:
     ) -> None:
         self._settings = settings
         self._classic = ClassicProtocol(settings, draw_member_suffix)
-        self._groups: dict[str, Group] = {}
-        self._member_memory = MemberMemory(self._groups, settings.shard_member_bytes_max)
+        self.groups: dict[str, Group] = {}
+        self._member_memory = MemberMemory(self.groups, settings.shard_member_bytes_max)
         topics = topics or NoTopics()
         self._consumer = ConsumerGroups(
-            settings, topics, draw_member_suffix, self._groups, self._classic
+            settings, topics, draw_member_suffix, self.groups, self._classic
         )
-        self._share = ShareGroups(settings, topics, self._groups)
+        self._share = ShareGroups(settings, topics, self.groups)
         self.committed = CommittedOffsets()
         self._recorded_groups: dict[str, bytes] = {}
         self._deadlines: Deadlines[DeadlineKey] = Deadlines()
@@ -148,7 +148,7 @@ class GroupShard:
                 turn.answer(token, self._leave(message, request.version, turn))
             case ConsumerGroupHeartbeatRequest():
                 turn.answer(token, self._consumer.heartbeat(message, request, turn))
-                if self._groups:
+                if self.groups:
                     self._schedule_offsets_check(turn)
             case ConsumerGroupDescribeRequest():
                 consumers = [self._consumer.describe(each) for each in message.group_ids]
@@ -183,7 +183,7 @@ class GroupShard:
             if key.kind is DeadlineKind.OFFSETS_CHECK:
                 self._expire_offsets(turn)
                 continue
-            group = self._groups.get(key.group_id)
+            group = self.groups.get(key.group_id)
             if isinstance(group, ClassicGroup):
                 self._expire_classic(group, key, turn)
             elif isinstance(group, ConsumerGroup):
@@ -225,7 +225,7 @@ class GroupShard:
                     decoded = decode_group(value)
                     if decoded is not None:
                         self._recorded_groups[group_id] = value
-                        self._groups[group_id] = ClassicGroup.from_record(
+                        self.groups[group_id] = ClassicGroup.from_record(
                             group_id, decoded, now_ms=now_ms
                         )
                 case ConsumerKey() as key:
@@ -236,7 +236,7 @@ class GroupShard:
                     pass
         self._consumer.restore(of_consumers)
         turn = Turn(now_ms, self._deadlines)
-        for group in list(self._groups.values()):
+        for group in list(self.groups.values()):
             if isinstance(group, ConsumerGroup):
                 self._consumer.resume(group, turn)
             elif isinstance(group, ShareGroup):
@@ -247,7 +247,7 @@ class GroupShard:
                 if len(group.members) > self._settings.members_max:
                     # The limit was lowered: let the members commit; then only `members_max` of them can rejoin.
                     self._classic.prepare_rebalance(group, turn)
-        if self._groups:
+        if self.groups:
             self._schedule_offsets_check(turn)
         return turn.outcome()
 
@@ -256,7 +256,7 @@ class GroupShard:
         state: dict[bytes, bytes] = {}
         for group_id, value in self._recorded_groups.items():
             state[group_record(group_id, None).key] = value
-        for group in self._groups.values():
+        for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 state.update((each.key, each.value or b"") for each in records_of(group))
             elif isinstance(group, ShareGroup):
@@ -276,7 +276,7 @@ class GroupShard:
         if code is not ErrorCode.NONE:
             turn.answer(token, refusal(request, code))
             return
-        group = self._groups.get(message.group_id)
+        group = self.groups.get(message.group_id)
         if isinstance(group, ShareGroup):
             turn.answer(token, refusal(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
@@ -303,7 +303,7 @@ class GroupShard:
     def _sync(
         self, message: SyncGroupRequest, request: GroupRequest, token: ReplyToken, turn: Turn
     ) -> None:
-        group = self._groups.get(message.group_id)
+        group = self.groups.get(message.group_id)
         if not message.group_id:
             turn.answer(token, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         elif isinstance(group, ClassicGroup):
@@ -316,7 +316,7 @@ class GroupShard:
     def _heartbeat(self, message: HeartbeatRequest, turn: Turn) -> ErrorCode:
         if not message.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._groups.get(message.group_id)
+        group = self.groups.get(message.group_id)
         if isinstance(group, ClassicGroup):
             return self._classic.heartbeat(group, message, turn)
         if isinstance(group, ConsumerGroup):
@@ -330,7 +330,7 @@ class GroupShard:
             message = LeaveGroupRequest(
                 group_id=message.group_id, members=[MemberIdentity(member_id=message.member_id)]
             )
-        group = self._groups.get(message.group_id)
+        group = self.groups.get(message.group_id)
         if isinstance(group, ClassicGroup):
             response = self._classic.leave(group, message, turn)
         elif isinstance(group, ConsumerGroup):
@@ -366,7 +366,7 @@ class GroupShard:
     def _commit(
         self, message: OffsetCommitRequest, version: int, turn: Turn
     ) -> OffsetCommitResponse:
-        group = self._groups.get(message.group_id)
+        group = self.groups.get(message.group_id)
         generation = message.generation_id_or_member_epoch
         if group is not None:
             code = group.check_commit(message.member_id, message.group_instance_id, generation)
@@ -386,7 +386,7 @@ class GroupShard:
         return offsets.commit(message, self._settings, turn)
 
     def _fetch(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        group = self._groups.get(asked.group_id)
+        group = self.groups.get(asked.group_id)
         if isinstance(group, ConsumerGroup):
             code = group.check_fetch(asked.member_id, asked.member_epoch)
             if code is not ErrorCode.NONE:
@@ -394,7 +394,7 @@ class GroupShard:
         return offsets.fetch(self.committed, asked)
 
     def _delete_offsets(self, message: OffsetDeleteRequest, turn: Turn) -> OffsetDeleteResponse:
-        group = self._groups.get(message.group_id)
+        group = self.groups.get(message.group_id)
         if not message.group_id:
             code = ErrorCode.INVALID_GROUP_ID
         elif group is None:
@@ -406,7 +406,7 @@ class GroupShard:
         return OffsetDeleteResponse(error_code=code)
 
     def _expire_offsets(self, turn: Turn) -> None:
-        for group in list(self._groups.values()):
+        for group in list(self.groups.values()):
             expired = offsets.expired(
                 self.committed,
                 group,
@@ -416,7 +416,7 @@ class GroupShard:
             turn.record(offset_record(key, None) for key in expired.keys)
             if expired.all_expired and group.is_idle:
                 turn.record(group.tombstones())
-        if self._groups:
+        if self.groups:
             self._schedule_offsets_check(turn)
 
     def _schedule_offsets_check(self, turn: Turn) -> None:
@@ -427,11 +427,11 @@ class GroupShard:
     # Groups
 
     def _add_group(self, group: Group, turn: Turn) -> None:
-        self._groups[group.group_id] = group
+        self.groups[group.group_id] = group
         self._schedule_offsets_check(turn)
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return group.described()
         described = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
@@ -450,14 +450,14 @@ class GroupShard:
         return ListGroupsResponse(
             groups=[
                 group.listed()
-                for group in self._groups.values()
+                for group in self.groups.values()
                 if (not states or group.state_name.lower() in states)
                 and (not types or group.type.value in types)
             ]
         )
 
     def _delete_group(self, group_id: str, turn: Turn) -> DeletableGroupResult:
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
         if group is not None and code is ErrorCode.NONE:
             turn.record(offset_record(key, None) for key in self.committed.keys_of_group(group_id))
@@ -472,7 +472,7 @@ class GroupShard:
             self.committed.remove(key)
             return
         self.committed.put(key, committed)
-        if key.group_id not in self._groups:
+        if key.group_id not in self.groups:
             group = ClassicGroup(key.group_id, now_ms=now_ms)
             self._add_group(group, Turn(now_ms, self._deadlines))
 
@@ -482,9 +482,9 @@ class GroupShard:
             self._recorded_groups[group_id] = value
             return
         self._recorded_groups.pop(group_id, None)
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            del self._groups[group_id]
+            del self.groups[group_id]
             for member_id in group.pending_members:
                 self._deadlines.cancel(DeadlineKey(DeadlineKind.SESSION, group_id, member_id))
 
@@ -493,6 +493,6 @@ class GroupShard:
     ) -> None:
         # A group applies its own decisions when it makes them. Only its deletion is decided elsewhere.
         if kind is ConsumerRecordKind.GROUP and value is None:
-            group = self._groups.get(group_id)
+            group = self.groups.get(group_id)
             if isinstance(group, ConsumerGroup):
-                del self._groups[group_id]
+                del self.groups[group_id]

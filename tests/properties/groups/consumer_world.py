@@ -58,7 +58,7 @@ class ConsumerWorld(World):
 
     @property
     def group(self) -> ConsumerGroup | None:
-        group = self.shard._groups.get(GROUP)
+        group = self.shard.groups.get(GROUP)
         return group if isinstance(group, ConsumerGroup) else None
 
     def _witness(self, request: GroupRequest, response: GroupResponse) -> None:

@@ -175,7 +175,7 @@ class World:
         """Check the invariants between any two inputs."""
         for since_ms, request, _ in self._parked.values():
             assert self.now_ms - since_ms <= PARKED_MS_MAX, f"{request.message} is never answered"
-        group = self.shard._groups.get(GROUP)
+        group = self.shard.groups.get(GROUP)
         if isinstance(group, ClassicGroup):
             self._check_group(group)
 

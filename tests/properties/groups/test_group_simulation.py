@@ -57,7 +57,7 @@ def run_world(seed: int) -> World:
         + 3 * REBALANCE_TIMEOUT_MS
         + SETTINGS.new_member_join_timeout_ms
     )
-    group = world.shard._groups["group"]
+    group = world.shard.groups["group"]
     assert isinstance(group, ClassicGroup)
     assert group.state is ClassicGroupState.STABLE
     assert all(consumer.assigned for consumer in consumers)

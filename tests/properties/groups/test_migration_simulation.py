@@ -48,7 +48,7 @@ def run_world(seed: int) -> tuple[ConsumerWorld, set[type]]:
         for _ in range(STEPS_OF_A_PHASE):
             misbehave(world, old + new, staying)
             world.run_until(world.now_ms + world.draw.randrange(1, 3_000))
-            kinds.add(type(world.shard._groups.get("group")))
+            kinds.add(type(world.shard.groups.get("group")))
     world.lost_replies = world.repeated_requests = 0
     settle(world, old + new, stay=old + new, kind=ConsumerGroup)
     settle(world, old + new, stay=old, kind=ClassicGroup)
@@ -66,7 +66,7 @@ def settle(world: ConsumerWorld, clients: list[Client], *, stay: list[Client], k
         if not client.alive:
             client.start()
     world.run_until(world.now_ms + 6 * (SESSION_TIMEOUT_MS + REBALANCE_TIMEOUT_MS))
-    group = world.shard._groups["group"]
+    group = world.shard.groups["group"]
     assert isinstance(group, kind)
     if isinstance(group, ConsumerGroup):
         assert group.state is ConsumerGroupState.STABLE

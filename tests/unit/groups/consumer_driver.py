@@ -75,7 +75,7 @@ class ConsumerDriver(Driver):
 
     @property
     def group(self) -> ConsumerGroup:
-        group = self.shard._groups[GROUP]
+        group = self.shard.groups[GROUP]
         assert isinstance(group, ConsumerGroup)
         return group
 

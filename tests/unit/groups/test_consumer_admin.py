@@ -104,7 +104,7 @@ def test_only_an_empty_group_can_be_deleted_and_then_nothing_is_left() -> None:
     assert driver.shard.hard_state() == {}
     driver.reload()
     assert driver.shard.hard_state() == {}
-    assert driver.shard._groups == {}
+    assert driver.shard.groups == {}
 
 
 def test_only_a_member_in_its_epoch_commits() -> None:
@@ -168,7 +168,7 @@ def test_an_empty_group_goes_when_its_offsets_have_expired() -> None:
     driver.advance(driver.settings.offsets_retention_ms - 1_000_000)
     assert driver.committed()[0] == 1
     driver.advance(2_000_000)
-    assert driver.shard._groups == {}
+    assert driver.shard.groups == {}
     assert driver.shard.hard_state() == {}
 
 

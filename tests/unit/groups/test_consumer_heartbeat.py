@@ -217,7 +217,7 @@ def test_an_expression_that_is_not_one_is_refused() -> None:
     member = driver.consumer(regex="(a")
     assert member.answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "(a" in (member.answer.error_message or "")
-    assert driver.shard._groups == {}
+    assert driver.shard.groups == {}
     assert driver.log == []
 
 
@@ -316,7 +316,7 @@ def test_an_invalid_heartbeat_changes_nothing(options: dict[str, object]) -> Non
     }
     assert driver.beat(**given).error_code == ErrorCode.INVALID_REQUEST  # type: ignore[arg-type]
     assert driver.log == []
-    assert driver.shard._groups == {}
+    assert driver.shard.groups == {}
 
 
 def test_version_0_may_leave_the_id_to_the_coordinator() -> None:
@@ -369,4 +369,4 @@ def test_a_reloaded_group_still_waits_only_so_long() -> None:
     driver.reload()
     driver.advance(REBALANCE_TIMEOUT_MS)
     assert set(driver.group.members) == {"m2"}
-    assert GROUP in driver.shard._groups
+    assert GROUP in driver.shard.groups

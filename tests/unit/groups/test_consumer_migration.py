@@ -167,7 +167,7 @@ def test_the_last_consumer_leaves_and_the_group_is_classic_again() -> None:
         new.beat()
     epoch = driver.group.epoch
     assert new.leave() == ErrorCode.NONE
-    group = driver.shard._groups[GROUP]
+    group = driver.shard.groups[GROUP]
     assert isinstance(group, ClassicGroup)
     assert group.state is ClassicGroupState.PREPARING_REBALANCE
     assert group.generation == epoch + 1
@@ -187,7 +187,7 @@ def test_the_last_consumer_falls_silent_and_the_group_is_classic_again() -> None
         driver.advance(5_000)
         for member in old:
             member.catch_up()
-    assert isinstance(driver.shard._groups[GROUP], ClassicGroup)
+    assert isinstance(driver.shard.groups[GROUP], ClassicGroup)
 
 
 def test_a_classic_member_that_does_not_join_again_in_time_is_put_out() -> None:
@@ -213,7 +213,7 @@ def test_the_first_member_of_an_empty_group_decides_its_protocol() -> None:
     assert new.partitions == list(range(6))
     new.leave()
     driver.stable_group()
-    assert isinstance(driver.shard._groups[GROUP], ClassicGroup)
+    assert isinstance(driver.shard.groups[GROUP], ClassicGroup)
     assert driver.committed() == (7, "")
     before = driver.shard.hard_state()
     driver.reload()
@@ -235,7 +235,7 @@ def test_a_policy_can_forbid_the_upgrade(policy: MigrationPolicy) -> None:
     classic_group(driver)
     before = driver.shard.hard_state()
     assert driver.consumer().answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert isinstance(driver.shard._groups[GROUP], ClassicGroup)
+    assert isinstance(driver.shard.groups[GROUP], ClassicGroup)
     assert driver.shard.hard_state() == before
 
 

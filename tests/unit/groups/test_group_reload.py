@@ -66,7 +66,7 @@ def test_static_members_and_subscriptions_survive() -> None:
     driver.reload()
     fenced = driver.heartbeat("another", 1, instance_id="one")
     assert fenced == ErrorCode.FENCED_INSTANCE_ID
-    group = driver.shard._groups[GROUP]
+    group = driver.shard.groups[GROUP]
     assert group.is_subscribed_to("topic")
     assert not group.is_subscribed_to("another")
 
@@ -208,7 +208,7 @@ def test_a_group_written_before_rebalance_timeouts_uses_the_session_timeout() ->
     driver.log.append(StateRecord(key=group_record(GROUP, None).key, value=value))
     driver.reload()
     assert driver.heartbeat("m", 2) == ErrorCode.NONE
-    assert driver.shard._groups[GROUP].rebalance_timeout_ms == 10_000  # type: ignore[attr-defined]
+    assert driver.shard.groups[GROUP].rebalance_timeout_ms == 10_000  # type: ignore[attr-defined]
 
 
 def test_what_a_group_recorded_of_itself_is_what_it_is() -> None:
@@ -216,7 +216,7 @@ def test_what_a_group_recorded_of_itself_is_what_it_is() -> None:
     offered = protocols(("range", subscription("a", "b")))
     member_id = driver.joined(driver.join("", instance_id="one", offered=offered)).member_id
     driver.sync(member_id, 1, {member_id: b"x"})
-    live = driver.shard._groups[GROUP]
+    live = driver.shard.groups[GROUP]
     driver.reload()
-    loaded = driver.shard._groups[GROUP]
+    loaded = driver.shard.groups[GROUP]
     assert loaded.to_record() == live.to_record()  # type: ignore[attr-defined]
