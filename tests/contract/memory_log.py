@@ -51,8 +51,6 @@ class MemoryLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config or LogConfig()
-        self.is_follower = False
-        self.is_replicated = False
         self.on_damage: Callable[[int], object] = lambda _: None
         self.disk = MemoryDisk()
         self.log_start_offset = 0

@@ -73,13 +73,13 @@ def broker_chores(
             scrubber.finish()
 
     async def retention() -> None:
-        logs.retention_pass(clock.now_ms(), replicas.high_watermark_of)
+        logs.retention_pass(clock.now_ms(), replicas.facts_of)
         await asyncio.to_thread(logs.empty_trash, logs.take_trash())
 
     async def compaction() -> None:
         # One log at a time: the heavy part runs in a thread, and disks are shared.
         failed: list[Log] = []  # skipped until the next run, so that others get compacted
-        while work := logs.begin_compaction(clock.now_ms(), replicas.high_watermark_of, failed):
+        while work := logs.begin_compaction(clock.now_ms(), replicas.facts_of, failed):
             await asyncio.to_thread(work.run)
             if (log := logs.finish_compaction(work)) is not None:
                 failed.append(log)

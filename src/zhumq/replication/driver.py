@@ -435,8 +435,6 @@ class ReplicaDriver:
             self._host.follow(self, change.leader_id)
         else:
             self._host.follow(self, None)
-        # A follower's retention follows the leader's log start offset.
-        self.log.is_follower = change.role is not Role.LEADER
         self._callbacks.on_role_changed(change)
 
     # The disk and the clock

@@ -116,7 +116,6 @@ class Partition:
         self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
         # Whether there is no other replica.
         self.is_sole = self.driver.is_sole
-        log.is_replicated = not self.is_sole
         # Not at once: the caller is in the middle of reading the log.
         log.on_damage = lambda offset: self._loop.call_soon(self.driver.on_damaged, offset)
         self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
@@ -180,7 +179,6 @@ class Partition:
         if self.is_sole == self.driver.is_sole:
             return
         self.is_sole = self.driver.is_sole
-        self.log.is_replicated = not self.is_sole
         if self.is_sole:
             self._show_up_to(self.log.log_end_offset)
             self.on_flushed(self.log.flushed_offset)

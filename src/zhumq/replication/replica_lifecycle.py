@@ -182,7 +182,6 @@ class ReplicaLifecycle:
             topic_partition, topic_id, settings.log_config, lazily=not keeps_state
         )
         high_watermark = logs.high_watermarks.pop(topic_partition, 0) if had_log else 0
-        log.is_follower = True
         quorum_state = initial_quorum_state(
             self._journal, topic_id, state, log, self._broker_id, had_log=had_log
         )

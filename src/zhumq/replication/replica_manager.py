@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from zhumq.consensus.contract import Role
 from zhumq.metadata.image import ClusterImage, PartitionState, Topic
 from zhumq.metadata.leadership import LogEnds
 from zhumq.model.errors import (
@@ -20,6 +21,7 @@ from zhumq.replication.replication import PartitionSettings, Replication
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log import Log
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.retention import ReplicaFacts
 
 logger = logging.getLogger(__name__)
 
@@ -139,12 +141,16 @@ class ReplicaManager:
             for each in self._partitions.values()
         }
 
-    def high_watermark_of(self, log: Log) -> int:
-        """The offset up to which retention and compaction may read a log."""
+    def facts_of(self, log: Log) -> ReplicaFacts:
+        """The replica that a log belongs to, for its retention and compaction."""
         partition = self._partitions.get(log.topic_partition)
         if partition is None or partition.log is not log:
-            return log.log_start_offset
-        return partition.high_watermark
+            return ReplicaFacts(high_watermark=log.log_start_offset, is_leader=False, is_sole=False)
+        return ReplicaFacts(
+            high_watermark=partition.high_watermark,
+            is_leader=partition.driver.core.role is Role.LEADER,
+            is_sole=partition.is_sole,
+        )
 
     async def close(self) -> None:
         """Stop replicating. The logs stay open."""

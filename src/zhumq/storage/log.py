@@ -23,10 +23,6 @@ class Log(Protocol):
     until a restart; after DiskFull it works again once there is space.
     """
 
-    # Only the leader applies the retention policy: a follower adopts its log start offset.
-    is_follower: bool
-    # Whether there are other replicas. Retention then keeps the last batch, with its epoch.
-    is_replicated: bool
     # Called with the first offset that cannot be read any more.
     on_damage: Callable[[int], object]
 

@@ -41,6 +41,7 @@ from zhumq.storage.log_compaction import begin_compaction, finish_compaction
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.offset_checkpoint import KnownOffsets, OffsetCheckpoint, UnopenedLog
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 
 logger = logging.getLogger(__name__)
@@ -341,14 +342,14 @@ class LogManager:
         self._disk.rename(log.directory, path)
         return path
 
-    def retention_pass(self, now_ms: int, high_watermark_of: Callable[[Log], int]) -> int:
+    def retention_pass(self, now_ms: int, replica_of: Callable[[Log], ReplicaFacts]) -> int:
         """Apply retention to every log; returns the number of files it deleted."""
         count = 0
         for log in self._logs.values():
             if log.failure is not None:
                 continue
             try:
-                dropped = apply_retention(log, now_ms, high_watermark_of(log))
+                dropped = apply_retention(log, now_ms, replica_of(log))
             except BrokerError:
                 logger.exception("%s: retention failed", log.topic_partition)
                 continue
@@ -357,12 +358,15 @@ class LogManager:
         return count
 
     def begin_compaction(
-        self, now_ms: int, high_watermark_of: Callable[[Log], int], besides: Collection[Log] = ()
+        self,
+        now_ms: int,
+        replica_of: Callable[[Log], ReplicaFacts],
+        besides: Collection[Log] = (),
     ) -> "LogCompaction | None":
         """A compaction of the next log worth it, to run in a thread; None if there is none besides these."""
         for log in self._logs.values():
             if log.config.is_compacted and log not in self._compacting and log not in besides:
-                ticket = begin_compaction(log, now_ms, high_watermark_of(log))
+                ticket = begin_compaction(log, now_ms, replica_of(log).high_watermark)
                 if ticket is not None:
                     self._compacting.add(log)
                     return LogCompaction(log=log, ticket=ticket, checkpoint=self.begin_checkpoint())

@@ -5,7 +5,7 @@ import logging
 from zhumq.model.errors import StorageFailed
 from zhumq.storage.log_config import UNLIMITED
 from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX
-from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
+from zhumq.storage.retention import ReplicaFacts, RetentionPolicy, SegmentFacts, segments_to_delete
 from zhumq.storage.segment import Segment
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.storage.time_lookup import has_its_max_timestamp
@@ -13,14 +13,14 @@ from zhumq.storage.time_lookup import has_its_max_timestamp
 logger = logging.getLogger(__name__)
 
 
-def apply_retention(log: SegmentedLog, now_ms: int, high_watermark: int) -> list[str]:
+def apply_retention(log: SegmentedLog, now_ms: int, replica: ReplicaFacts) -> list[str]:
     """Drop the segments that the policy no longer keeps. Returns their renamed files, to be removed
     later in a thread: removing a large file takes long."""
     if log.failure is not None:
         raise log.failure
     config = log.config
     log.producer_state.expire(now_ms, config.producer_id_expiration_ms)
-    decides = config.is_deleted and not log.is_follower
+    decides = config.is_deleted and replica.is_leader
     count = segments_to_delete(
         _segment_facts(log),
         RetentionPolicy(
@@ -28,15 +28,15 @@ def apply_retention(log: SegmentedLog, now_ms: int, high_watermark: int) -> list
             retention_bytes=config.retention_bytes if decides else UNLIMITED,
             log_start_offset=log.log_start_offset,
         ),
-        high_watermark,
+        replica.high_watermark,
         now_ms,
     )
     count = _confirm_timestamps(log, count)
     if count == len(log.segments):
-        if log.is_replicated:
-            count -= 1
-        else:
+        if replica.is_sole:
             log.flushing.roll()
+        else:
+            count -= 1
     return _delete_first(log, count) if count else []
 
 

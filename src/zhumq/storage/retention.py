@@ -15,6 +15,17 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """What the upkeep of a log has to know of its replica."""
+
+    high_watermark: int
+    # Only the leader applies the retention policy: a follower adopts its log start offset.
+    is_leader: bool = True
+    # If there are other replicas, retention keeps the last batch, with its epoch.
+    is_sole: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
     """The retention limits of a log; -1: no limit."""
 

@@ -61,8 +61,6 @@ class SegmentedLog:
         self.writes_without_room = 0  # appends that a full disk refused
         self.failure: StorageFailed | None = None
         self.is_closed = False
-        self.is_follower = False
-        self.is_replicated = False
         self.on_damage: Callable[[int], object] = _ignore
         # Called before a truncation below the recovery point, so that the recovery point on disk is
         # never past the end of the log.

@@ -16,6 +16,7 @@ from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.recovery import restore_producers
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
@@ -157,7 +158,7 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, data: st.DataObject) -> None:
         self.start = data.draw(st.integers(self.start, self.end))
         self.log.delete_records_before(self.start)
-        apply_retention(self.log, NOW_MS, self.end)
+        apply_retention(self.log, NOW_MS, ReplicaFacts(high_watermark=self.end))
         if self.start == self.end:
             self.model = []
 

@@ -13,6 +13,7 @@ from zhumq.records.batch import batches
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
 from zhumq.storage.quorum_journal import QuorumJournal
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
@@ -84,7 +85,7 @@ def write_log(
     flush(log, checkpoint=True)
     manager.checkpoint({PARTITION: COUNT})
     if config.is_compacted:
-        compaction = manager.begin_compaction(NOW_MS, lambda _: COUNT)
+        compaction = manager.begin_compaction(NOW_MS, lambda _: ReplicaFacts(high_watermark=COUNT))
         assert compaction is not None
         compaction.run()
         manager.finish_compaction(compaction)
@@ -226,7 +227,7 @@ def test_retention_compaction_and_truncation_are_not_taken_for_damage() -> None:
     log = open_log(manager, PLAIN)
     assert log.log_end_offset == 16
     log.config = LogConfig(segment_bytes=500, retention_bytes=300)
-    assert manager.retention_pass(NOW_MS, lambda _: 16) > 0
+    assert manager.retention_pass(NOW_MS, lambda _: ReplicaFacts(high_watermark=16)) > 0
     start_offset = log.log_start_offset
     assert start_offset > 0
     manager.close(clean=False)
@@ -272,9 +273,9 @@ def test_retention_does_not_use_a_damaged_time_index() -> None:
     manager = open_manager(disk, config)
     log = open_log(manager, config)
     for _ in range(2):
-        assert manager.retention_pass(NOW_MS, lambda _: COUNT) == 0
+        assert manager.retention_pass(NOW_MS, lambda _: ReplicaFacts(high_watermark=COUNT)) == 0
     assert read_all(log)[0] == truth
-    assert manager.retention_pass(NOW_MS + 2000, lambda _: COUNT) > 0
+    assert manager.retention_pass(NOW_MS + 2000, lambda _: ReplicaFacts(high_watermark=COUNT)) > 0
 
 
 @pytest.mark.parametrize("position", range(0, 41, 4))

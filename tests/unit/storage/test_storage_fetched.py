@@ -1,6 +1,7 @@
 """A follower's log: it writes a leader's batches unchanged, or refuses them."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from storage_support import (
@@ -16,6 +17,7 @@ from zhumq.model.errors import StorageFailed
 from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
 from zhumq.storage.log_retention import apply_retention
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.storage.validator import AppendOrigin
 from zhumq.testing.disk import MemoryDisk
@@ -111,11 +113,10 @@ def test_retention_leaves_a_follower_what_its_leader_keeps() -> None:
     log = open_log(MemoryDisk(), segment_bytes=200, retention_ms=1_000)
     for number in range(6):
         append(log, b"value %d" % number, leader_epoch=1)
-    log.is_replicated = log.is_follower = True
+    leader = ReplicaFacts(high_watermark=log.log_end_offset, is_sole=False)
     later_ms = NOW_MS + 10_000
-    assert apply_retention(log, later_ms, log.log_end_offset) == []
-    log.is_follower = False
-    assert apply_retention(log, later_ms, log.log_end_offset)
+    assert apply_retention(log, later_ms, replace(leader, is_leader=False)) == []
+    assert apply_retention(log, later_ms, leader)
     # The last batch stays: it shows the progress of this replica.
     assert log.log_start_offset < log.log_end_offset
     assert log.epoch_of(log.log_end_offset - 1) == 1

@@ -21,6 +21,7 @@ from zhumq.model.ids import TopicPartition
 from zhumq.storage.data_folder import parse_folder_name
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
@@ -210,7 +211,10 @@ def test_retention_goes_over_all_logs(disk: MemoryDisk) -> None:
         for place in range(12):
             append(log, b"value %d" % place)
     late = NOW_MS + CONFIG.retention_ms + 1
-    assert manager.retention_pass(late, lambda log: log.log_end_offset) > 0
+    assert (
+        manager.retention_pass(late, lambda log: ReplicaFacts(high_watermark=log.log_end_offset))
+        > 0
+    )
     assert {log.log_start_offset for log in manager} == {12}
     clock.ms += CONFIG.file_delete_delay_ms
     manager.empty_trash(manager.take_trash())
@@ -278,7 +282,11 @@ def test_compaction_is_run_for_one_log_after_the_other(disk: MemoryDisk) -> None
             append(log, b"%d" % place, keys=(b"key",))
         flush(log, checkpoint=True)
     running = []
-    while (work := manager.begin_compaction(NOW_MS, lambda log: log.log_end_offset)) is not None:
+    while (
+        work := manager.begin_compaction(
+            NOW_MS, lambda log: ReplicaFacts(high_watermark=log.log_end_offset)
+        )
+    ) is not None:
         running.append(work)
     assert len(running) == 2
     for work in running:
@@ -384,7 +392,9 @@ def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(disk: Memor
     disk.write_file(path, bytes(damaged), sync=True)
     failed: list[SegmentedLog] = []
     tried = []
-    while work := manager.begin_compaction(NOW_MS, lambda log: log.log_end_offset, failed):
+    while work := manager.begin_compaction(
+        NOW_MS, lambda log: ReplicaFacts(high_watermark=log.log_end_offset), failed
+    ):
         tried.append(work.log.topic_partition.partition)
         assert len(tried) < 5, "the log that failed is tried for ever"
         work.run()

@@ -26,6 +26,7 @@ from zhumq.storage.index_cache import LOADED_INDEXES_MAX
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import CleanupPolicy
 from zhumq.storage.log_retention import apply_retention
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
@@ -229,7 +230,7 @@ def test_records_before_an_offset_can_be_deleted(disk: MemoryDisk) -> None:
     with pytest.raises(OffsetOutOfRange):
         log.read(2, max_bytes=100, up_to_offset=6)
     assert read_values(log) == [b"value 3", b"value 4", b"value 5"]
-    trash = apply_retention(log, NOW_MS, high_watermark=6)
+    trash = apply_retention(log, NOW_MS, ReplicaFacts(high_watermark=6))
     assert {path.rpartition("/")[2][:20] for path in trash} == {f"{0:020d}"}
     assert read_values(log) == [b"value 3", b"value 4", b"value 5"]
     with pytest.raises(OffsetOutOfRange):
@@ -240,7 +241,7 @@ def test_deleting_everything_leaves_an_empty_log_that_goes_on(disk: MemoryDisk) 
     log = open_log(disk, segment_bytes=200, retention_ms=10)
     for place in range(5):
         append(log, b"value %d" % place)
-    assert apply_retention(log, NOW_MS + 11, high_watermark=5)
+    assert apply_retention(log, NOW_MS + 11, ReplicaFacts(high_watermark=5))
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (5, 5, 0)
     assert append(log, b"next") == 5
 
@@ -254,7 +255,7 @@ def test_retention_by_size_keeps_compacted_topics_whole(disk: MemoryDisk) -> Non
     )
     for place in range(5):
         append(log, b"value", keys=(b"key %d" % place,))
-    assert apply_retention(log, NOW_MS, high_watermark=5) == []
+    assert apply_retention(log, NOW_MS, ReplicaFacts(high_watermark=5)) == []
 
 
 def test_a_region_stays_readable_after_retention_deleted_its_segment(tmp_path: object) -> None:
@@ -262,7 +263,7 @@ def test_a_region_stays_readable_after_retention_deleted_its_segment(tmp_path: o
     for place in range(4):
         append(log, b"value %d" % place)
     part = log.read(0, max_bytes=1000, up_to_offset=4)
-    for path in apply_retention(log, NOW_MS + 11, high_watermark=4):
+    for path in apply_retention(log, NOW_MS + 11, ReplicaFacts(high_watermark=4)):
         SystemDisk().unlink(path)
     log.close()
     assert len(part.read_bytes()) == len(part) > 0
