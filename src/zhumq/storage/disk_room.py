@@ -1,4 +1,4 @@
-"""Detects a full disk: checks the data folder every second and logs each change once."""
+"""Reports a full disk in the log, /healthz and metrics. It refuses nothing: an append finds out by itself."""
 
 import logging
 from typing import Final
