@@ -24,20 +24,14 @@ class Access:
     ) -> Collection[str]:
         """The names in the request that its principal may not use, which the handler refuses one by one.
 
-        Raises what refuses the request as a whole. The request is a message, or a ProduceRun.
+        Raises what refuses the request as a whole: a BrokerError for its response, or MalformedFrame to
+        close the connection, as for Produce, which has no such response. The request is a message, or a
+        ProduceRun.
         """
         return NONE_DENIED
-
-    def throttle_ms(
-        self,
-        connection: ConnectionInfo,  # noqa: ARG002
-        client_id: str | None,  # noqa: ARG002
-        api_key: ApiKey,  # noqa: ARG002
-    ) -> int:
-        """For how long the client has to pause after this request, because of what it used before."""
-        return 0
 
     def record(
         self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int
     ) -> None:
-        """Counts requests that were passed to their handler against the quotas of their client."""
+        """Counts requests that reach their handler against the quotas of their client, and sets the
+        `throttle_ms` of the connection if it has used too much."""

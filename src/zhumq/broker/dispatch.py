@@ -43,7 +43,6 @@ class RequestContext:
     header: RequestHeader
     connection: ConnectionInfo
     denied: Collection[str] = NONE_DENIED  # names in the request that are refused
-    throttle_ms: int = 0
 
     @property
     def version(self) -> int:
@@ -51,8 +50,9 @@ class RequestContext:
 
     def encode(self, response: Any) -> list[Part]:
         """The answer: the response with its throttle time, as parts to send."""
-        if self.throttle_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = self.throttle_ms
+        throttle_ms = self.connection.throttle_ms
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
         return encode_response(self.header, response)
 
 
@@ -86,10 +86,18 @@ class Dispatcher:
         """Answers the first request, or a run of Produce requests about one partition. The steps are
         the same for both: decode, authorize, quota, handler, answer."""
         frame = frames[0]
+        access = self._access
         if frame.startswith(_PRODUCE_KEY):
-            answered = self._handle_run(frames, connection)
-            if answered is not None:
-                return answered
+            run = parse_run(frames)
+            # A run with a denied topic goes to the handler, which refuses topics one by one.
+            if run is not None and not access.authorize(connection, _PRODUCE, run):
+                answered = self._answer_run(run, connection.throttle_ms)
+                if answered is not None:
+                    count = answered[0]
+                    size = len(frame) if count == 1 else sum(map(len, frames[:count]))
+                    access.record(connection, run.client_id, _PRODUCE, size)
+                    self.requests_handled += count
+                    return answered
         if is_long(frame):
             return 1, self._keep(self._answer_long(frame, connection))
         try:
@@ -107,25 +115,6 @@ class Dispatcher:
             return 1, result.future
         return 1, None if result is None else self._answer_later(context, result)
 
-    def _handle_run(
-        self, frames: Sequence[bytes], connection: ConnectionInfo
-    ) -> tuple[int, Answer] | None:
-        """The steps for a run. None, and nothing was done: the first request goes alone."""
-        run = parse_run(frames)
-        access = self._access
-        try:
-            if run is None or access.authorize(connection, _PRODUCE, run):
-                return None
-        except BrokerError:
-            return None
-        throttle_ms = access.throttle_ms(connection, run.client_id, _PRODUCE)
-        answered = self._answer_run(run, throttle_ms)
-        if answered is not None:
-            count = answered[0]
-            access.record(connection, run.client_id, _PRODUCE, sum(map(len, frames[:count])))
-            self.requests_handled += count
-        return answered
-
     def _call(self, context: RequestContext, body: Any, size: int) -> Any:
         """The steps between decoding and answering: authorize, quota, handler."""
         header, connection, access = context.header, context.connection, self._access
@@ -134,7 +123,6 @@ class Dispatcher:
             raise MalformedFrame(f"{header.api_key.name} is not served here")
         self.requests_handled += 1
         context.denied = access.authorize(connection, header.api_key, body)
-        context.throttle_ms = access.throttle_ms(connection, header.client_id, header.api_key)
         access.record(connection, header.client_id, header.api_key, size)
         return handler(context, body)
 

@@ -21,6 +21,7 @@ class ConnectionInfo:
     client_port: int
     listener: str
     principal: Principal = ANONYMOUS  # until the client authenticates
+    throttle_ms: int = 0  # in every answer: for how long the client has to pause
 
 
 class Service(Protocol):

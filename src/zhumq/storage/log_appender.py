@@ -48,31 +48,19 @@ class LogAppender:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         budget: WalkBudget | None = None,
+        first: CheckedBatch | None = None,  # the first batch, if it is checked already
     ) -> Appended:
         log = self._log
         if log.failure is not None:
             raise log.failure
         view = batches if type(batches) is memoryview else memoryview(batches)
-        first = check_batch(view, log.config, now_ms, origin, budget)
-        return self._append_rest(view, first, leader_epoch, now_ms, origin, budget)
-
-    def _append_rest(
-        self,
-        view: memoryview,
-        first: CheckedBatch,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin,
-        budget: WalkBudget | None,
-    ) -> Appended:
-        """Append batches of which the first one is checked already."""
-        log = self._log
+        config = log.config
         size = len(view)
-        checked = [first]
-        header = first[0]
+        checked = [first or check_batch(view, config, now_ms, origin, budget)]
+        header = checked[0][0]
         end = header.batch_length + PREFIX_BYTES
         while end < size:
-            checked.append(check_batch(view[end:], log.config, now_ms, origin, budget))
+            checked.append(check_batch(view[end:], config, now_ms, origin, budget))
             header = checked[-1][0]
             end += header.batch_length + PREFIX_BYTES
         if header.producer_id >= 0 or len(checked) > 1:
@@ -130,7 +118,7 @@ class LogAppender:
             self._write(checked, size, leader_epoch)
         if several is not None:
             try:
-                last = self._append_rest(view, several, leader_epoch, now_ms, CLIENT, None)
+                last = self.append(view, leader_epoch=leader_epoch, now_ms=now_ms, first=several)
                 size += length
             except BrokerError as refusal:
                 last = refusal

@@ -81,14 +81,10 @@ class StrictAccess(Access):
         self, connection: ConnectionInfo, api_key: ApiKey, request: Any
     ) -> Collection[str]:
         self.authorized.append((connection.principal, connection.client_host, api_key))
+        connection.throttle_ms = self.throttle_time_ms
         if self.refusal is not None:
             raise self.refusal
         return self.denied
-
-    def throttle_ms(
-        self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey
-    ) -> int:
-        return self.throttle_time_ms
 
     def record(
         self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int

@@ -136,6 +136,18 @@ class ProduceHandler:
             for each in records:
                 partition.remember_refused(each, refusal, now_ms)
             return len(records), _refuse_run(run, correlation_ids, refusal, throttle_ms)
+        if not offsets and type(last) is Appended:
+            # One request, which most often comes alone.
+            base_offset, last_offset, append_time_ms, log_start_offset, _ = last
+            encoded_one = encode(
+                correlation_ids[0], base_offset, append_time_ms, log_start_offset, throttle_ms
+            )
+            if acks == _LEADER_ACKS or partition.is_durable(last_offset + 1):
+                return 1, [encoded_one]
+            del correlation_ids[1:]
+            return 1, _answer_run_when_durable(
+                run, partition, last_offset + 1, [encoded_one], throttle_ms
+            )
         encoded = [
             encode(correlation_id, offset, append_time_ms, log_start_offset, throttle_ms)
             for correlation_id, offset in zip(correlation_ids, offsets, strict=False)
@@ -148,7 +160,7 @@ class ProduceHandler:
             refused = _refuse_run(run, correlation_ids[count : count + 1], last, throttle_ms)
             count += 1
         elif last is not None:
-            base_offset, last_offset, append_time_ms, log_start_offset, _ = last
+            base_offset, _, append_time_ms, log_start_offset, _ = last
             encoded.append(
                 encode(
                     correlation_ids[count],
@@ -159,8 +171,6 @@ class ProduceHandler:
                 )
             )
             count += 1
-            if not offsets:
-                next_offset = last_offset + 1
         answers = [b"".join(encoded), *refused]
         if not encoded or acks == _LEADER_ACKS or partition.is_durable(next_offset):
             return count, answers
