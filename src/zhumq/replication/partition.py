@@ -267,7 +267,7 @@ class Partition:
             if self.is_sole:
                 raise
             raise self._order.error_for(gap, now_ms) from None
-        if not appended.duplicate:
+        if not appended.duplicate and (self._watchers or not self.is_sole):
             self._written(len(batches))
         return appended
 
@@ -280,7 +280,7 @@ class Partition:
         if not self.is_sole and self._order.begin(self.leader_epoch, now_ms):
             return self._append_first(batches, now_ms)
         run = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if run.size:
+        if run.size and (self._watchers or not self.is_sole):
             self._written(run.size)
         if not self.is_sole and isinstance(run.last, OutOfOrderSequenceNumber):
             return run._replace(last=self._order.error_for(run.last, now_ms))
@@ -302,7 +302,9 @@ class Partition:
             self._order.refuse(batches, now_ms)
 
     def _check_appends(self) -> None:
-        self.check_leads()
+        # Without further calls: every produce request comes here.
+        if self.driver.is_stopped or self._is_isolated or not self.driver.core.admits_clients:
+            raise self._not_leader()
         if self._is_transferring:
             raise NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
 
