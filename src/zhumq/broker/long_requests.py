@@ -29,6 +29,7 @@ _LISTS: Final = {
     ApiKey.DESCRIBE_GROUPS: ("groups", "groups"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", "groups"),
     ApiKey.SHARE_GROUP_DESCRIBE: ("group_ids", "groups"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ("groups", "groups"),
     ApiKey.DESCRIBE_CONFIGS: ("resources", "results"),
 }
 _KEYS: Final = frozenset(int(key).to_bytes(2, "big") for key in _LISTS)

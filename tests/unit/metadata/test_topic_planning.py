@@ -26,12 +26,14 @@ from zhumq.model.errors import (
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import BrokerId
+from zhumq.model.replication_mode import Mode
 
 LIMITS = TopicLimits(
     default_partitions=3,
     default_replication_factor=1,
     partitions_per_topic_max=10,
     partitions_in_all_max=15,
+    default_mode=Mode.FETCH,
 )
 TOPIC_ID = uuid.UUID(int=7)
 
