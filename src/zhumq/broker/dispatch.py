@@ -90,12 +90,15 @@ class Dispatcher:
         if frame.startswith(_PRODUCE_KEY):
             run = parse_run(frames)
             # A run with a denied topic goes to the handler, which refuses topics one by one.
-            if run is not None and not access.authorize(connection, _PRODUCE, run):
+            if run is not None and not (
+                access.has_acls and access.authorize(connection, _PRODUCE, run)
+            ):
                 answered = self._answer_run(run, connection.throttle_ms)
                 if answered is not None:
                     count = answered[0]
-                    size = len(frame) if count == 1 else sum(map(len, frames[:count]))
-                    access.record(connection, run.client_id, _PRODUCE, size)
+                    if access.has_quotas:
+                        size = sum(map(len, frames[:count]))
+                        access.record(connection, run.client_id, _PRODUCE, size)
                     self.requests_handled += count
                     return answered
         if is_long(frame):
@@ -122,8 +125,10 @@ class Dispatcher:
         if handler is None:
             raise MalformedFrame(f"{header.api_key.name} is not served here")
         self.requests_handled += 1
-        context.denied = access.authorize(connection, header.api_key, body)
-        access.record(connection, header.client_id, header.api_key, size)
+        if access.has_acls:
+            context.denied = access.authorize(connection, header.api_key, body)
+        if access.has_quotas:
+            access.record(connection, header.client_id, header.api_key, size)
         return handler(context, body)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
@@ -139,7 +144,8 @@ class Dispatcher:
             if context is None:
                 context = RequestContext(header, connection)
                 return self._call(context, body, len(frame))
-            context.denied = self._access.authorize(connection, header.api_key, body)
+            if self._access.has_acls:
+                context.denied = self._access.authorize(connection, header.api_key, body)
             return self._handlers[header.api_key](context, body)
 
         def encode(response: Message) -> list[Part]:

@@ -88,7 +88,7 @@ def parse_one(frame: bytes) -> OneProduce | None:
 class ProduceRun(NamedTuple):
     """Requests that one client sent one after another, all about one partition."""
 
-    client_id: str | None
+    first: bytes  # its frame
     version: int
     acks: int
     timeout_ms: int
@@ -96,6 +96,14 @@ class ProduceRun(NamedTuple):
     partition: int
     correlation_ids: list[int]
     records: list[memoryview]
+
+    @property
+    def client_id(self) -> str | None:
+        """Decoded only where it is asked for. Bytes that are no text are replaced."""
+        _, _, _, length = _REQUEST_HEADER.unpack_from(self.first)
+        if length < 0:
+            return None
+        return self.first[_CLIENT_ID_AT : _CLIENT_ID_AT + length].decode(errors="replace")
 
 
 def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
@@ -106,15 +114,8 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     if one is None:
         return None
     version, correlation_id, acks, timeout_ms, topic, index, records = one
-    _, _, _, id_length = _REQUEST_HEADER.unpack_from(first)
-    try:
-        client_id = (
-            first[_CLIENT_ID_AT : _CLIENT_ID_AT + id_length].decode() if id_length >= 0 else None
-        )
-    except UnicodeDecodeError:
-        return None
     ids = [correlation_id]
-    run = ProduceRun(client_id, version, acks, timeout_ms, topic, index, ids, [records])
+    run = ProduceRun(first, version, acks, timeout_ms, topic, index, ids, [records])
     legacy = version in LEGACY_VERSIONS
     trailer = b"" if legacy else _NO_TAGS
     records_at = len(first) - len(records) - len(trailer)

@@ -52,20 +52,19 @@ LeadershipCallback = Callable[[TopicPartition, bool, int], None]
 class Partition:
     """A partition whose replicas agree on what is committed. The only way to its log.
 
-    Consumers see what is committed, whatever acks the producer asked for. A leader serves once its high
-    watermark has reached the start of its epoch, and so covers everything that was committed before it. In
-    fetch mode, a leader with fewer than min.insync.replicas in sync serves clients too (KIP-966): its high
-    watermark stays where it is.
+    Consumers see what is committed, whatever acks the producer asked for. A leader serves once its high watermark
+    has reached the start of its epoch, and so covers everything that was committed before it. In fetch mode, a leader
+    with fewer than min.insync.replicas in sync serves clients too (KIP-966): its high watermark stays where it is.
 
-    The only replica of a partition is always in sync: a record is visible as soon as it is in the log, and
-    acks=-1 is answered when it is on the disk as well. Such a log is flushed when an append waits for it.
+    The only replica of a partition is always in sync: a record is visible as soon as it is in the log, and acks=-1
+    is answered when it is on the disk as well. Such a log is flushed when an append waits for it.
     """
 
     __slots__ = (
         "_clock",
         "_durable",
+        "_holds_appends",
         "_is_isolated",
-        "_is_transferring",
         "_loop",
         "_on_leadership",
         "_order",
@@ -100,22 +99,20 @@ class Partition:
         self.log = log
         self.min_in_sync_replicas = min_in_sync_replicas
         self.rebuilds = 0
-        # Found when the log was opened.
-        self.damaged_from = damaged_from
+        self.damaged_from = damaged_from  # found when the log was opened
         self._clock = host.clock
         self._loop = asyncio.get_running_loop()
         self._watchers = Watchers()
         self._durable = DurabilityWaiters()
-        self._is_transferring = False
         self._is_isolated = False
+        self._holds_appends = False  # while it is isolated, or a leadership transfer is running
         self._serving_epoch: int | None = None
         self._on_leadership = on_leadership
         # Appends that consumers do not see yet: (next offset, bytes).
         self._unseen: deque[tuple[int, int]] = deque()
         self._order = ProducerOrder(topic_partition)
         self.driver = ReplicaDriver(topic_partition, log, host, self, make_core)
-        # Whether there is no other replica.
-        self.is_sole = self.driver.is_sole
+        self.is_sole = self.driver.is_sole  # whether there is no other replica
         # Not at once: the caller is in the middle of reading the log.
         log.on_damage = lambda offset: self._loop.call_soon(self.driver.on_damaged, offset)
         self.leader_epoch = LeaderEpoch(self.driver.core.epoch)
@@ -168,7 +165,7 @@ class Partition:
         replica may lead; or serve them again."""
         if is_isolated == self._is_isolated:
             return
-        self._is_isolated = is_isolated
+        self._is_isolated = self._holds_appends = is_isolated
         if is_isolated:
             self._on_leadership_lost()
         elif self.is_current:
@@ -256,7 +253,9 @@ class Partition:
         self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
     ) -> Appended:
         """Append whole batches as the leader."""
-        self._check_appends()
+        driver = self.driver
+        if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
+            raise self._refusal()
         if not self.is_sole and self._order.begin(self.leader_epoch, now_ms):
             self._order.check(batches, self.log.producer_state.producers)
         try:
@@ -276,7 +275,9 @@ class Partition:
 
         Raises what refuses them all.
         """
-        self._check_appends()
+        driver = self.driver
+        if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
+            raise self._refusal()
         if not self.is_sole and self._order.begin(self.leader_epoch, now_ms):
             return self._append_first(batches, now_ms)
         run = self.log.append_each(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -301,28 +302,26 @@ class Partition:
         if reason.retriable and not self.is_sole:
             self._order.refuse(batches, now_ms)
 
-    def _check_appends(self) -> None:
-        # Without further calls: every produce request comes here.
-        if self.driver.is_stopped or self._is_isolated or not self.driver.core.admits_clients:
-            raise self._not_leader()
-        if self._is_transferring:
-            raise NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
+    def _refusal(self) -> BrokerError:
+        if self.leads:
+            return NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
+        return self._not_leader()
 
     async def transfer_leadership(self, replica_id: int) -> bool:
         """Refuse appends until another replica has everything, then resign in its favour.
 
         Returns False, and stays leader, if the replica does not catch up in time.
         """
-        if not self.leads or self._is_transferring:
+        if not self.leads or self._holds_appends:
             return False
-        self._is_transferring = True
+        self._holds_appends = True
         try:
             for _ in range(TRANSFER_CHECKS_MAX):
                 if self.driver.resign_for(replica_id):
                     return True
                 await asyncio.sleep(TRANSFER_CHECK_SECONDS)
         finally:
-            self._is_transferring = False
+            self._holds_appends = self._is_isolated
         return False
 
     def _written(self, size: int) -> None:
@@ -353,12 +352,13 @@ class Partition:
         when leadership ends before that (the outcome is unknown), or when too few replicas answer in time."""
         if not self.leads:
             callback(self._not_leader())
-        elif self.is_durable(next_offset):
+        elif self.is_sole:
+            self._durable.add(next_offset, callback)
+            self.driver.request_flush()
+        elif self.high_watermark >= next_offset:
             callback(None)
         else:
             self._durable.add(next_offset, callback, self._clock.monotonic_ms() + timeout_ms)
-            if self.is_sole:
-                self.driver.request_flush()
 
     def fail_overdue(self, now_ms: int) -> None:
         """Fail appends whose timeout has passed. Their producers may send them again."""
@@ -475,7 +475,7 @@ class Partition:
             self._watchers.on_bytes(size)
 
     def on_role_changed(self, change: RoleChange) -> None:
-        self._is_isolated = False
+        self._is_isolated = self._holds_appends = False
         self.leader_epoch = LeaderEpoch(change.epoch)
         if change.role is Role.LEADER:
             if change.serving:

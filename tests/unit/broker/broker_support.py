@@ -70,6 +70,9 @@ def dispatcher(
 class StrictAccess(Access):
     """Denies names, throttles, and remembers what it was asked about."""
 
+    has_acls = True
+    has_quotas = True
+
     def __init__(self, denied: Collection[str] = (), throttle_ms: int = 0) -> None:
         self.denied = denied
         self.throttle_time_ms = throttle_ms
