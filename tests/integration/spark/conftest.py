@@ -19,6 +19,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.driver.memory": "1g",
             # Tests run everything once: the second compiler costs more than it gains.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+            # Where results are collected the driver waits 15 s for a connection; a busy machine may need longer.
+            "spark.python.authenticate.socketTimeout": "120s",
         },
     )
     yield session
