@@ -339,9 +339,8 @@ class ReplicaDriver:
         if failure is not None:
             self.fail(failure)
             return
-        if (
-            core is self.core
-        ):  # Otherwise it was replaced meanwhile, and only its persisted state counts.
+        # Of a core that was replaced meanwhile only the persisted state counts.
+        if core is self.core:
             self._handle_ready(ready)
         self._carry_out()
         self.notify_followers()
