@@ -98,6 +98,9 @@ def test_the_fast_path_reads_a_request_as_the_slow_path_does(version: int) -> No
             frame = framed(encode_body(request, version), version, client_id)
             one = parse_one(frame)
             if one is not None:
+                run = parse_run([frame])
+                assert run is not None
+                assert run.client_id == client_id
                 taken += 1
                 assert one == read_on_the_slow_path(frame, version)
     assert taken > 20
