@@ -215,6 +215,8 @@ def serve(config: BrokerConfig) -> int:
 
 async def _serve(config: BrokerConfig) -> int:
     _allow_many_open_files()
+    for warning in config.warnings:
+        logger.warning("%s", warning)
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop_signal in (signal.SIGTERM, signal.SIGINT):

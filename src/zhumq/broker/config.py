@@ -1,13 +1,12 @@
 """The configuration of a broker, read once at start from flags, `--set` and a TOML file."""
 
 import socket
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from zhumq.broker.settings import BROKER_SETTINGS, COARSER_NAMES
+from zhumq.broker.given_settings import read_settings
 from zhumq.model.address import Address, parse_address, parse_listener
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import BrokerId
@@ -48,6 +47,8 @@ class BrokerConfig:
     advertised: Address
     inter_broker_advertised: Address
     push_advertised: Address | None
+    # About the settings, for the log.
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def load(
@@ -65,13 +66,9 @@ class BrokerConfig:
         push: str | None = None,
     ) -> Self:
         """Merge the sources; `--set` overrides the file. Raises SettingInvalid."""
-        texts = _read_file(config_file) if config_file is not None else {}
-        texts.update(settings or {})
         if broker_id < 0:
             raise SettingInvalid(f"--broker-id {broker_id} is negative")
-        finer = _with_finer_names(texts)
-        BROKER_SETTINGS.check(finer)
-        loaded = Settings(BROKER_SETTINGS, finer)
+        loaded, warnings = read_settings(config_file, settings or {})
         kafka_name, kafka_text = _kafka_listener(listen, loaded)
         kafka_address = _listener(kafka_text, kafka_name)
         http_address = _listener(http, "--http")
@@ -100,6 +97,7 @@ class BrokerConfig:
             broker_id=BrokerId(broker_id),
             rack=rack,
             settings=loaded,
+            warnings=warnings,
             zookeeper=zookeeper,
             inter_broker=inter_broker.to_bind(),
             push=None if push_address is None else push_address.to_bind(),
@@ -201,47 +199,3 @@ def _advertised(settings: Settings, name: str, bound: Address, beside: Address) 
             )
         return address
     return Address(beside.host, bound.port) if bound.is_unspecified else bound
-
-
-def _read_file(path: Path) -> dict[str, str]:
-    try:
-        with open(path, "rb") as file:
-            content = tomllib.load(file)
-    except OSError as reason:
-        raise SettingInvalid(f"cannot read {path}: {reason.strerror}") from None
-    except tomllib.TOMLDecodeError as reason:
-        raise SettingInvalid(f"{path} is not TOML: {reason}") from None
-    return dict(_flatten(content, ""))
-
-
-def _flatten(content: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    """`log.segment.bytes = 1` and `[log.segment] bytes = 1` are the same setting."""
-    pairs: list[tuple[str, str]] = []
-    for key, value in content.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            pairs.extend(_flatten(value, f"{name}."))
-        elif isinstance(value, bool):
-            pairs.append((name, str(value).lower()))
-        elif isinstance(value, list):
-            pairs.append((name, ",".join(str(each) for each in value)))
-        else:
-            pairs.append((name, str(value)))
-    return pairs
-
-
-def _with_finer_names(texts: Mapping[str, str]) -> dict[str, str]:
-    finer: dict[str, str] = {}
-    for name, text in texts.items():
-        if name not in COARSER_NAMES:
-            finer[name] = text
-            continue
-        fine_name, factor = COARSER_NAMES[name]
-        if fine_name in texts:
-            continue
-        try:
-            value = int(text)
-        except ValueError:
-            raise SettingInvalid(f"{name}={text!r} is not a whole number") from None
-        finer[fine_name] = str(value * factor if value >= 0 else value)
-    return finer

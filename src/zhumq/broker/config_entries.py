@@ -1,7 +1,7 @@
 """Settings as DescribeConfigs shows them: value, source, and the synonyms behind it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from zhumq.broker.settings import BROKER_SETTINGS
@@ -26,7 +26,7 @@ class ConfigSynonym:
     """One source of a setting, with its value there."""
 
     name: str
-    value: str
+    value: str | None  # None: a secret, which is never shown
     source: ConfigSource
 
 
@@ -35,12 +35,16 @@ class ConfigEntry:
     """One setting. The first of its synonyms is in force."""
 
     name: str
-    value: str
+    value: str | None  # None: a secret, which is never shown
     source: ConfigSource
     type: SettingType
     documentation: str
     read_only: bool
     synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is SettingType.PASSWORD
 
 
 class ConfigEntries:
@@ -117,6 +121,9 @@ class ConfigEntries:
 def _entry(
     setting: Setting, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
 ) -> ConfigEntry:
+    if setting.is_sensitive:
+        # As in Kafka: null, also in the synonyms, whether the secret is set or not.
+        synonyms = tuple(replace(synonym, value=None) for synonym in synonyms)
     return ConfigEntry(
         name=setting.name,
         value=synonyms[0].value,

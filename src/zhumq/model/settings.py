@@ -6,11 +6,12 @@ from enum import IntEnum
 from typing import Final
 
 from zhumq.model.errors import SettingInvalid
+from zhumq.model.password import Password
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
-Value = bool | int | float | str | tuple[str, ...]
+Value = bool | int | float | str | tuple[str, ...] | Password
 
 
 class SettingType(IntEnum):
@@ -22,6 +23,7 @@ class SettingType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +41,34 @@ class Setting:
     # For broker settings: whether a running broker takes a new value.
     changes_while_running: bool = False
 
-    def parse(self, text: str) -> Value:
-        """The value in its own type. Raises SettingInvalid naming the setting and what it takes."""
+    def __post_init__(self) -> None:
+        # Dynamic settings are stored in the clear in the metadata of the cluster.
+        assert not (self.is_sensitive and self.changes_while_running), self.name
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value is a secret, which is never shown."""
+        return self.type is SettingType.PASSWORD
+
+    def parse(self, text: str, *, shown: str | None = None) -> Value:
+        """The value in its own type. Raises SettingInvalid naming the setting and what it takes.
+
+        With `shown` the error shows that in place of the text, which came from a file that may be secret.
+        """
+        try:
+            return self._parse(text)
+        except _NotTaken as wrong:
+            given = text if shown is None else shown
+            raise SettingInvalid(
+                f"{self.name}={given!r} is not usable: it takes {wrong.expected}"
+            ) from None
+
+    def _parse(self, text: str) -> Value:
         match self.type:
             case SettingType.BOOLEAN:
                 lowered = text.strip().lower()
                 if lowered not in ("true", "false"):
-                    raise self._invalid(text, "true or false")
+                    raise _NotTaken("true or false")
                 return lowered == "true"
             case SettingType.INT | SettingType.LONG:
                 return self._parse_integer(text)
@@ -55,38 +78,45 @@ class Setting:
                 elements = tuple(part.strip() for part in text.split(",") if part.strip())
                 for element in elements:
                     if self.allowed and element not in self.allowed:
-                        raise self._invalid(text, f"a list of {', '.join(self.allowed)}")
+                        raise _NotTaken(f"a list of {', '.join(self.allowed)}")
                 return elements
             case SettingType.STRING:
                 if self.allowed and text not in self.allowed:
-                    raise self._invalid(text, f"one of {', '.join(self.allowed)}")
+                    raise _NotTaken(f"one of {', '.join(self.allowed)}")
                 return text
+            case SettingType.PASSWORD:
+                return Password(text)
 
     def _parse_integer(self, text: str) -> int:
         try:
             value = int(text.strip())
         except ValueError:
-            raise self._invalid(text, "a whole number") from None
+            raise _NotTaken("a whole number") from None
         widest = INT32_MAX if self.type is SettingType.INT else INT64_MAX
-        self._check_range(text, value, -widest - 1, widest)
+        self._check_range(value, -widest - 1, widest)
         return value
 
     def _parse_number(self, text: str) -> float:
         try:
             value = float(text.strip())
         except ValueError:
-            raise self._invalid(text, "a number") from None
-        self._check_range(text, value, float("-inf"), float("inf"))
+            raise _NotTaken("a number") from None
+        self._check_range(value, float("-inf"), float("inf"))
         return value
 
-    def _check_range(self, text: str, value: float, lowest: float, highest: float) -> None:
+    def _check_range(self, value: float, lowest: float, highest: float) -> None:
         low = lowest if self.minimum is None else self.minimum
         high = highest if self.maximum is None else self.maximum
         if not low <= value <= high:
-            raise self._invalid(text, f"a value from {low} to {high}")
+            raise _NotTaken(f"a value from {low} to {high}")
 
-    def _invalid(self, text: str, expected: str) -> SettingInvalid:
-        return SettingInvalid(f"{self.name}={text!r} is not usable: it takes {expected}")
+
+class _NotTaken(Exception):
+    """The text is no value of the setting, which takes what `expected` says."""
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(expected)
+        self.expected = expected
 
 
 class SettingsTable:
@@ -101,10 +131,13 @@ class SettingsTable:
         except KeyError:
             raise SettingInvalid(f"there is no setting named {name!r}") from None
 
-    def check(self, texts: Mapping[str, str]) -> None:
-        """Raise SettingInvalid for the first unknown name or impossible value."""
+    def check(self, texts: Mapping[str, str], shown: Mapping[str, str] | None = None) -> None:
+        """Raise SettingInvalid for the first unknown name or impossible value.
+
+        `shown` has what errors show in place of values that may be secret.
+        """
         for name, text in texts.items():
-            self.setting(name).parse(text)
+            self.setting(name).parse(text, shown=shown.get(name) if shown is not None else None)
 
 
 class Settings:
@@ -117,25 +150,34 @@ class Settings:
         self.given = given
 
     def text(self, name: str) -> str:
-        setting = self._table.setting(name)
-        return self.given.get(name, setting.default)
+        assert not self._table.setting(name).is_sensitive, f"{name} is read with `password`"
+        return self._text(name)
+
+    def password(self, name: str) -> Password:
+        """The secret; empty if it is not set."""
+        value = self._table.setting(name).parse(self._text(name))
+        assert isinstance(value, Password), name
+        return value
 
     def integer(self, name: str) -> int:
-        value = self._table.setting(name).parse(self.text(name))
+        value = self._table.setting(name).parse(self._text(name))
         assert isinstance(value, int), name
         return value
 
     def number(self, name: str) -> float:
-        value = self._table.setting(name).parse(self.text(name))
+        value = self._table.setting(name).parse(self._text(name))
         assert isinstance(value, int | float), name
         return float(value)
 
     def boolean(self, name: str) -> bool:
-        value = self._table.setting(name).parse(self.text(name))
+        value = self._table.setting(name).parse(self._text(name))
         assert isinstance(value, bool), name
         return value
 
     def elements(self, name: str) -> tuple[str, ...]:
-        value = self._table.setting(name).parse(self.text(name))
+        value = self._table.setting(name).parse(self._text(name))
         assert isinstance(value, tuple), name
         return value
+
+    def _text(self, name: str) -> str:
+        return self.given.get(name, self._table.setting(name).default)

@@ -282,8 +282,8 @@ def _modes_of(topic: Topic) -> ConfigEntry:
 
 
 def _value_of(entries: Sequence[ConfigEntry]) -> str:
-    """The value of the only entry; empty if the setting does not exist."""
-    return entries[0].value if entries else ""
+    """The value of the only entry; empty if the setting does not exist or is a secret."""
+    return (entries[0].value or "") if entries else ""
 
 
 def _described(
@@ -294,7 +294,7 @@ def _described(
         value=entry.value,
         read_only=entry.read_only,
         config_source=entry.source,
-        is_sensitive=False,
+        is_sensitive=entry.is_sensitive,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
             for each in entry.synonyms

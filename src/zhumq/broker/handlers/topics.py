@@ -96,7 +96,7 @@ class TopicsHandler:
                     value=entry.value,
                     read_only=entry.read_only,
                     config_source=entry.source,
-                    is_sensitive=False,
+                    is_sensitive=entry.is_sensitive,
                 )
                 for entry in self._config_entries(topic)
             ],

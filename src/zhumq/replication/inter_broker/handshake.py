@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from zhumq.model.errors import BrokerError, ErrorCode
@@ -48,7 +48,7 @@ class Identity:
 
     cluster_id: str
     broker_id: int
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         if len(self.secret) < SECRET_BYTES_MIN:
