@@ -17,9 +17,18 @@ from zhumq.cluster.zookeeper_store import ZookeeperStore
 from zhumq.host.disk import SystemDisk
 from zhumq.metadata.changes import PartitionChanged, ProducerIdsAllocated
 from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, Topic
+from zhumq.metadata.security import (
+    AclsChanged,
+    CredentialsChanged,
+    QuotasChanged,
+    SecurityChange,
+    SecurityImage,
+)
 from zhumq.metadata.topics import NewTopic, TopicLimits
 from zhumq.model.errors import BrokerError, DataDirUnusable, TopicAlreadyExists
 from zhumq.model.ids import BrokerId, LeaderEpoch
+from zhumq.security.acl import AclEntry, Operation, Permission, ResourcePattern, ResourceType
+from zhumq.security.credential import ScramCredential, ScramMechanism
 
 BROKER = Broker(broker_id=BrokerId(1), host="127.0.0.1", port=9092)
 LIMITS = TopicLimits(
@@ -135,6 +144,47 @@ def test_broker_settings_are_there_after_a_restart_until_they_are_removed(
         await again.close()
         third = await open_store()
         assert third.image.broker_settings == {}
+        await third.close()
+
+    asyncio.run(scenario())
+
+
+def test_acls_credentials_and_quotas_are_there_after_a_restart_until_they_are_removed(
+    open_store: Open,
+) -> None:
+    entry = AclEntry("User:a", "*", Operation.READ, Permission.ALLOW)
+    # More than one proposal takes.
+    names = [ResourcePattern(ResourceType.TOPIC, f"t{index}") for index in range(100)]
+    credential = ScramCredential(salt=b"s", iterations=4096, stored_key=b"k", server_key=b"v")
+    user = CredentialsChanged(
+        user="a",
+        credentials=dict.fromkeys([ScramMechanism.SHA_256, ScramMechanism.SHA_512], credential),
+    )
+    quota = QuotasChanged(entity=(("user", "a"),), quotas={"producer_byte_rate": 5.0})
+
+    def missing(image: SecurityImage) -> list[SecurityChange]:
+        acls = [
+            AclsChanged(resource=name, entries=frozenset([entry]))
+            for name in names
+            if name not in image.acls
+        ]
+        return [*acls, *([] if image.users else [user]), *([] if image.quotas else [quota])]
+
+    async def scenario() -> None:
+        store = await open_store()
+        await metadata_client(store).change_security(missing)
+        written = store.image.security
+        assert set(written.acls) == set(names)
+        await store.close()
+        again = await open_store()
+        assert again.image.security == written
+        assert again.image.security.users == {"a": user.credentials}
+        await metadata_client(again).change_security(
+            lambda image: [AclsChanged(resource=name, entries=frozenset()) for name in image.acls]
+        )
+        await again.close()
+        third = await open_store()
+        assert third.image.security == replace(written, acls={})
         await third.close()
 
     asyncio.run(scenario())

@@ -31,6 +31,9 @@ Handler = Callable[["RequestContext", Any], Any]
 # answers. None, and nothing was done: the first one is for the handler.
 AnswerRun = Callable[[ProduceRun, int], tuple[int, Answer] | None]
 
+# Answers a request of a client that has yet to authenticate. MalformedFrame closes its connection.
+Gate = Callable[[bytes, ConnectionInfo], Answer]
+
 _VERSION_ZERO: Final = 0
 _PRODUCE: Final = ApiKey.PRODUCE
 _PRODUCE_KEY: Final = int(_PRODUCE).to_bytes(2, "big")
@@ -72,9 +75,11 @@ class Dispatcher:
         answer_run: AnswerRun,
         access: Access | None = None,
         *,
+        gate: Gate | None = None,
         on_connection_lost: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._handlers = handlers
+        self._gate = gate or _closed_gate
         self._answer_run = answer_run
         self._access = access or Access()
         self._long_requests = LongRequests()
@@ -86,6 +91,8 @@ class Dispatcher:
         """Answers the first request, or a run of Produce requests about one partition. The steps are
         the same for both: decode, authorize, quota, handler, answer."""
         frame = frames[0]
+        if not connection.is_authenticated:
+            return 1, self._gate(frame, connection)
         access = self._access
         if frame.startswith(_PRODUCE_KEY):
             run = parse_run(frames)
@@ -226,6 +233,12 @@ class Dispatcher:
         response = self._call(context, None, size)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return context.encode(response)
+
+
+def _closed_gate(_frame: bytes, connection: ConnectionInfo) -> Answer:
+    raise MalformedFrame(
+        f"listener {connection.listener} ({connection.security_protocol}) has no way to authenticate"
+    )
 
 
 def _encode_failure(context: RequestContext, failure: BaseException) -> list[Part]:

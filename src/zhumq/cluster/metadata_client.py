@@ -1,5 +1,6 @@
 """Plans requested metadata changes and writes them to the store, with retries on conflicts."""
 
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -8,6 +9,7 @@ from zhumq.cluster.store import MetadataStore, VersionConflict
 from zhumq.metadata.changes import Change, Draft, ProducerIdsAllocated, TopicCreated
 from zhumq.metadata.image import ClusterImage, ClusterView, Topic
 from zhumq.metadata.leadership import CHANGES_PER_PROPOSAL_MAX
+from zhumq.metadata.security import SecurityChange, SecurityImage
 from zhumq.metadata.topics import (
     NewTopic,
     TopicLimits,
@@ -22,6 +24,8 @@ from zhumq.model.ids import ProducerId, TopicPartition
 from zhumq.model.settings import SettingsTable
 
 PRODUCER_ID_BLOCK: Final = 1_000
+# In one proposal: each may rewrite a node of some kilobytes, and a transaction holds one megabyte.
+SECURITY_CHANGES_MAX: Final = 32
 
 
 class MetadataClient:
@@ -130,6 +134,18 @@ class MetadataClient:
                     continue
                 break
         return results
+
+    async def change_security(
+        self, plan: Callable[[SecurityImage], Sequence[SecurityChange]]
+    ) -> None:
+        """Write what the plan finds missing in the current image, until it finds nothing more."""
+        while True:
+            image = self._store.image
+            changes = plan(image.security)
+            if not changes:
+                return
+            with contextlib.suppress(VersionConflict):
+                await self._store.propose(changes[:SECURITY_CHANGES_MAX], image.version)
 
     async def next_producer_id(self) -> ProducerId:
         """A new producer id. Ids are allocated in blocks, so few calls cost a write."""

@@ -6,6 +6,7 @@
     /changes/N     the changes from image N-1 to image N; only the newest entries are kept
     /topics/NAME   a topic with all its partitions
     /settings      dynamic broker settings; missing while there are none
+    /security/..   ACLs, credentials of users and client quotas, in buckets by a hash
     /brokers/ID    a broker's last registration, until the controller declares it gone
     /live/ID       ephemeral: the broker's session is alive
     /candidates/.. ephemeral and sequential: the first candidate becomes controller
@@ -19,7 +20,7 @@ broker reads the state nodes and no history.
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +40,15 @@ from zhumq.metadata.changes import (
     change_to_json,
 )
 from zhumq.metadata.image import Broker, ClusterImage, Topic
+from zhumq.metadata.security import (
+    AclsChanged,
+    CredentialsChanged,
+    QuotasChanged,
+    SecurityChange,
+    security_change_from_json,
+    security_change_to_json,
+    security_changes_of,
+)
 from zhumq.model.errors import PolicyViolation
 from zhumq.model.ids import BrokerId
 
@@ -50,6 +60,7 @@ CHANGES: Final = "/changes"
 TOPICS: Final = "/topics"
 BROKERS: Final = "/brokers"
 SETTINGS: Final = "/settings"
+SECURITY: Final = "/security"
 LIVE: Final = "/live"
 CANDIDATES: Final = "/candidates"
 CONTROLLER: Final = "/controller"
@@ -118,7 +129,8 @@ def first_operations(cluster_id: str, secret: bytes) -> list[Operation]:
         Create(path=VERSION, data=encode_counters(counters)),
         Create(path=CONTROLLER, data=encode_controller(BrokerId(-1), 0)),
     ]
-    operations += [Create(path=path) for path in (CHANGES, TOPICS, BROKERS, LIVE, CANDIDATES)]
+    parents = (CHANGES, TOPICS, BROKERS, LIVE, CANDIDATES, SECURITY)
+    operations += [Create(path=path) for path in parents]
     return operations
 
 
@@ -163,8 +175,37 @@ def transaction(
             after.broker_settings or None,
             lambda settings: {who: dict(texts) for who, texts in settings.items()},
         )
+    operations += _security_operations(before, after, changes)
     _check_size(operations)
     return operations
+
+
+def _security_operations(
+    before: ClusterImage, after: ClusterImage, changes: Sequence[Change]
+) -> Iterator[Operation]:
+    buckets = {
+        change.bucket
+        for change in changes
+        if isinstance(change, AclsChanged | CredentialsChanged | QuotasChanged)
+    }
+    if not buckets:
+        return
+    old, new = _by_bucket(before, buckets), _by_bucket(after, buckets)
+    for bucket in sorted(buckets):
+        yield from _update(
+            f"{SECURITY}/{bucket}",
+            old.get(bucket),
+            new.get(bucket),
+            lambda content: {"changes": [security_change_to_json(each) for each in content]},
+        )
+
+
+def _by_bucket(image: ClusterImage, buckets: Container[str]) -> dict[str, list[SecurityChange]]:
+    found: dict[str, list[SecurityChange]] = {}
+    for change in security_changes_of(image.security):
+        if (bucket := change.bucket) in buckets:
+            found.setdefault(bucket, []).append(change)
+    return found
 
 
 def gone_guards(changes: Sequence[Change]) -> list[Operation]:
@@ -274,6 +315,12 @@ def decode_settings(data: bytes) -> dict[str, dict[str, str]]:
         }
 
 
+def decode_bucket(path: str, data: bytes) -> list[SecurityChange]:
+    fields = _unpack(path, data)
+    with _Reading(path):
+        return [security_change_from_json(each) for each in fields["changes"]]
+
+
 def topic_bytes(topic: Topic) -> int:
     """An upper bound for the size of a topic's node."""
     count = len(topic.partitions)
@@ -285,7 +332,7 @@ def topic_bytes(topic: Topic) -> int:
 def subject_of(change: Change) -> str | None:
     """The path of the topic or broker node that a change is about; None for other changes.
 
-    A change of broker settings replaces all of them, so applying it twice is safe.
+    A change of broker settings, and each about security, replaces all of its subject: applying it twice is safe.
     """
     for name in _topics_of([change]):
         return topic_path(name)

@@ -7,6 +7,7 @@ from zhumq.cluster.store import StoreUnusable
 from zhumq.cluster.znodes import Client, NodeMissing
 from zhumq.metadata.changes import BrokerRegistered, Change, Draft, TopicCreated
 from zhumq.metadata.image import Broker, ClusterImage, Topic
+from zhumq.metadata.security import SecurityChange, SecurityImage, apply_security_changes
 from zhumq.model.ids import BrokerId
 
 READS_MAX = 10
@@ -39,6 +40,7 @@ async def _read_once(client: Client) -> tuple[ClusterImage, int] | None:
     topics = await _read_topics(client, modified)
     brokers = await _read_brokers(client, modified)
     (settings,) = await client.get_all([layout.SETTINGS])
+    security = await _read_security(client)
     image = ClusterImage(
         version=counters.version,
         cluster_id=cluster_id,
@@ -50,6 +52,7 @@ async def _read_once(client: Client) -> tuple[ClusterImage, int] | None:
         partition_count=sum(len(topic.partitions) for topic in topics.values()),
         next_producer_id=counters.next_producer_id,
         broker_settings={} if settings is None else layout.decode_settings(settings.data),
+        security=security,
     )
     return await _add_entries_since(client, image, modified)
 
@@ -93,6 +96,15 @@ async def _read_topics(client: Client, modified: dict[str, int]) -> dict[str, To
             topics[topic.name] = topic
             modified[path] = node.modified_zxid
     return topics
+
+
+async def _read_security(client: Client) -> SecurityImage:
+    paths = [f"{layout.SECURITY}/{name}" for name in await client.children(layout.SECURITY)]
+    changes: list[SecurityChange] = []
+    for path, node in zip(paths, await client.get_all(paths), strict=True):
+        if node is not None:
+            changes += layout.decode_bucket(path, node.data)
+    return apply_security_changes(SecurityImage(), changes)
 
 
 async def _read_brokers(client: Client, modified: dict[str, int]) -> dict[BrokerId, Broker]:

@@ -24,6 +24,7 @@ from zhumq.cluster.znodes import (
     Check,
     Client,
     ConnectionLost,
+    Create,
     Delete,
     NodeChanged,
     NodeMissing,
@@ -441,6 +442,9 @@ async def _begin_cluster(
 ) -> None:
     """Create the first nodes unless they exist."""
     if await client.exists(layout.FORMAT):
+        if not await client.exists(layout.SECURITY):  # written by a release before it
+            with contextlib.suppress(NodeTaken):
+                await client.multi([Create(path=layout.SECURITY)])
         return
     if expected_cluster_id is not None:
         raise StoreUnusable(

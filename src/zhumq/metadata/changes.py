@@ -7,6 +7,16 @@ from itertools import groupby
 from typing import Any, assert_never, cast
 
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.security import (
+    AclsChanged,
+    CredentialsChanged,
+    QuotasChanged,
+    SecurityChange,
+    apply_security_changes,
+    security_change_from_json,
+    security_change_to_json,
+    security_changes_of,
+)
 from zhumq.model.ids import BrokerId, LeaderEpoch
 from zhumq.model.replication_mode import Mode
 
@@ -100,6 +110,7 @@ Change = (
     | BrokerRegistered
     | BrokerGone
     | ControllerElected
+    | SecurityChange
 )
 
 
@@ -115,6 +126,7 @@ class Draft:
         self.broker_settings = dict(image.broker_settings)
         self._next_producer_id = image.next_producer_id
         self._controller = (image.controller_id, image.controller_epoch)
+        self._security_changes: list[SecurityChange] = []
 
     def apply(self, change: Change) -> None:
         """Apply one change, which was decided on this draft."""
@@ -143,6 +155,8 @@ class Draft:
                 self.brokers.pop(change.broker_id, None)
             case ControllerElected():
                 self._controller = (change.broker_id, change.epoch)
+            case AclsChanged() | CredentialsChanged() | QuotasChanged():
+                self._security_changes.append(change)
             case _:
                 assert_never(change)
 
@@ -168,6 +182,7 @@ class Draft:
             broker_settings=self.broker_settings,
             controller_id=controller_id,
             controller_epoch=controller_epoch,
+            security=apply_security_changes(self._image.security, self._security_changes),
         )
 
     def _put(self, topic: Topic) -> None:
@@ -201,6 +216,7 @@ def changes_of(image: ClusterImage) -> list[Change]:
     changes.append(ProducerIdsAllocated(next_producer_id=image.next_producer_id))
     for who, settings in image.broker_settings.items():
         changes.append(BrokerSettingsChanged(who=who, settings=settings))
+    changes.extend(security_changes_of(image.security))
     return changes
 
 
@@ -261,6 +277,8 @@ def change_to_json(change: Change) -> dict[str, Any]:
                 "broker": change.broker_id,
                 "epoch": change.epoch,
             }
+        case AclsChanged() | CredentialsChanged() | QuotasChanged():
+            return security_change_to_json(change)
         case _:
             assert_never(change)
 
@@ -311,8 +329,8 @@ def change_from_json(data: Mapping[str, Any]) -> Change:
             return ControllerElected(
                 broker_id=BrokerId(int(data["broker"])), epoch=int(data["epoch"])
             )
-        case other:
-            raise ValueError(f"unknown change {other!r}")
+        case _:
+            return security_change_from_json(data)
 
 
 def _partition_to_json(state: PartitionState) -> dict[str, Any]:

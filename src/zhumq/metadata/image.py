@@ -1,4 +1,4 @@
-"""The immutable metadata image of the cluster: brokers, topics, partitions, leaders, settings."""
+"""The immutable metadata image of the cluster: brokers, topics, partitions, leaders, settings, security."""
 
 import uuid
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from zhumq.metadata.security import SecurityImage
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
 
@@ -113,6 +114,7 @@ class ClusterImage:
     controller_epoch: int = 0
     # Dynamic broker settings by broker id; under ALL_BROKERS those of every broker.
     broker_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    security: SecurityImage = field(default_factory=SecurityImage)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
         topic = self.topics.get(topic_partition.topic)

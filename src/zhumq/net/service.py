@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zhumq.model.ids import ANONYMOUS, Principal
+from zhumq.model.security_protocol import SecurityProtocol
 from zhumq.protocol.api import Part
 
 # A part is bytes-like, or a FileRegion. None: the request has no answer (acks=0).
@@ -20,7 +21,10 @@ class ConnectionInfo:
     client_host: str
     client_port: int
     listener: str
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     principal: Principal = ANONYMOUS  # until the client authenticates
+    # False on a listener with SASL until the client has authenticated: then it may do nothing else.
+    is_authenticated: bool = True
     throttle_ms: int = 0  # in every answer: for how long the client has to pause
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 import pytest
+from kazoo.client import KazooClient
 from zookeeper_support import (
     broker,
     change,
@@ -32,7 +33,17 @@ from zhumq.metadata.changes import (
     TopicSettingsChanged,
 )
 from zhumq.metadata.image import ClusterImage
+from zhumq.metadata.security import AclsChanged
 from zhumq.model.errors import PolicyViolation
+from zhumq.security.acl import (
+    AclEntry,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from zhumq.security.acl import (
+    Operation as AclOperation,
+)
 
 
 def test_every_broker_sees_every_metadata_image_in_order(chroot: str) -> None:
@@ -51,6 +62,25 @@ def test_every_broker_sees_every_metadata_image_in_order(chroot: str) -> None:
         for seen in images:
             assert [image.version for image in seen] == list(range(1, 41))
         assert images[0] == images[1] == images[2]
+        await close_all(stores)
+
+    asyncio.run(scenario())
+
+
+def test_a_cluster_of_a_release_without_security_nodes_gets_them(chroot: str) -> None:
+    async def scenario() -> None:
+        store = await open_store(chroot)
+        await store.close()
+        client = KazooClient(chroot)
+        client.start()
+        client.delete(layout.SECURITY)
+        client.stop()
+        client.close()
+        stores = await asyncio.gather(*(open_store(chroot) for _ in range(2)))
+        entry = AclEntry("User:a", "*", AclOperation.READ, Permission.ALLOW)
+        resource = ResourcePattern(ResourceType.TOPIC, "t")
+        await change(stores[0], AclsChanged(resource=resource, entries=frozenset([entry])))
+        await wait_for(lambda: stores[1].image.security.acls == {resource: {entry}})
         await close_all(stores)
 
     asyncio.run(scenario())

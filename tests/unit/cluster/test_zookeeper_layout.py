@@ -21,8 +21,10 @@ from zhumq.metadata.changes import (
     apply_changes,
 )
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.security import AclsChanged
 from zhumq.model.errors import PolicyViolation
 from zhumq.model.ids import BrokerId, LeaderEpoch
+from zhumq.security.acl import AclEntry, Operation, Permission, ResourcePattern, ResourceType
 
 EMPTY = ClusterImage(
     version=0,
@@ -103,6 +105,34 @@ def test_broker_settings_are_one_node_that_is_deleted_with_the_last_setting() ->
     taken_back = BrokerSettingsChanged(who="", settings={})
     assert operations(image, taken_back)[2:] == [Delete(path="/settings")]
     assert layout.subject_of(first) is None
+
+
+def test_security_is_kept_in_buckets_of_which_a_change_writes_its_own() -> None:
+    def acls(name: str, *operations: Operation) -> AclsChanged:
+        entries = [AclEntry("User:a", "*", each, Permission.ALLOW) for each in operations]
+        resource = ResourcePattern(ResourceType.TOPIC, name)
+        return AclsChanged(resource=resource, entries=frozenset(entries))
+
+    many = [acls(f"t{index}", Operation.READ) for index in range(1_000)]
+    image = apply_changes(EMPTY, many)
+    assert len({change.bucket for change in many}) > 200
+    changed = acls("t7", Operation.READ, Operation.WRITE)
+    (node,) = operations(image, changed)[2:]
+    assert isinstance(node, SetData)
+    assert node.path == f"/security/{changed.bucket}"
+    kept = layout.decode_bucket(node.path, node.data)
+    assert changed in kept
+    assert {each.bucket for each in kept} == {changed.bucket}
+    assert len(kept) == sum(each.bucket == changed.bucket for each in many)
+    alone = apply_changes(EMPTY, [changed])
+    assert operations(alone, acls("t7"))[2:] == [Delete(path=f"/security/{changed.bucket}")]
+    assert layout.subject_of(changed) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"changes": 5}', b'{"changes": [{"change": "x"}]}'])
+def test_a_damaged_bucket_is_refused_with_its_name(data: bytes) -> None:
+    with pytest.raises(StoreUnusable, match="/security/acls-00"):
+        layout.decode_bucket("/security/acls-00", data)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"1": 5}', b'{"1": "abc"}', b"\xff"])
