@@ -10,10 +10,11 @@ from typing import Any
 
 from simulation.simulated_broker import SimulatedBroker
 
-from zhumq.consensus import raft
+from zhumq.consensus import raft, replica
 from zhumq.consensus.contract import (
     FetchAnswered,
     FetchArrived,
+    LogView,
     Mode,
     Outgoing,
     Role,
@@ -264,12 +265,13 @@ def the_high_watermark_goes_back_after_a_restart(patch: Patch) -> None:
 # Following
 
 
+def _is_within(log: LogView, fetch: FetchArrived) -> bool:
+    return log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset
+
+
 @planted(RAFT_3)
 def divergence_is_not_detected(patch: Patch) -> None:
-    def is_prefix(self: ReplicaCore, fetch: FetchArrived) -> bool:
-        return self.log.log_start_offset <= fetch.fetch_offset <= self.log.log_end_offset
-
-    patch(ReplicaCore, "_is_prefix", is_prefix)
+    patch(replica, "is_prefix", _is_within)
 
 
 @planted(RAFT_3)
@@ -323,11 +325,8 @@ def fetches_of_older_epochs_count(patch: Patch) -> None:
             fetch = replace(fetch, epoch=self.epoch)
         original(self, fetch, now_ms)
 
-    def is_prefix(self: ReplicaCore, fetch: FetchArrived) -> bool:
-        return self.log.log_start_offset <= fetch.fetch_offset <= self.log.log_end_offset
-
     patch(ReplicaCore, "_on_fetch_arrived", on_fetch_arrived)
-    patch(ReplicaCore, "_is_prefix", is_prefix)
+    patch(replica, "is_prefix", _is_within)
 
 
 # Damage

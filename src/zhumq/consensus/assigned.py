@@ -7,7 +7,6 @@ from zhumq.consensus.contract import (
     Appended,
     BrokerLost,
     DeadlinePassed,
-    Draw,
     FetchAnswered,
     FetchArrived,
     Flushed,
@@ -17,12 +16,8 @@ from zhumq.consensus.contract import (
     LeaderAssigned,
     LeadershipDeclined,
     LogDamaged,
-    LogView,
     Mode,
-    QuorumState,
-    ReplicaSettings,
     Role,
-    SessionContact,
     VoteAnswered,
     VoteAsked,
 )
@@ -39,38 +34,13 @@ class AssignedReplica(ReplicaCore):
     before a crash may be out of date.
     """
 
-    def __init__(
-        self,
-        replica_id: int,
-        replicas: Voters,
-        log: LogView,
-        settings: ReplicaSettings,
-        state: QuorumState,
-        *,
-        high_watermark: int,
-        incarnation: int,
-        draw: Draw,
-        now_ms: int,
-        session_contact_ms: SessionContact | None = None,
-    ) -> None:
-        super().__init__(
-            replica_id,
-            replicas,
-            log,
-            settings,
-            state,
-            high_watermark=high_watermark,
-            incarnation=incarnation,
-            draw=draw,
-            now_ms=now_ms,
-            session_contact_ms=session_contact_ms,
-        )
-        # A partition that comes from raft mode keeps its epoch and its log. From here on this
-        # replica votes only for the leader that the controller names.
+    def _start(self, now_ms: int) -> None:  # noqa: ARG002  nothing is due before the first assignment
+        state = self._state
+        # From here on this replica votes only for the leader that the controller names.
         self._remember(replace(state, mode=Mode.FETCH))
         # An epoch this replica led before it crashed: it may have lost an unflushed tail that
         # followers hold. Leading again in the same epoch would write other records there.
-        self._led_epoch = state.epoch if state.leader_id == replica_id else -1
+        self._led_epoch = state.epoch if state.leader_id == self.replica_id else -1
         self.version = -1
         self.in_sync: frozenset[int] = frozenset()
         self._changing_mode = False
@@ -118,7 +88,6 @@ class AssignedReplica(ReplicaCore):
         return min((due for due in dues if due is not None), default=None)
 
     def step(self, event: Input, now_ms: int) -> None:
-        """Process one event."""
         match event:
             case FetchArrived():
                 self._on_follower_fetch(event, now_ms)
@@ -262,14 +231,7 @@ class AssignedReplica(ReplicaCore):
 
     def _ask_for_votes(self, now_ms: int) -> None:
         assert self._tally is not None
-        question = VoteAsked(
-            candidate_id=self.replica_id,
-            epoch=self.epoch,
-            position=self.vote_position,
-            pre_vote=False,
-            mode=Mode.FETCH,
-            voters=self.voters.ids,
-        )
+        question = self._vote_request(pre_vote=False)
         for voter in self._tally.unanswered:
             self._tell(voter, question)
         self._tally_due_ms = now_ms + self.settings.proposal_retry_ms
@@ -292,18 +254,7 @@ class AssignedReplica(ReplicaCore):
         )
         if granted:
             self._remember(replace(self._state, voted_for=question.candidate_id))
-        self._tell(
-            question.candidate_id,
-            VoteAnswered(
-                voter_id=self.replica_id,
-                asked_epoch=question.epoch,
-                epoch=self.epoch,
-                leader_id=self.leader_id,
-                granted=granted,
-                pre_vote=question.pre_vote,
-                position=self.vote_position,
-            ),
-        )
+        self._answer_vote(question, granted=granted)
 
     def _may_vote_for(self, candidate_id: int) -> bool:
         # The named leader does not lead yet, so this replica may vote for it.
@@ -437,10 +388,7 @@ class AssignedReplica(ReplicaCore):
         if self._lag_due_ms is not None and now_ms >= self._lag_due_ms:
             self._set_lag_deadline(now_ms)
             self._check_followers(now_ms, shrink=True)
-        if self._is_fetch_overdue(now_ms):
-            self._fetch_due_ms = None
-            if self.role is Role.FOLLOWER and self.leader_id is not None:
-                self._fetch_from(self.leader_id, now_ms)
+        self._repeat_fetch_if_overdue(now_ms)
 
     def _on_log_damaged(self, offset: int, now_ms: int) -> None:
         self._begin_recovery(offset)

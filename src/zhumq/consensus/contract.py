@@ -344,49 +344,6 @@ class Ready:
 NOTHING: Final = Ready()
 
 
-class Replica(Protocol):
-    """One replica of one partition. It decides; the driver carries out its Ready."""
-
-    @property
-    def role(self) -> Role: ...
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def leader_id(self) -> int | None: ...
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @property
-    def serving(self) -> bool: ...
-
-    @property
-    def admits_clients(self) -> bool:
-        """Whether clients may read what is committed and write with acks=0 or 1.
-
-        True for a serving leader and (KIP-966) for a named leader below min.insync.replicas.
-        """
-
-    @property
-    def accepts_all_acks(self) -> bool:
-        """Whether acks=-1 may be accepted: a leader with enough replicas in sync."""
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When DeadlinePassed has to be stepped; None without a pending deadline."""
-
-    def step(self, event: Input, now_ms: int) -> None:
-        """Process one event. Its effects are in the next Ready."""
-
-    def take_ready(self) -> Ready:
-        """The pending actions; the caller must carry them out. NOTHING if there are none."""
-
-    def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
-        """The current answer to a fetch. The caller asks again for a fetch that it held back."""
-
-
 def asks_to_accept(fetch: FetchArrived, answer: FetchAnswered) -> bool:
     """Whether the answer asks the follower to accept the leader's epoch."""
     return fetch.accepted_epoch != answer.epoch

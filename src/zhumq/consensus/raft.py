@@ -8,7 +8,6 @@ from zhumq.consensus.contract import (
     BrokerLost,
     ConsensusBroken,
     DeadlinePassed,
-    Draw,
     FetchAnswered,
     FetchArrived,
     Flushed,
@@ -16,19 +15,15 @@ from zhumq.consensus.contract import (
     LeaderAnnounced,
     LeaderAssigned,
     LogDamaged,
-    LogView,
     Mode,
     QuorumState,
-    ReplicaSettings,
     Role,
-    SessionContact,
     VoteAnswered,
     VoteAsked,
 )
 from zhumq.consensus.election import VoteTally, is_log_acceptable, may_vote_for
 from zhumq.consensus.progress import NEVER_MS
 from zhumq.consensus.replica import ReplicaCore
-from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
 
 ROUNDS_UNTIL_SPREAD: Final = 2
@@ -41,53 +36,30 @@ class RaftReplica(ReplicaCore):
     asked for votes may be lost.
     """
 
-    def __init__(
-        self,
-        replica_id: int,
-        voters: Voters,
-        log: LogView,
-        settings: ReplicaSettings,
-        state: QuorumState,
-        *,
-        high_watermark: int,
-        incarnation: int,
-        draw: Draw,
-        now_ms: int,
-        session_contact_ms: SessionContact | None = None,
-    ) -> None:
-        super().__init__(
-            replica_id,
-            voters,
-            log,
-            settings,
-            state,
-            high_watermark=high_watermark,
-            incarnation=incarnation,
-            draw=draw,
-            now_ms=now_ms,
-            session_contact_ms=session_contact_ms,
-        )
-        # A partition that comes from fetch mode keeps its epoch and its log.
+    def _start(self, now_ms: int) -> None:
+        state = self._state
         # A replica that does not know its votes does not count: it may have voted in a later epoch
         # for a candidate that lacks what the replica acknowledges now.
         recovering = state.recovering or state.votes_unknown
         self._remember(replace(state, mode=Mode.RAFT, recovering=recovering))
         # Voters whose epochs this replica has to learn before it votes again.
-        self._unanswered = set(voters.others(replica_id)) if state.votes_unknown else set()
+        self._unanswered = (
+            set(self.voters.others(self.replica_id)) if state.votes_unknown else set()
+        )
         self._tally: VoteTally | None = None
         self._announce_due_ms: int | None = None
-        self._asked = replica_id
+        self._asked = self.replica_id
         # Consecutive rounds of vote requests without an election.
         self._rounds = 0
         # The epoch whose leader has resigned. A replica that still names that leader is out of date.
         self._ended_epoch = -1
         self._set_election_deadline(now_ms)
         self._ask_unanswered(now_ms)
-        if state.leader_id is not None and state.leader_id != replica_id:
+        if state.leader_id is not None and state.leader_id != self.replica_id:
             self._follow(state.leader_id, now_ms)
             # The leader may be gone: this is no recent contact that would refuse another candidate.
             self._leader_contact_ms = NEVER_MS
-        elif self.voters.ids == (replica_id,):
+        elif self.voters.ids == (self.replica_id,):
             self._election_due_ms = now_ms
 
     @property
@@ -108,7 +80,6 @@ class RaftReplica(ReplicaCore):
         return min(due_ms, self._unanswered_due_ms) if self._unanswered else due_ms
 
     def step(self, event: Input, now_ms: int) -> None:
-        """Process one event."""
         match event:
             case FetchArrived():
                 if event.epoch > self.epoch:
@@ -226,14 +197,7 @@ class RaftReplica(ReplicaCore):
 
     def _ask_for_votes(self, *, pre_vote: bool) -> None:
         self._tally = VoteTally(self.voters, self.epoch, self.replica_id, pre_vote=pre_vote)
-        question = VoteAsked(
-            candidate_id=self.replica_id,
-            epoch=self.epoch,
-            position=self.vote_position,
-            pre_vote=pre_vote,
-            mode=Mode.RAFT,
-            voters=self.voters.ids,
-        )
+        question = self._vote_request(pre_vote=pre_vote)
         for voter in self.voters.others(self.replica_id):
             self._tell(voter, question)
 
@@ -267,18 +231,7 @@ class RaftReplica(ReplicaCore):
             if self.role is Role.PROSPECTIVE:
                 self._become(Role.UNATTACHED)
                 self._tally = None
-        self._tell(
-            question.candidate_id,
-            VoteAnswered(
-                voter_id=self.replica_id,
-                asked_epoch=question.epoch,
-                epoch=self.epoch,
-                leader_id=self.leader_id,
-                granted=granted,
-                pre_vote=question.pre_vote,
-                position=self.vote_position,
-            ),
-        )
+        self._answer_vote(question, granted=granted)
 
     def _give_precedence_to(self, question: VoteAsked, now_ms: int) -> None:
         """Delay this replica's candidacy: two candidates at the same time split the votes.
@@ -459,10 +412,8 @@ class RaftReplica(ReplicaCore):
                 self._announce(now_ms)
         elif now_ms >= self._election_due_ms and not self._is_leader_alive(now_ms):
             self._campaign(now_ms)
-        elif self._is_fetch_overdue(now_ms):
-            self._fetch_due_ms = None
-            if self.role is Role.FOLLOWER and self._state.leader_id is not None:
-                self._fetch_from(self._state.leader_id, now_ms)
+        else:
+            self._repeat_fetch_if_overdue(now_ms)
 
     def _is_leader_alive(self, now_ms: int) -> bool:
         """Whether the leader's broker made contact recently; if so, restart the election timeout."""

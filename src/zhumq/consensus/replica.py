@@ -15,6 +15,7 @@ from zhumq.consensus.contract import (
     EpochEnd,
     FetchAnswered,
     FetchArrived,
+    Input,
     LogPosition,
     LogView,
     Message,
@@ -26,7 +27,10 @@ from zhumq.consensus.contract import (
     Role,
     RoleChange,
     SessionContact,
+    VoteAnswered,
+    VoteAsked,
 )
+from zhumq.consensus.log_matching import divergence, is_prefix
 from zhumq.consensus.progress import NEVER_MS, NOT_COUNTED, ProgressTable
 from zhumq.consensus.voters import Voters
 from zhumq.model.errors import ErrorCode
@@ -40,7 +44,10 @@ def _never(_: int) -> int:
 
 
 class ReplicaCore(ABC):
-    """State and behaviour that do not depend on how the leader is chosen."""
+    """One replica of one partition. It decides; the driver carries out its Ready.
+
+    Here are the state and behaviour that do not depend on how the leader is chosen.
+    """
 
     def __init__(
         self,
@@ -54,7 +61,7 @@ class ReplicaCore(ABC):
         incarnation: int,
         draw: Draw,
         now_ms: int,
-        session_contact_ms: SessionContact | None,
+        session_contact_ms: SessionContact | None = None,
     ) -> None:
         self.replica_id = replica_id
         self.voters = voters
@@ -64,6 +71,8 @@ class ReplicaCore(ABC):
         # Invariant: everything below it is committed; it never decreases while the log is undamaged.
         self.high_watermark = min(high_watermark, log.flushed_offset)
         self.serving = False
+        # Whether clients may read what is committed and write with acks=0 or 1: a serving leader, and
+        # (KIP-966) a named leader below min.insync.replicas.
         self.admits_clients = False
         self._state = state
         self._draw = draw
@@ -86,6 +95,11 @@ class ReplicaCore(ABC):
         self._recovering_since = self._sequence
         self._recovered_at_offset: int | None = None
         self._begin_ready()
+        self._start(now_ms)
+
+    @abstractmethod
+    def _start(self, now_ms: int) -> None:
+        """Set up the state of this mode. A partition that comes from the other mode keeps its epoch and log."""
 
     def _begin_ready(self) -> None:
         self._persist = False
@@ -132,6 +146,20 @@ class ReplicaCore(ABC):
             end_offset = min(end_offset, state.accepted_offset)
         return LogPosition(state.accepted_epoch, end_offset)
 
+    @property
+    @abstractmethod
+    def accepts_all_acks(self) -> bool:
+        """Whether acks=-1 may be accepted: a leader with enough replicas in sync."""
+
+    @property
+    @abstractmethod
+    def next_deadline_ms(self) -> int | None:
+        """When DeadlinePassed has to be stepped; None without a pending deadline."""
+
+    @abstractmethod
+    def step(self, event: Input, now_ms: int) -> None:
+        """Process one event. Its effects are in the next Ready."""
+
     @abstractmethod
     def campaign_soon(self, now_ms: int) -> None:
         """The partition has no leader: campaign without waiting for the election timeout."""
@@ -142,7 +170,7 @@ class ReplicaCore(ABC):
         return max(self.high_watermark, self._leader_high_watermark)
 
     def take_ready(self) -> Ready:
-        """The pending actions; the caller must carry them out."""
+        """The pending actions; the caller must carry them out. NOTHING if there are none."""
         if not (
             self._persist
             or self._send
@@ -197,6 +225,32 @@ class ReplicaCore(ABC):
             self.high_watermark = offset
             self._raised = True
 
+    # Votes
+
+    def _vote_request(self, *, pre_vote: bool) -> VoteAsked:
+        return VoteAsked(
+            candidate_id=self.replica_id,
+            epoch=self.epoch,
+            position=self.vote_position,
+            pre_vote=pre_vote,
+            mode=self._state.mode,
+            voters=self.voters.ids,
+        )
+
+    def _answer_vote(self, question: VoteAsked, *, granted: bool) -> None:
+        self._tell(
+            question.candidate_id,
+            VoteAnswered(
+                voter_id=self.replica_id,
+                asked_epoch=question.epoch,
+                epoch=self.epoch,
+                leader_id=self.leader_id,
+                granted=granted,
+                pre_vote=question.pre_vote,
+                position=self.vote_position,
+            ),
+        )
+
     # Leading
 
     def _lead(self, follower_ids: Iterable[int], now_ms: int) -> None:
@@ -228,7 +282,7 @@ class ReplicaCore(ABC):
         is_follower = fetch.epoch == self.epoch and fetch.replica_id in self._progress
         if self.role is Role.LEADER and is_follower:
             self._progress.note_contact(fetch.replica_id, now_ms)
-            if not self._is_prefix(fetch):
+            if not is_prefix(self.log, fetch):
                 self._progress.unmatched(fetch)
             elif self._progress.matched(fetch, self.log.log_end_offset, now_ms):
                 self._commit()
@@ -240,7 +294,7 @@ class ReplicaCore(ABC):
             self._progress.note_past_contact(replica_id, time_ms)
 
     def fetch_answer(self, fetch: FetchArrived) -> FetchAnswered:
-        """The current answer to a fetch."""
+        """The current answer to a fetch. The caller asks again for a fetch that it held back."""
         error = ErrorCode.NONE
         diverging = start_over_at = None
         if fetch.epoch < self.epoch:
@@ -249,8 +303,8 @@ class ReplicaCore(ABC):
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         elif self.role is not Role.LEADER:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif not self._is_prefix(fetch):
-            diverging, start_over_at = self._divergence(fetch)
+        elif not is_prefix(self.log, fetch):
+            diverging, start_over_at = divergence(self.log, self.log_position, fetch)
         return FetchAnswered(
             responder_id=self.replica_id,
             epoch=self.epoch,
@@ -266,31 +320,6 @@ class ReplicaCore(ABC):
             start_over_at=start_over_at,
         )
 
-    def _is_prefix(self, fetch: FetchArrived) -> bool:
-        """Log matching: records of the same epoch at one offset mean equal logs up to it."""
-        log = self.log
-        if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
-            return False
-        if fetch.last_fetched_epoch == NO_EPOCH:
-            # The follower's log is empty: what was below is committed and deleted, nothing can diverge.
-            return True
-        if fetch.fetch_offset == log.log_start_offset:
-            return False
-        return log.epoch_of(fetch.fetch_offset - 1) == fetch.last_fetched_epoch
-
-    def _divergence(self, fetch: FetchArrived) -> tuple[EpochEnd | None, int | None]:
-        """Where the follower has to truncate, or where to start over if that is unknown."""
-        log = self.log
-        if fetch.fetch_offset <= log.log_start_offset or fetch.last_fetched_epoch == NO_EPOCH:
-            return None, log.log_start_offset
-        epoch, end_offset = log.end_offset_for_epoch(fetch.last_fetched_epoch)
-        if epoch == NO_EPOCH:
-            # The follower's last epoch is above every epoch here: it ends at the end of this log.
-            epoch, end_offset = self.log_position
-        if end_offset <= log.log_start_offset:
-            return None, log.log_start_offset
-        return EpochEnd(epoch, end_offset), None
-
     # Following
 
     def _follow(self, leader_id: int, now_ms: int) -> None:
@@ -303,17 +332,19 @@ class ReplicaCore(ABC):
         self._fetch_due_ms = now_ms + self.settings.fetch_retry_ms
         self._last_request = self._ask(replica_id)
 
-    def _is_fetch_overdue(self, now_ms: int) -> bool:
-        """Whether the last fetch has to be sent again. A live fetch session keeps it pending."""
+    def _repeat_fetch_if_overdue(self, now_ms: int) -> None:
+        """Send an unanswered fetch again. A live fetch session keeps it pending."""
         if self._fetch_due_ms is None or now_ms < self._fetch_due_ms:
-            return False
+            return
         leader_id = self.leader_id
         if leader_id is not None:
             due_ms = self._session_contact_ms(leader_id) + self.settings.fetch_retry_ms
             if due_ms > now_ms:
                 self._fetch_due_ms = due_ms
-                return False
-        return True
+                return
+        self._fetch_due_ms = None
+        if self.role is Role.FOLLOWER and leader_id is not None:
+            self._fetch_from(leader_id, now_ms)
 
     def _while_leader_is_alive(self, due_ms: int, silence_ms: int) -> int:
         """A follower's deadline, extended by contact in the leader's fetch session.

@@ -12,11 +12,11 @@ from zhumq.consensus.contract import (
     LeaderAnnounced,
     LogPosition,
     Mode,
-    Replica,
     Role,
     VoteAnswered,
     VoteAsked,
 )
+from zhumq.consensus.replica import ReplicaCore
 from zhumq.model.errors import ErrorCode
 
 both_modes = pytest.mark.parametrize("mode", list(Mode))
@@ -50,7 +50,7 @@ def change_leader(bench: ReplicaBench, mode: Mode, node: int) -> None:
 
 @both_modes
 def test_a_new_replica_has_no_leader_and_does_not_serve(mode: Mode) -> None:
-    replica: Replica = ReplicaBench(3, mode=mode).replicas[0]
+    replica: ReplicaCore = ReplicaBench(3, mode=mode).replicas[0]
     assert replica.role is Role.UNATTACHED
     assert replica.leader_id is None
     assert not replica.serving
