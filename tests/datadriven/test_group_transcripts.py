@@ -44,7 +44,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -94,7 +94,7 @@ class Conversation:
             case "commit", [name, partition, offset]:
                 self._commit(name, int(partition), int(offset))
             case "committed", [partition]:
-                topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[int(partition)])]
+                topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[int(partition)])]
                 asked = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
                 self._send("committed", OffsetFetchRequest(groups=[asked]), 9)
             case "wait", [milliseconds]:

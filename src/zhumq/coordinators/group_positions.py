@@ -15,7 +15,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -53,7 +53,7 @@ class GroupPositions:
             groups=[
                 OffsetFetchRequestGroup(
                     group_id=group,
-                    topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])],
+                    topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])],
                 )
             ]
         )

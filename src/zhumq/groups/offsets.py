@@ -24,8 +24,8 @@ from zhumq.protocol.messages.offsets import (
     OffsetDeleteResponseTopic,
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
 )
 
 NO_OFFSET = -1
@@ -139,7 +139,7 @@ def fetch(offsets: CommittedOffsets, asked: OffsetFetchRequestGroup) -> OffsetFe
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
     if asked.topics is None:
         response.topics = [
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 name=name,
                 partitions=[_fetched(each, committed) for each, committed in of_topic.items()],
             )
@@ -149,7 +149,7 @@ def fetch(offsets: CommittedOffsets, asked: OffsetFetchRequestGroup) -> OffsetFe
     for topic in asked.topics:
         of_topic = of_group.get(topic.name, {})
         response.topics.append(
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[_fetched(each, of_topic.get(each)) for each in topic.partition_indexes],
@@ -205,12 +205,12 @@ def _is_expired(committed: CommittedOffset, group: Group, retention_ms: int, now
     return now_ms - start_ms >= retention_ms
 
 
-def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartition:
     if committed is None:
-        return OffsetFetchResponsePartitions(
+        return OffsetFetchResponsePartition(
             partition_index=partition, committed_offset=NO_OFFSET, metadata=""
         )
-    return OffsetFetchResponsePartitions(
+    return OffsetFetchResponsePartition(
         partition_index=partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,

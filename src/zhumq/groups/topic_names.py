@@ -12,13 +12,11 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 TOPIC_IDS_SINCE_VERSION = 10  # KIP-848, of both OffsetCommit and OffsetFetch
@@ -78,20 +76,7 @@ def name_fetch(
 ) -> list[OffsetFetchRequestGroup]:
     """A fetch request of any version, group by group. A topic without a name does not exist."""
     if version < GROUPS_SINCE_VERSION:
-        requested = message.topics
-        return [
-            OffsetFetchRequestGroup(
-                group_id=message.group_id,
-                topics=None
-                if requested is None
-                else [
-                    OffsetFetchRequestTopics(
-                        name=topic.name, partition_indexes=topic.partition_indexes
-                    )
-                    for topic in requested
-                ],
-            )
-        ]
+        return [OffsetFetchRequestGroup(group_id=message.group_id, topics=message.topics)]
     if version < TOPIC_IDS_SINCE_VERSION:
         return message.groups
     return [
@@ -102,7 +87,7 @@ def name_fetch(
             topics=None
             if group.topics is None
             else [
-                OffsetFetchRequestTopics(
+                OffsetFetchRequestTopic(
                     name=topics.topic_name(topic.topic_id) or "",
                     topic_id=topic.topic_id,
                     partition_indexes=topic.partition_indexes,
@@ -143,15 +128,15 @@ def _refused_topic(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCo
 
 
 def _with_id(
-    topic: OffsetFetchResponseTopics, topics: TopicNames
-) -> OffsetFetchResponseTopics | None:
+    topic: OffsetFetchResponseTopic, topics: TopicNames
+) -> OffsetFetchResponseTopic | None:
     if topic.topic_id != ZERO_UUID or not topic.name:
         if topic.name:
             return topic
-        return OffsetFetchResponseTopics(
+        return OffsetFetchResponseTopic(
             topic_id=topic.topic_id,
             partitions=[
-                OffsetFetchResponsePartitions(
+                OffsetFetchResponsePartition(
                     partition_index=each.partition_index,
                     committed_offset=-1,
                     error_code=ErrorCode.UNKNOWN_TOPIC_ID,
@@ -172,22 +157,7 @@ def _single_group_response(
 ) -> OffsetFetchResponse:
     response = OffsetFetchResponse(error_code=group.error_code)
     if group.error_code == ErrorCode.NONE or version >= TOP_LEVEL_ERROR_SINCE_VERSION:
-        response.topics = [
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ]
+        response.topics = group.topics
         return response
     # Version 1 has error codes for partitions only.
     response.topics = [

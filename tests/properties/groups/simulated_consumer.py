@@ -27,7 +27,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -187,7 +187,7 @@ class Consumer:
                     OffsetFetchRequestGroup(
                         group_id=GROUP,
                         topics=[
-                            OffsetFetchRequestTopics(
+                            OffsetFetchRequestTopic(
                                 name="topic", partition_indexes=list(self.positions)
                             )
                         ],

@@ -20,7 +20,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -238,7 +238,7 @@ class Member:
                         member_id=self.member_id,
                         member_epoch=self.epoch,
                         topics=[
-                            OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+                            OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
                             for name, indexes in names.items()
                         ],
                     )

@@ -29,7 +29,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 from zhumq.testing.topics import ChangingTopics
@@ -269,9 +269,7 @@ class Driver:
                 groups=[
                     OffsetFetchRequestGroup(
                         group_id=group_id,
-                        topics=[
-                            OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
-                        ],
+                        topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])],
                     )
                 ]
             ),

@@ -12,10 +12,9 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
 )
 
 KNOWN = uuid.UUID(int=1)
@@ -65,7 +64,7 @@ def test_an_old_fetch_is_one_group() -> None:
     )
     (group,) = name_fetch(message, 5, OneTopic())
     assert group.group_id == "g"
-    assert group.topics == [OffsetFetchRequestTopics(name="t", partition_indexes=[1, 2])]
+    assert group.topics == [OffsetFetchRequestTopic(name="t", partition_indexes=[1, 2])]
     (everything,) = name_fetch(OffsetFetchRequest(group_id="g", topics=None), 5, OneTopic())
     assert everything.topics is None
 
@@ -74,10 +73,10 @@ def test_the_answer_to_an_old_fetch_has_its_form() -> None:
     found = OffsetFetchResponseGroup(
         group_id="g",
         topics=[
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 name="t",
                 partitions=[
-                    OffsetFetchResponsePartitions(
+                    OffsetFetchResponsePartition(
                         partition_index=1,
                         committed_offset=7,
                         committed_leader_epoch=2,
@@ -113,8 +112,8 @@ def test_a_fetch_by_id_is_answered_by_id() -> None:
             OffsetFetchRequestGroup(
                 group_id="g",
                 topics=[
-                    OffsetFetchRequestTopics(topic_id=KNOWN, partition_indexes=[0]),
-                    OffsetFetchRequestTopics(topic_id=UNKNOWN, partition_indexes=[0]),
+                    OffsetFetchRequestTopic(topic_id=KNOWN, partition_indexes=[0]),
+                    OffsetFetchRequestTopic(topic_id=UNKNOWN, partition_indexes=[0]),
                 ],
             )
         ]
@@ -125,10 +124,10 @@ def test_a_fetch_by_id_is_answered_by_id() -> None:
     found = OffsetFetchResponseGroup(
         group_id="g",
         topics=[
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[OffsetFetchResponsePartitions(partition_index=0, committed_offset=5)],
+                partitions=[OffsetFetchResponsePartition(partition_index=0, committed_offset=5)],
             )
             for topic in group.topics
         ],
@@ -145,7 +144,7 @@ def test_of_all_topics_only_those_that_still_have_an_id_are_answered_by_id() -> 
     message = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     found = OffsetFetchResponseGroup(
         group_id="g",
-        topics=[OffsetFetchResponseTopics(name="known"), OffsetFetchResponseTopics(name="gone")],
+        topics=[OffsetFetchResponseTopic(name="known"), OffsetFetchResponseTopic(name="gone")],
     )
     assert found.topics[0].topic_id == ZERO_UUID
     response = unname_fetch(message, [found], 10, OneTopic())

@@ -114,12 +114,7 @@ class OffsetCommitResponse(Message, api_key=8, versions="2-10", flexible="8+"):
 
 
 class OffsetFetchRequestTopic(Message):
-    name: str = ""
-    partition_indexes: list[int32] = field()
-
-
-class OffsetFetchRequestTopics(Message):
-    name: str = field(versions="8-9")
+    name: str = field(versions="0-9")
     topic_id: uuid.UUID = field(versions="10+", default=ZERO_UUID)
     partition_indexes: list[int32] = field()
 
@@ -128,7 +123,7 @@ class OffsetFetchRequestGroup(Message):
     group_id: str = ""
     member_id: str | None = field(versions="9+", default=None)
     member_epoch: int32 = field(versions="9+", default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = field()
+    topics: list[OffsetFetchRequestTopic] | None = field()
 
 
 class OffsetFetchRequest(Message, api_key=9, versions="1-10", flexible="6+"):
@@ -148,27 +143,14 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    name: str = ""
-    partitions: list[OffsetFetchResponsePartition] = field()
-
-
-class OffsetFetchResponsePartitions(Message):
-    partition_index: int32 = 0
-    committed_offset: int64 = 0
-    committed_leader_epoch: int32 = -1
-    metadata: str | None = ""
-    error_code: int16 = 0
-
-
-class OffsetFetchResponseTopics(Message):
-    name: str = field(versions="8-9")
+    name: str = field(versions="0-9")
     topic_id: uuid.UUID = field(versions="10+", default=ZERO_UUID)
-    partitions: list[OffsetFetchResponsePartitions] = field()
+    partitions: list[OffsetFetchResponsePartition] = field()
 
 
 class OffsetFetchResponseGroup(Message):
     group_id: str = ""
-    topics: list[OffsetFetchResponseTopics] = field()
+    topics: list[OffsetFetchResponseTopic] = field()
     error_code: int16 = 0
 
 
