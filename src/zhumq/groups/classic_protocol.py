@@ -20,7 +20,7 @@ from zhumq.groups.classic_replies import (
 )
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Parked, Turn
 from zhumq.groups.persisted import group_record
-from zhumq.groups.requests import GroupRequest
+from zhumq.groups.requests import GroupRequest, answer_leaving
 from zhumq.groups.settings import GroupSettings
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import ReplyToken, StateRecord
@@ -30,7 +30,6 @@ from zhumq.protocol.messages.groups import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-    MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -406,13 +405,7 @@ class ClassicProtocol:
         responses = []
         for leaving in message.members:
             error = self._leave_one(group, leaving, turn)
-            responses.append(
-                MemberResponse(
-                    member_id=leaving.member_id,
-                    group_instance_id=leaving.group_instance_id,
-                    error_code=error,
-                )
-            )
+            responses.append(answer_leaving(leaving, error))
         self._after_removal(group, members_before, turn)
         return LeaveGroupResponse(members=responses)
 

@@ -28,10 +28,9 @@ from zhumq.groups.settings import GroupSettings
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
-    ConsumerGroupHeartbeatResponseAssignment,
-    ConsumerGroupHeartbeatResponseTopicPartitions,
+    HeartbeatAssignment,
+    TopicIdPartitions,
 )
 
 CLIENT_ID_LENGTH_MAX = 255  # of a client id as it is stored and shown
@@ -73,24 +72,24 @@ class ConsumerProtocol:
             ("RackId", message.rack_id),
         ):
             if text is not None and (not text.strip() or not fits(text)):
-                raise _invalid(f"{name} can't be empty or longer than a record can hold.")
+                raise invalid(f"{name} can't be empty or longer than a record can hold.")
         if not fits(message.member_id) or not fits(message.subscribed_topic_regex or ""):
-            raise _invalid("MemberId and SubscribedTopicRegex must fit into a record.")
+            raise invalid("MemberId and SubscribedTopicRegex must fit into a record.")
         if epoch < AWAY_EPOCH:
-            raise _invalid("MemberEpoch is invalid.")
+            raise invalid("MemberEpoch is invalid.")
         if not message.member_id and (
             epoch != JOINING_EPOCH or version >= MEMBER_ID_OF_CLIENT_SINCE_VERSION
         ):
-            raise _invalid("MemberId can't be empty.")
+            raise invalid("MemberId can't be empty.")
         if epoch == AWAY_EPOCH and message.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise invalid("InstanceId can't be null.")
         if epoch == JOINING_EPOCH:
             if message.rebalance_timeout_ms < 0:
-                raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+                raise invalid("RebalanceTimeoutMs must be provided in first request.")
             if message.topic_partitions is None or message.topic_partitions:
-                raise _invalid("TopicPartitions must be empty when (re-)joining.")
+                raise invalid("TopicPartitions must be empty when (re-)joining.")
             if message.subscribed_topic_names is None and message.subscribed_topic_regex is None:
-                raise _invalid(
+                raise invalid(
                     "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
                     "(re-)joining."
                 )
@@ -127,7 +126,7 @@ class ConsumerProtocol:
             heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
         )
         if _is_full(message) or updated.assigned != member.assigned:
-            response.assignment = _assignment(updated.assigned)
+            response.assignment = assignment_of(updated.assigned)
         return response
 
     def _member_for(
@@ -158,10 +157,7 @@ class ConsumerProtocol:
             return holder, successor_of(holder, member_id)
         if member is None or (instance_id is not None and holder is None):
             if not joins:
-                raise Refused(
-                    ErrorCode.UNKNOWN_MEMBER_ID,
-                    f"Member {member_id} is not a member of group {group.group_id}.",
-                )
+                raise unknown_member(member_id, group.group_id)
             if member is None:
                 self.check_room(group)
             return None, member or ConsumerMember(member_id=member_id, instance_id=instance_id)
@@ -197,7 +193,7 @@ class ConsumerProtocol:
         """Refuse a member that does not fit into one record."""
         record = member_record(group.group_id, member)
         if len(record.key) + len(record.value or b"") > self._settings.group_record_bytes_max:
-            raise _invalid("The subscription is too large.")
+            raise invalid("The subscription is too large.")
 
     # For members of either protocol
 
@@ -268,10 +264,7 @@ class ConsumerProtocol:
                 )
             member = holder
         if member is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {message.member_id} is not a member of group {group.group_id}.",
-            )
+            raise unknown_member(message.member_id, group.group_id)
         if message.member_epoch == AWAY_EPOCH:
             self._leave_temporarily(group, member, turn)
         else:
@@ -408,20 +401,16 @@ def _is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def _read(
-    written: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None,
-) -> Partitions | None:
+def _read(written: list[TopicIdPartitions] | None) -> Partitions | None:
     if written is None:
         return None
     return {each.topic_id: frozenset(each.partitions) for each in written}
 
 
-def _assignment(partitions: Partitions) -> ConsumerGroupHeartbeatResponseAssignment:
-    return ConsumerGroupHeartbeatResponseAssignment(
+def assignment_of(partitions: Partitions) -> HeartbeatAssignment:
+    return HeartbeatAssignment(
         topic_partitions=[
-            ConsumerGroupHeartbeatResponseTopicPartitions(
-                topic_id=topic_id, partitions=sorted(indexes)
-            )
+            TopicIdPartitions(topic_id=topic_id, partitions=sorted(indexes))
             for topic_id, indexes in partitions.items()
         ]
     )
@@ -431,5 +420,11 @@ def rebalance_deadline(group: ConsumerGroup, member_id: str) -> DeadlineKey:
     return DeadlineKey(DeadlineKind.REBALANCE, group.group_id, member_id)
 
 
-def _invalid(why: str) -> Refused:
+def invalid(why: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, why)
+
+
+def unknown_member(member_id: str, group_id: str) -> Refused:
+    return Refused(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
+    )

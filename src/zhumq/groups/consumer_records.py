@@ -10,6 +10,7 @@ from zhumq.groups.consumer import ClassicSide, ConsumerGroup, ConsumerMember, Me
 from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_consumer_key
 from zhumq.model.errors import MalformedFrame
 from zhumq.model.state_machine import StateRecord
+from zhumq.protocol.messages.consumer_groups import TopicIdPartitions
 from zhumq.protocol.messages.coordinator_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -19,7 +20,6 @@ from zhumq.protocol.messages.coordinator_records import (
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
-    ConsumerGroupTopicPartitions,
     decode_versioned,
     encode_versioned,
 )
@@ -139,9 +139,9 @@ def _record(key: ConsumerKey, value: Message) -> StateRecord:
     return StateRecord(key=encode_consumer_key(key), value=encode_versioned(value, VALUE_VERSION))
 
 
-def _written(partitions: Partitions) -> list[ConsumerGroupTopicPartitions]:
+def _written(partitions: Partitions) -> list[TopicIdPartitions]:
     return [
-        ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
+        TopicIdPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
         for topic_id in sorted(partitions)
     ]
 
@@ -242,7 +242,7 @@ class RecordedGroup:
         )
 
 
-def _read_partitions(written: Iterable[ConsumerGroupTopicPartitions]) -> Partitions:
+def _read_partitions(written: Iterable[TopicIdPartitions]) -> Partitions:
     read: dict[uuid.UUID, frozenset[int]] = {}
     for each in written:
         read[each.topic_id] = frozenset(each.partitions) | read.get(each.topic_id, frozenset())

@@ -25,7 +25,7 @@ from zhumq.groups.consumer_records import RecordedGroup, records_of
 from zhumq.groups.consumer_topics import ClusterTopics
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
 from zhumq.groups.persisted import ConsumerKey, group_record
-from zhumq.groups.requests import GroupRequest
+from zhumq.groups.requests import GroupRequest, answer_leaving
 from zhumq.groups.settings import GroupSettings
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.consumer_groups import (
@@ -42,7 +42,6 @@ from zhumq.protocol.messages.groups import (
     JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
-    MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -207,13 +206,7 @@ class ConsumerGroups:
                 leaving[self._members.leaving(group, identity).member_id] = None
             except Refused as reason:
                 code = reason.code
-            responses.append(
-                MemberResponse(
-                    member_id=identity.member_id,
-                    group_instance_id=identity.group_instance_id,
-                    error_code=code,
-                )
-            )
+            responses.append(answer_leaving(identity, code))
         if leaving:
             self._protocol.remove(group, leaving, turn)
             self._downgrade_if_due(group, turn)

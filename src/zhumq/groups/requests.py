@@ -26,11 +26,14 @@ from zhumq.protocol.messages.groups import (
     LeaveGroupResponse,
     ListGroupsRequest,
     ListGroupsResponse,
+    MemberIdentity,
+    MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -182,20 +185,27 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
 
 def refused_commit(message: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
     """The same error for every partition of a commit."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
+    return OffsetCommitResponse(topics=[refused_topic(topic, code) for topic in message.topics])
+
+
+def refused_topic(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    """The same error for every partition of one topic of a commit."""
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+def answer_leaving(identity: MemberIdentity, code: ErrorCode) -> MemberResponse:
+    """The answer of LeaveGroup for one member."""
+    return MemberResponse(
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id,
+        error_code=code,
     )
 
 

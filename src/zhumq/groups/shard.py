@@ -34,6 +34,7 @@ from zhumq.groups.requests import (
     GroupResponse,
     TopicsDeletedRequest,
     TopicsDeletedResponse,
+    answer_leaving,
     refusal,
     refused_commit,
 )
@@ -63,7 +64,6 @@ from zhumq.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
     MemberIdentity,
-    MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -338,12 +338,7 @@ class GroupShard:
         else:
             response = LeaveGroupResponse(
                 members=[
-                    MemberResponse(
-                        member_id=each.member_id,
-                        group_instance_id=each.group_instance_id,
-                        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
-                    )
-                    for each in message.members
+                    answer_leaving(each, ErrorCode.UNKNOWN_MEMBER_ID) for each in message.members
                 ]
             )
         if version < BATCHED_LEAVE_SINCE_VERSION:

@@ -4,8 +4,13 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from zhumq.groups.assignors import Partitions
-from zhumq.groups.consumer_heartbeat import CLIENT_ID_LENGTH_MAX, Refused
+from zhumq.groups.consumer_heartbeat import (
+    CLIENT_ID_LENGTH_MAX,
+    Refused,
+    assignment_of,
+    invalid,
+    unknown_member,
+)
 from zhumq.groups.consumer_topics import ClusterTopics
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
 from zhumq.groups.persisted import ShareKey, ShareRecordKind, fits
@@ -33,8 +38,6 @@ from zhumq.protocol.messages.share import (
     ShareGroupDescribeTopicPartitions,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    ShareGroupHeartbeatResponseAssignment,
-    ShareGroupHeartbeatResponseTopicPartitions,
 )
 
 JOINING_EPOCH = 0
@@ -87,13 +90,13 @@ class ShareGroups:
             ("RackId", message.rack_id),
         ):
             if text is not None and (not text.strip() or not fits(text)):
-                raise _invalid(f"{name} can't be empty or longer than a record can hold.")
+                raise invalid(f"{name} can't be empty or longer than a record can hold.")
         if message.member_epoch < LEAVING_EPOCH:
-            raise _invalid("MemberEpoch is invalid.")
+            raise invalid("MemberEpoch is invalid.")
         if message.member_epoch == JOINING_EPOCH and not message.subscribed_topic_names:
-            raise _invalid("SubscribedTopicNames must be set in first request.")
+            raise invalid("SubscribedTopicNames must be set in first request.")
         if not all(fits(name) for name in message.subscribed_topic_names or ()):
-            raise _invalid("SubscribedTopicNames must fit into a record.")
+            raise invalid("SubscribedTopicNames must fit into a record.")
 
     def _join_or_continue(
         self, message: ShareGroupHeartbeatRequest, request: GroupRequest, turn: Turn
@@ -103,7 +106,7 @@ class ShareGroups:
         known = group.members.get(message.member_id)
         if known is None:
             if not joins:
-                raise _unknown_member(message)
+                raise unknown_member(message.member_id, message.group_id)
             if len(group.members) >= self._settings.share_members_max:
                 raise Refused(
                     ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -121,7 +124,7 @@ class ShareGroups:
         if asked != known:
             record = member_record(group.group_id, asked)
             if len(record.key) + len(record.value or b"") > self._settings.group_record_bytes_max:
-                raise _invalid("The subscription is too large.")
+                raise invalid("The subscription is too large.")
             # No refusal from here on.
             self._groups[group.group_id] = group
             group.members[asked.member_id] = asked
@@ -136,7 +139,7 @@ class ShareGroups:
         )
         # A member with an earlier epoch did not get the latest assignment.
         if message.member_epoch != group.epoch or message.subscribed_topic_names is not None:
-            response.assignment = _assignment(group.target_of(asked.member_id))
+            response.assignment = assignment_of(group.target_of(asked.member_id))
         return response
 
     def _group_for(self, group_id: str, *, joins: bool) -> ShareGroup:
@@ -154,7 +157,7 @@ class ShareGroups:
     ) -> ShareGroupHeartbeatResponse:
         group = self._groups.get(message.group_id)
         if not isinstance(group, ShareGroup) or message.member_id not in group.members:
-            raise _unknown_member(message)
+            raise unknown_member(message.member_id, message.group_id)
         self._remove(group, message.member_id, turn)
         return ShareGroupHeartbeatResponse(member_id=message.member_id, member_epoch=LEAVING_EPOCH)
 
@@ -263,26 +266,4 @@ def _updated_by(
         client_id=request.client_id[:CLIENT_ID_LENGTH_MAX],
         client_host=request.client_host,
         subscribed_names=member.subscribed_names if names is None else frozenset(names),
-    )
-
-
-def _assignment(partitions: Partitions) -> ShareGroupHeartbeatResponseAssignment:
-    return ShareGroupHeartbeatResponseAssignment(
-        topic_partitions=[
-            ShareGroupHeartbeatResponseTopicPartitions(
-                topic_id=topic_id, partitions=sorted(indexes)
-            )
-            for topic_id, indexes in partitions.items()
-        ]
-    )
-
-
-def _invalid(why: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, why)
-
-
-def _unknown_member(message: ShareGroupHeartbeatRequest) -> Refused:
-    return Refused(
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        f"Member {message.member_id} is not a member of group {message.group_id}.",
     )

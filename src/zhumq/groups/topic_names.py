@@ -3,12 +3,12 @@
 import uuid
 from typing import NamedTuple, Protocol
 
+from zhumq.groups.requests import refused_topic
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -49,9 +49,9 @@ def name_commit(message: OffsetCommitRequest, version: int, topics: TopicNames) 
     for topic in message.topics:
         name = topics.topic_name(topic.topic_id) if by_id else topic.name
         if name is None:
-            refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            refused.append(refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         elif not by_id and topics.topic_id(name) is None:
-            refused.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            refused.append(refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             named.append(
                 OffsetCommitRequestTopic(
@@ -114,17 +114,6 @@ def unname_fetch(
                 with_id for topic in group.topics if (with_id := _with_id(topic, topics))
             ]
     return OffsetFetchResponse(groups=answered)
-
-
-def _refused_topic(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-            for each in topic.partitions
-        ],
-    )
 
 
 def _with_id(

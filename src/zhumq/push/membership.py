@@ -11,8 +11,8 @@ from zhumq.model.errors import RETRIABLE_CODES, BrokerError, ErrorCode
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
+    TopicIdPartitions,
 )
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.frames import Refusal
@@ -143,9 +143,7 @@ class Membership:
             request.topic_partitions = []
         elif report_owned:
             request.topic_partitions = [
-                ConsumerGroupHeartbeatRequestTopicPartitions(
-                    topic_id=topic_id, partitions=partitions
-                )
+                TopicIdPartitions(topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in names.by_id(self._owned)
             ]
         return await self._send(request)

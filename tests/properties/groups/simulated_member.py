@@ -11,8 +11,8 @@ from zhumq.groups.requests import GroupMessage, GroupResponse
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
+    TopicIdPartitions,
 )
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -151,7 +151,7 @@ class Member:
             for topic_id, index in self.positions:
                 by_topic.setdefault(topic_id, []).append(index)
             owned = [
-                ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=each, partitions=indexes)
+                TopicIdPartitions(topic_id=each, partitions=indexes)
                 for each, indexes in by_topic.items()
             ]
         # Later changes go into the next heartbeat; after an error or a timeout it sends all fields again.

@@ -11,8 +11,8 @@ from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
+    TopicIdPartitions,
 )
 
 REBALANCE_TIMEOUT_MS = 60_000
@@ -56,9 +56,7 @@ class ConsumerDriver(Driver):
                 topic_partitions=None
                 if owned is None
                 else [
-                    ConsumerGroupHeartbeatRequestTopicPartitions(
-                        topic_id=self.topics.ids[name], partitions=indexes
-                    )
+                    TopicIdPartitions(topic_id=self.topics.ids[name], partitions=indexes)
                     for name, indexes in owned.items()
                 ],
             ),

@@ -7,9 +7,17 @@ from zhumq.protocol.messages.groups import OPERATIONS_NOT_ASKED_FOR
 from zhumq.protocol.schema import Message, field, int8, int16, int32
 
 
-class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
+class TopicIdPartitions(Message):
+    """Partitions of a topic, by its id: in the messages and records of consumer and share groups."""
+
     topic_id: uuid.UUID = ZERO_UUID
     partitions: list[int32] = field()
+
+
+class HeartbeatAssignment(Message):
+    """A member's assignment in a heartbeat response of consumer and share groups."""
+
+    topic_partitions: list[TopicIdPartitions] = field()
 
 
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
@@ -24,16 +32,7 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexibl
     subscribed_topic_names: list[str] | None = None
     subscribed_topic_regex: str | None = field(versions="1+", default=None)
     server_assignor: str | None = None
-    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
-
-
-class ConsumerGroupHeartbeatResponseTopicPartitions(Message):
-    topic_id: uuid.UUID = ZERO_UUID
-    partitions: list[int32] = field()
-
-
-class ConsumerGroupHeartbeatResponseAssignment(Message):
-    topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = field()
+    topic_partitions: list[TopicIdPartitions] | None = None
 
 
 class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
@@ -43,7 +42,7 @@ class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexib
     member_id: str | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    assignment: ConsumerGroupHeartbeatResponseAssignment | None = None
+    assignment: HeartbeatAssignment | None = None
 
 
 class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible="0+"):

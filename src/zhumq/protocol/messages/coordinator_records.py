@@ -6,6 +6,7 @@ from typing import TypeVar
 from zhumq.model.errors import MalformedFrame
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.compiler import decode_message, decoder, encoder
+from zhumq.protocol.messages.consumer_groups import TopicIdPartitions
 from zhumq.protocol.primitives import BAD_BYTES, INT16
 from zhumq.protocol.schema import Message, field, int8, int32, int64
 
@@ -123,20 +124,13 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
     assignment_epoch: int32 = 0
 
 
-class ConsumerGroupTopicPartitions(Message):
-    """TopicPartition in one of Kafka's schemas and TopicPartitions in the other."""
-
-    topic_id: uuid.UUID = ZERO_UUID
-    partitions: list[int32] = field()
-
-
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
     group_id: str = ""
     member_id: str = ""
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    topic_partitions: list[ConsumerGroupTopicPartitions] = field()
+    topic_partitions: list[TopicIdPartitions] = field()
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
@@ -148,8 +142,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
     member_epoch: int32 = 0
     previous_member_epoch: int32 = 0
     state: int8 = 0
-    assigned_partitions: list[ConsumerGroupTopicPartitions] = field()
-    partitions_pending_revocation: list[ConsumerGroupTopicPartitions] = field()
+    assigned_partitions: list[TopicIdPartitions] = field()
+    partitions_pending_revocation: list[TopicIdPartitions] = field()
 
 
 class ConsumerGroupRegularExpressionKey(Message, versions="16"):

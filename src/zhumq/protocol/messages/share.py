@@ -5,6 +5,7 @@ from collections.abc import Sized
 from typing import Annotated
 
 from zhumq.model.ids import ZERO_UUID
+from zhumq.protocol.messages.consumer_groups import HeartbeatAssignment, TopicIdPartitions
 from zhumq.protocol.messages.groups import OPERATIONS_NOT_ASKED_FOR
 from zhumq.protocol.schema import RECORDS, Message, field, int8, int16, int32, int64
 
@@ -23,15 +24,6 @@ class ShareGroupHeartbeatRequest(Message, api_key=76, versions="1", flexible="0+
     subscribed_topic_names: list[str] | None = None
 
 
-class ShareGroupHeartbeatResponseTopicPartitions(Message):
-    topic_id: uuid.UUID = ZERO_UUID
-    partitions: list[int32] = field()
-
-
-class ShareGroupHeartbeatResponseAssignment(Message):
-    topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = field()
-
-
 class ShareGroupHeartbeatResponse(Message, api_key=76, versions="1", flexible="0+"):
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
@@ -39,7 +31,7 @@ class ShareGroupHeartbeatResponse(Message, api_key=76, versions="1", flexible="0
     member_id: str | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    assignment: ShareGroupHeartbeatResponseAssignment | None = None
+    assignment: HeartbeatAssignment | None = None
 
 
 class ShareGroupDescribeRequest(Message, api_key=77, versions="1", flexible="0+"):
@@ -104,11 +96,6 @@ class ShareFetchTopic(Message):
     partitions: list[ShareFetchPartition] = field()
 
 
-class ShareForgottenTopic(Message):
-    topic_id: uuid.UUID = ZERO_UUID
-    partitions: list[int32] = field()
-
-
 class ShareFetchRequest(Message, api_key=78, versions="1-2", flexible="0+"):
     group_id: str | None = None
     member_id: str | None = ""
@@ -123,7 +110,7 @@ class ShareFetchRequest(Message, api_key=78, versions="1-2", flexible="0+"):
     share_acquire_mode: int8 = field(versions="2+", default=0)
     is_renew_ack: bool = field(versions="2+", default=False)
     topics: list[ShareFetchTopic] = field()
-    forgotten_topics_data: list[ShareForgottenTopic] = field()
+    forgotten_topics_data: list[TopicIdPartitions] = field()
 
 
 class ShareLeaderIdAndEpoch(Message):
