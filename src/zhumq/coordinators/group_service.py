@@ -4,7 +4,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.requests import (
@@ -51,6 +51,18 @@ GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 GROUP_IDS_REMEMBERED_MAX = 4_096  # size of the cache of computed partitions
 
 Answer = TypeVar("Answer")
+Description = TypeVar(
+    "Description",
+    DescribeGroupsResponse,
+    ConsumerGroupDescribeResponse,
+    ShareGroupDescribeResponse,
+)
+ManyGroupsRequest = (
+    DescribeGroupsRequest
+    | ConsumerGroupDescribeRequest
+    | ShareGroupDescribeRequest
+    | DeleteGroupsRequest
+)
 
 
 class GroupService:
@@ -91,11 +103,29 @@ class GroupService:
             case OffsetFetchRequest():
                 return await self._fetch(message, request)
             case DescribeGroupsRequest():
-                return await self._describe(message, request)
+                return await self._describe(
+                    message.groups,
+                    request,
+                    DescribeGroupsResponse,
+                    lambda group_ids: DescribeGroupsRequest(groups=group_ids),
+                    with_operations=message.include_authorized_operations,
+                )
             case ConsumerGroupDescribeRequest():
-                return await self._describe_consumers(message, request)
+                return await self._describe(
+                    message.group_ids,
+                    request,
+                    ConsumerGroupDescribeResponse,
+                    lambda group_ids: ConsumerGroupDescribeRequest(group_ids=group_ids),
+                    with_operations=message.include_authorized_operations,
+                )
             case ShareGroupDescribeRequest():
-                return await self._describe_shares(message, request)
+                return await self._describe(
+                    message.group_ids,
+                    request,
+                    ShareGroupDescribeResponse,
+                    lambda group_ids: ShareGroupDescribeRequest(group_ids=group_ids),
+                    with_operations=message.include_authorized_operations,
+                )
             case ListGroupsRequest():
                 return await self._list(request)
             case DeleteGroupsRequest():
@@ -167,51 +197,26 @@ class GroupService:
     # Many groups
 
     async def _describe(
-        self, message: DescribeGroupsRequest, request: GroupRequest
-    ) -> DescribeGroupsResponse:
-        responses = await self._ask_shards_of(
-            message.groups, request, lambda groups: DescribeGroupsRequest(groups=groups)
-        )
-        groups = [
-            group
+        self,
+        group_ids: Sequence[str],
+        request: GroupRequest,
+        kind: type[Description],
+        ask: Callable[[list[str]], ManyGroupsRequest],
+        *,
+        with_operations: bool,
+    ) -> Description:
+        """The groups as their shards describe them, in the order of the request, with repetitions."""
+        responses = await self._ask_shards_of(group_ids, request, ask)
+        found = {
+            group.group_id: group
             for response in responses
-            for group in _expect(DescribeGroupsResponse, response).groups
-        ]
-        if message.include_authorized_operations:
-            _authorize(groups)
-        return DescribeGroupsResponse(groups=_in_order(groups, message.groups))
-
-    async def _describe_consumers(
-        self, message: ConsumerGroupDescribeRequest, request: GroupRequest
-    ) -> ConsumerGroupDescribeResponse:
-        responses = await self._ask_shards_of(
-            message.group_ids,
-            request,
-            lambda groups: ConsumerGroupDescribeRequest(group_ids=groups),
-        )
-        groups = [
-            group
-            for response in responses
-            for group in _expect(ConsumerGroupDescribeResponse, response).groups
-        ]
-        if message.include_authorized_operations:
-            _authorize(groups)
-        return ConsumerGroupDescribeResponse(groups=_in_order(groups, message.group_ids))
-
-    async def _describe_shares(
-        self, message: ShareGroupDescribeRequest, request: GroupRequest
-    ) -> ShareGroupDescribeResponse:
-        responses = await self._ask_shards_of(
-            message.group_ids, request, lambda groups: ShareGroupDescribeRequest(group_ids=groups)
-        )
-        groups = [
-            group
-            for response in responses
-            for group in _expect(ShareGroupDescribeResponse, response).groups
-        ]
-        if message.include_authorized_operations:
-            _authorize(groups)
-        return ShareGroupDescribeResponse(groups=_in_order(groups, message.group_ids))
+            for group in _expect(kind, response).groups
+        }
+        if with_operations:
+            for group in found.values():
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return kind(groups=[found[group_id] for group_id in group_ids])
 
     async def _delete(
         self, message: DeleteGroupsRequest, request: GroupRequest
@@ -246,13 +251,7 @@ class GroupService:
         self,
         group_ids: Iterable[str],
         request: GroupRequest,
-        ask: Callable[
-            [list[str]],
-            DescribeGroupsRequest
-            | ConsumerGroupDescribeRequest
-            | ShareGroupDescribeRequest
-            | DeleteGroupsRequest,
-        ],
+        ask: Callable[[list[str]], ManyGroupsRequest],
     ) -> list[GroupResponse]:
         by_shard: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):
@@ -283,26 +282,3 @@ def _expect(expected: type[Answer], response: GroupResponse) -> Answer:
     """The response, checked to be of the expected type."""
     assert isinstance(response, expected)
     return response
-
-
-class _Described(Protocol):
-    """A group in any response that describes groups."""
-
-    group_id: str
-    error_code: int
-    authorized_operations: int
-
-
-DescribedGroup = TypeVar("DescribedGroup", bound=_Described)
-
-
-def _authorize(groups: Iterable[_Described]) -> None:
-    for group in groups:
-        if group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
-
-
-def _in_order(groups: Iterable[DescribedGroup], group_ids: Sequence[str]) -> list[DescribedGroup]:
-    """The groups in the order of the request, with repetitions."""
-    found = {group.group_id: group for group in groups}
-    return [found[group_id] for group_id in group_ids]

@@ -25,7 +25,6 @@ from zhumq.protocol.messages.groups import (
     DescribedGroupMember,
     JoinGroupRequestProtocol,
     JoinGroupResponseMember,
-    ListedGroup,
 )
 
 
@@ -400,9 +399,6 @@ class ClassicGroup(Group):
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
-    def check_delete(self) -> ErrorCode:
-        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
-
     def is_subscribed_to(self, topic: str) -> bool:
         if self.subscribed is None:
             return self.protocol_type == PROTOCOL_TYPE
@@ -430,14 +426,6 @@ class ClassicGroup(Group):
 
     def tombstones(self) -> list[StateRecord]:
         return [group_record(self.group_id, None)]
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(
-            group_id=self.group_id,
-            protocol_type=self.protocol_type or "",
-            group_state=self.state_name,
-            group_type=self.type.value,
-        )
 
     def described(self) -> DescribedGroup:
         # During a rebalance, metadata and assignments belong to different generations: show only names.

@@ -13,10 +13,9 @@ from zhumq.groups.consumer_protocol import PROTOCOL_TYPE
 from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, GroupType, Turn
 from zhumq.groups.member_memory import names_bytes
-from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_consumer_key
+from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_group_key
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import StateRecord
-from zhumq.protocol.messages.groups import ListedGroup
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
@@ -93,6 +92,7 @@ class ConsumerGroup(Group):
     """
 
     type = GroupType.CONSUMER
+    protocol_type = PROTOCOL_TYPE
 
     def __init__(self, group_id: str, *, session_timeout_ms: int, default_assignor: str) -> None:
         self.group_id = group_id
@@ -240,14 +240,8 @@ class ConsumerGroup(Group):
     def check_offset_delete(self) -> ErrorCode:
         return ErrorCode.NONE
 
-    def check_delete(self) -> ErrorCode:
-        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
-
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self.names_of(member) for member in self.members.values())
-
-    def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
-        return commit_timestamp_ms
 
     def renew_session(self, member_id: str, turn: Turn) -> None:
         # Consumer protocol sessions are renewed by heartbeats only; classic ones as in a classic group.
@@ -277,12 +271,4 @@ class ConsumerGroup(Group):
         ]
         keys.append(ConsumerKey(ConsumerRecordKind.TARGET_EPOCH, self.group_id))
         keys.append(ConsumerKey(ConsumerRecordKind.GROUP, self.group_id))
-        return [StateRecord(key=encode_consumer_key(key), value=None) for key in keys]
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(
-            group_id=self.group_id,
-            protocol_type=PROTOCOL_TYPE,
-            group_state=self.state_name,
-            group_type=self.type.value,
-        )
+        return [StateRecord(key=encode_group_key(key), value=None) for key in keys]

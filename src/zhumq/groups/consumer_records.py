@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from zhumq.groups.assignors import Partitions
 from zhumq.groups.consumer import ClassicSide, ConsumerGroup, ConsumerMember, MemberState
-from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_consumer_key
+from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, encode_group_key
 from zhumq.model.errors import MalformedFrame
 from zhumq.model.state_machine import StateRecord
 from zhumq.protocol.messages.consumer_groups import TopicIdPartitions
@@ -105,7 +105,7 @@ def regex_record(group_id: str, pattern: str, topics: Iterable[str]) -> StateRec
 
 
 def deletion(kind: ConsumerRecordKind, group_id: str, name: str = "") -> StateRecord:
-    return StateRecord(key=encode_consumer_key(ConsumerKey(kind, group_id, name)), value=None)
+    return StateRecord(key=encode_group_key(ConsumerKey(kind, group_id, name)), value=None)
 
 
 def member_deletions(group_id: str, member_id: str) -> list[StateRecord]:
@@ -136,7 +136,7 @@ def records_of(group: ConsumerGroup) -> Iterator[StateRecord]:
 
 
 def _record(key: ConsumerKey, value: Message) -> StateRecord:
-    return StateRecord(key=encode_consumer_key(key), value=encode_versioned(value, VALUE_VERSION))
+    return StateRecord(key=encode_group_key(key), value=encode_versioned(value, VALUE_VERSION))
 
 
 def _written(partitions: Partitions) -> list[TopicIdPartitions]:

@@ -75,6 +75,7 @@ class Group(ABC):
 
     type: GroupType
     group_id: str
+    protocol_type: str | None
 
     @property
     @abstractmethod
@@ -104,17 +105,17 @@ class Group(ABC):
     def check_offset_delete(self) -> ErrorCode:
         """Whether offsets of this group may be deleted at all."""
 
-    @abstractmethod
     def check_delete(self) -> ErrorCode:
         """Whether the group may be deleted."""
+        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read this topic, so that its offsets must stay."""
 
-    @abstractmethod
     def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
         """The start of an offset's retention; None while offsets do not expire."""
+        return commit_timestamp_ms
 
     @abstractmethod
     def renew_session(self, member_id: str, turn: Turn) -> None:
@@ -124,6 +125,11 @@ class Group(ABC):
     def tombstones(self) -> list[StateRecord]:
         """The records that delete the group, its offsets aside."""
 
-    @abstractmethod
     def listed(self) -> ListedGroup:
         """The group's entry in ListGroups."""
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=self.protocol_type or "",
+            group_state=self.state_name,
+            group_type=self.type.value,
+        )

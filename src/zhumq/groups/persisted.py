@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.model.state_machine import StateRecord
@@ -80,7 +80,8 @@ class ShareKey(NamedTuple):
 
     kind: ShareRecordKind
     group_id: str
-    member_id: str = ""
+    # Member id; empty for the record of the whole group.
+    name: str = ""
 
 
 RecordKey = GroupKey | OffsetKey | ConsumerKey | ShareKey
@@ -132,72 +133,39 @@ def decode_key(key: bytes) -> RecordKey | None:
         if version == GROUP_KEY_VERSION:
             _, group = decode_versioned(GroupMetadataKey, key)
             return GroupKey(group.group)
-        if version in set(ShareRecordKind):
-            return _decode_share_key(version, key)
-        return _decode_consumer_key(version, key)
+        return _decode_group_key(version, key)
     except MalformedFrame:
         return None
 
 
-def encode_consumer_key(key: ConsumerKey) -> bytes:
-    return encode_versioned(_consumer_key_message(key), key.kind)
+def encode_group_key(key: ConsumerKey | ShareKey) -> bytes:
+    message, name_field = _GROUP_KEYS[key.kind]
+    named = {name_field: key.name} if name_field else {}
+    return encode_versioned(message(group_id=key.group_id, **named), key.kind)
 
 
-def _consumer_key_message(key: ConsumerKey) -> Message:
-    group_id = key.group_id
-    match key.kind:
-        case ConsumerRecordKind.GROUP:
-            return ConsumerGroupMetadataKey(group_id=group_id)
-        case ConsumerRecordKind.MEMBER:
-            return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=key.name)
-        case ConsumerRecordKind.TARGET_EPOCH:
-            return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
-        case ConsumerRecordKind.TARGET:
-            return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=key.name)
-        case ConsumerRecordKind.CURRENT:
-            return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=key.name)
-        case ConsumerRecordKind.REGEX:
-            return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=key.name)
+def _decode_group_key(kind: int, key: bytes) -> ConsumerKey | ShareKey | None:
+    if kind not in _GROUP_KEYS:
+        return None
+    message, name_field = _GROUP_KEYS[kind]
+    decoded: Any = decode_versioned(message, key)[1]
+    name = getattr(decoded, name_field) if name_field else ""
+    if kind in set(ShareRecordKind):
+        return ShareKey(ShareRecordKind(kind), decoded.group_id, name)
+    return ConsumerKey(ConsumerRecordKind(kind), decoded.group_id, name)
 
 
-def _decode_consumer_key(version: int, key: bytes) -> ConsumerKey | None:
-    match version:
-        case ConsumerRecordKind.GROUP:
-            _, group = decode_versioned(ConsumerGroupMetadataKey, key)
-            return ConsumerKey(ConsumerRecordKind.GROUP, group.group_id)
-        case ConsumerRecordKind.MEMBER:
-            _, member = decode_versioned(ConsumerGroupMemberMetadataKey, key)
-            return ConsumerKey(ConsumerRecordKind.MEMBER, member.group_id, member.member_id)
-        case ConsumerRecordKind.TARGET_EPOCH:
-            _, epoch = decode_versioned(ConsumerGroupTargetAssignmentMetadataKey, key)
-            return ConsumerKey(ConsumerRecordKind.TARGET_EPOCH, epoch.group_id)
-        case ConsumerRecordKind.TARGET:
-            _, target = decode_versioned(ConsumerGroupTargetAssignmentMemberKey, key)
-            return ConsumerKey(ConsumerRecordKind.TARGET, target.group_id, target.member_id)
-        case ConsumerRecordKind.CURRENT:
-            _, current = decode_versioned(ConsumerGroupCurrentMemberAssignmentKey, key)
-            return ConsumerKey(ConsumerRecordKind.CURRENT, current.group_id, current.member_id)
-        case ConsumerRecordKind.REGEX:
-            _, regex = decode_versioned(ConsumerGroupRegularExpressionKey, key)
-            return ConsumerKey(ConsumerRecordKind.REGEX, regex.group_id, regex.regular_expression)
-        case _:
-            return None
-
-
-def encode_share_key(key: ShareKey) -> bytes:
-    if key.kind is ShareRecordKind.GROUP:
-        return encode_versioned(ShareGroupMetadataKey(group_id=key.group_id), key.kind)
-    return encode_versioned(
-        ShareGroupMemberMetadataKey(group_id=key.group_id, member_id=key.member_id), key.kind
-    )
-
-
-def _decode_share_key(version: int, key: bytes) -> ShareKey:
-    if version == ShareRecordKind.GROUP:
-        _, group = decode_versioned(ShareGroupMetadataKey, key)
-        return ShareKey(ShareRecordKind.GROUP, group.group_id)
-    _, member = decode_versioned(ShareGroupMemberMetadataKey, key)
-    return ShareKey(ShareRecordKind.MEMBER, member.group_id, member.member_id)
+# The message of each kind of key, and its field that holds the name; none in keys of the whole group.
+_GROUP_KEYS: Final[dict[int, tuple[type[Message], str]]] = {
+    ConsumerRecordKind.GROUP: (ConsumerGroupMetadataKey, ""),
+    ConsumerRecordKind.MEMBER: (ConsumerGroupMemberMetadataKey, "member_id"),
+    ConsumerRecordKind.TARGET_EPOCH: (ConsumerGroupTargetAssignmentMetadataKey, ""),
+    ConsumerRecordKind.TARGET: (ConsumerGroupTargetAssignmentMemberKey, "member_id"),
+    ConsumerRecordKind.CURRENT: (ConsumerGroupCurrentMemberAssignmentKey, "member_id"),
+    ConsumerRecordKind.REGEX: (ConsumerGroupRegularExpressionKey, "regular_expression"),
+    ShareRecordKind.GROUP: (ShareGroupMetadataKey, ""),
+    ShareRecordKind.MEMBER: (ShareGroupMemberMetadataKey, "member_id"),
+}
 
 
 def decode_group(value: bytes) -> GroupMetadataValue | None:

@@ -10,7 +10,7 @@ from zhumq.groups.assignors import NOTHING, AssignedMember, Partitions, uniform
 from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, shapes_hash
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, GroupType, Turn
 from zhumq.groups.member_memory import names_bytes
-from zhumq.groups.persisted import ShareKey, ShareRecordKind, encode_share_key
+from zhumq.groups.persisted import ShareKey, ShareRecordKind, encode_group_key
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import StateRecord
 from zhumq.protocol.messages.coordinator_records import (
@@ -18,7 +18,6 @@ from zhumq.protocol.messages.coordinator_records import (
     ShareGroupMetadataValue,
     encode_versioned,
 )
-from zhumq.protocol.messages.groups import ListedGroup
 
 PROTOCOL_TYPE = "share"
 ASSIGNOR_NAME = "simple"
@@ -48,6 +47,7 @@ class ShareGroup(Group):
     member has to revoke any first."""
 
     type = GroupType.SHARE
+    protocol_type = PROTOCOL_TYPE
 
     def __init__(self, group_id: str, *, session_timeout_ms: int) -> None:
         self.group_id = group_id
@@ -112,14 +112,8 @@ class ShareGroup(Group):
     def check_offset_delete(self) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
-    def check_delete(self) -> ErrorCode:
-        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
-
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in member.subscribed_names for member in self.members.values())
-
-    def offset_age_start_ms(self, commit_timestamp_ms: int) -> int | None:
-        return commit_timestamp_ms
 
     def renew_session(self, member_id: str, turn: Turn) -> None:
         """Only heartbeats renew a session here."""
@@ -129,20 +123,12 @@ class ShareGroup(Group):
             ShareKey(ShareRecordKind.MEMBER, self.group_id, member_id) for member_id in self.members
         ]
         keys.append(ShareKey(ShareRecordKind.GROUP, self.group_id))
-        return [StateRecord(key=encode_share_key(key), value=None) for key in keys]
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(
-            group_id=self.group_id,
-            protocol_type=PROTOCOL_TYPE,
-            group_state=self.state_name,
-            group_type=self.type.value,
-        )
+        return [StateRecord(key=encode_group_key(key), value=None) for key in keys]
 
 
 def group_record(group: ShareGroup) -> StateRecord:
     return StateRecord(
-        key=encode_share_key(ShareKey(ShareRecordKind.GROUP, group.group_id)),
+        key=encode_group_key(ShareKey(ShareRecordKind.GROUP, group.group_id)),
         value=encode_versioned(
             ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash),
             VALUE_VERSION,
@@ -152,7 +138,7 @@ def group_record(group: ShareGroup) -> StateRecord:
 
 def member_record(group_id: str, member: ShareMember) -> StateRecord:
     return StateRecord(
-        key=encode_share_key(ShareKey(ShareRecordKind.MEMBER, group_id, member.member_id)),
+        key=encode_group_key(ShareKey(ShareRecordKind.MEMBER, group_id, member.member_id)),
         value=encode_versioned(
             ShareGroupMemberMetadataValue(
                 rack_id=member.rack_id,
@@ -167,7 +153,7 @@ def member_record(group_id: str, member: ShareMember) -> StateRecord:
 
 def member_deletion(group_id: str, member_id: str) -> StateRecord:
     key = ShareKey(ShareRecordKind.MEMBER, group_id, member_id)
-    return StateRecord(key=encode_share_key(key), value=None)
+    return StateRecord(key=encode_group_key(key), value=None)
 
 
 def records_of(group: ShareGroup) -> list[StateRecord]:

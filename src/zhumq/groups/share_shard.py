@@ -190,8 +190,8 @@ class ShareGroups:
             _, asked = decode_versioned(ShareGroupMemberMetadataValue, value)
         except MalformedFrame:
             return
-        group.members[key.member_id] = ShareMember(
-            member_id=key.member_id,
+        group.members[key.name] = ShareMember(
+            member_id=key.name,
             rack_id=asked.rack_id,
             client_id=asked.client_id,
             client_host=asked.client_host,

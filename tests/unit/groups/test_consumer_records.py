@@ -16,7 +16,7 @@ from zhumq.groups.consumer_records import (
     target_epoch_record,
     target_record,
 )
-from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, decode_key, encode_consumer_key
+from zhumq.groups.persisted import ConsumerKey, ConsumerRecordKind, decode_key, encode_group_key
 from zhumq.model.state_machine import StateRecord
 
 TOPIC = uuid.UUID(int=5)
@@ -126,8 +126,8 @@ def test_an_expression_with_its_topics() -> None:
 def test_every_key_reads_as_it_was_written(kind: ConsumerRecordKind) -> None:
     named = kind not in (ConsumerRecordKind.GROUP, ConsumerRecordKind.TARGET_EPOCH)
     key = ConsumerKey(kind, "grüppe", "m" if named else "")
-    assert decode_key(encode_consumer_key(key)) == key
-    assert decode_key(encode_consumer_key(key)[:-1]) is None
+    assert decode_key(encode_group_key(key)) == key
+    assert decode_key(encode_group_key(key)[:-1]) is None
 
 
 def test_kinds_of_records_of_other_brokers_are_passed_over() -> None:
