@@ -11,7 +11,6 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from zhumq.client.attachments import Attachments
@@ -142,12 +141,7 @@ class PushConsumer:
         self._connect(self._addresses.known[0], home=True)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and self._auto_ack and self._current is not None:
             self._current.ack()  # The program left the loop with `break` after this message.
         await self.close()

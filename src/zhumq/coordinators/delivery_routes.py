@@ -8,7 +8,12 @@ from zhumq.model.errors import InvalidRequest
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.coordinator_records import decode_versioned, encode_versioned
 from zhumq.replication.replica_manager import ReplicaManager
-from zhumq.share.requests import REQUEST_KINDS, DeliveryRequest, DeliveryResponse
+from zhumq.share.requests import (
+    REQUEST_KINDS,
+    RESPONSE_TYPES,
+    DeliveryRequest,
+    DeliveryResponse,
+)
 
 _VERSION: Final = 0
 _KINDS: Final = {request: kind for kind, (request, _) in enumerate(REQUEST_KINDS)}
@@ -38,7 +43,7 @@ class DeliveryStateRoute:
         return encode_versioned(response, _VERSION)
 
     def decode_response(self, request: DeliveryRequest, body: bytes) -> DeliveryResponse:
-        response: Any = decode_versioned(REQUEST_KINDS[_KINDS[type(request)]][1], body)[1]
+        response: Any = decode_versioned(RESPONSE_TYPES[type(request)], body)[1]
         return response  # type: ignore[no-any-return]
 
 

@@ -28,15 +28,15 @@ FIELDS: Final = ("format", "kind", "moment", "level", "service", "message")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """A Java regular expression for a whole line, and its groups in the order of FIELDS."""
+    """A Java regular expression for a whole line, and which of its groups are the last four of FIELDS."""
 
     name: str
     kind: TimeKind
     pattern: str
-    moment: str = ""
-    level: str = ""
-    service: str = ""
-    message: str = ""
+    moment: str = "$1"
+    level: str = "$2"
+    service: str = "$3"
+    message: str = "$4"
 
     @property
     def common_form(self) -> str:
@@ -67,19 +67,16 @@ DATED: Final = (
     LineFormat(
         "plain", TimeKind.ISO,
         rf"^\[?{_ISO}\]?\s+\[?{_LEVEL}\]?:?\s+(?:\[[^\]\n]*\]\s+)?{_SERVICE}(?::| -)\s+{_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # 2026-01-01T08:00:00.123Z ERROR 4711 --- [shop] [main] shop.Orders : refused
     LineFormat(
         "plain", TimeKind.ISO,
         rf"^{_ISO}\s+{_LEVEL}\s+\d+ --- (?:\[[^\]\n]*\] ?){{1,8}}{_SERVICE}\s*: {_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # 2026-01-01 08:00:00.123 [main] ERROR shop.Orders - refused
     LineFormat(
         "plain", TimeKind.ISO,
         rf"^\[?{_ISO}\]?\s+\[[^\]\n]*\]\s+{_LEVEL}\s+{_SERVICE}(?::| -)\s+{_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # 2026-01-01 08:00:00,123 - shop.orders - ERROR - refused
     LineFormat(
@@ -96,7 +93,6 @@ DATED: Final = (
     LineFormat(
         "plain", TimeKind.ISO,
         rf"^\[{_ISO}\]\[{_LEVEL}\s*\]\[{_SERVICE}\s*\]\s*(?:\[[^\]\n]*\]\s*)?{_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # [2026-01-01T08:00:00.123456+00:00] shop.ERROR: refused {"order": 7} []
     LineFormat(
@@ -106,12 +102,10 @@ DATED: Final = (
     # [2026-01-01T08:00:00Z ERROR shop::orders] refused
     LineFormat(
         "plain", TimeKind.ISO, rf"^\[{_ISO}\s+{_LEVEL}\s+{_SERVICE}\] {_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # 2026-01-01T08:00:00.123456Z 12 [ERROR] [MY-010119] [Server] refused
     LineFormat(
         "plain", TimeKind.ISO, rf"^{_ISO} \d+ \[{_LEVEL}\] \[[^\]\n]*\] \[{_SERVICE}\] {_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # 2026-01-01 08:00:00.123 UTC [4711] shop@orders ERROR:  duplicate key
     LineFormat(
@@ -198,25 +192,21 @@ UNDATED: Final = (
     LineFormat(
         "plain", TimeKind.CLOCK,
         rf"^(\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?)\s+\[[^\]\n]*\]\s+{_LEVEL}\s+{_SERVICE}(?::| -)\s+{_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # [08:00:00 ERR] refused
     LineFormat(
         "plain", TimeKind.CLOCK,
         rf"^\[(\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?) {_LEVEL}\] (?:{_SERVICE}: )?{_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # 1767254400.123 ERROR orders: refused
     LineFormat(
         "plain", TimeKind.EPOCH,
         rf"^\[?(\d{{10}}(?:\.\d{{1,9}})?|\d{{13}}|\d{{16}}|\d{{19}})\]?\s+\[?{_LEVEL}\]?:?\s+"
         rf"(?:{_SERVICE}(?::| -)\s+)?{_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # E, [2026-01-01T08:00:00.123456 #4711] ERROR -- orders: refused
     LineFormat(
         "plain", TimeKind.ISO, rf"^[A-Z], \[{_ISO} #\d+\]\s+{_LEVEL} -- ([^:\n]*): {_REST}",
-        "$1", "$2", "$3", "$4",
     ),
     # Jan 01, 2026 8:00:00 AM shop.Orders refuse
     # and on the next line SEVERE: refused

@@ -1,6 +1,6 @@
 """Requests and responses of a delivery-state shard."""
 
-from typing import assert_never
+from typing import Final
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.delivery_state import (
@@ -64,30 +64,9 @@ REQUEST_KINDS: tuple[tuple[type[DeliveryRequest], type[DeliveryResponse]], ...] 
     (ListGroupSettingsRequest, ListGroupSettingsResponse),
     (ListClaimsRequest, ListClaimsResponse),
 )
+RESPONSE_TYPES: Final = dict(REQUEST_KINDS)
 
 
 def refusal(request: DeliveryRequest, code: ErrorCode, why: str | None = None) -> DeliveryResponse:
     """The error response for this kind of request."""
-    match request:
-        case ReadSharePartitionRequest():
-            return ReadSharePartitionResponse(error_code=code, error_message=why)
-        case WriteSharePartitionRequest():
-            return WriteSharePartitionResponse(error_code=code, error_message=why)
-        case DescribeSharePartitionsRequest():
-            return DescribeSharePartitionsResponse(error_code=code, error_message=why)
-        case DeleteSharePartitionsRequest():
-            return DeleteSharePartitionsResponse(error_code=code, error_message=why)
-        case ClaimTopicRequest():
-            return ClaimTopicResponse(error_code=code, error_message=why)
-        case SaveSessionRequest():
-            return SaveSessionResponse(error_code=code, error_message=why)
-        case ListSessionsRequest():
-            return ListSessionsResponse(error_code=code, error_message=why)
-        case GroupSettingsRequest():
-            return GroupSettingsResponse(error_code=code, error_message=why)
-        case ListGroupSettingsRequest():
-            return ListGroupSettingsResponse(error_code=code, error_message=why)
-        case ListClaimsRequest():
-            return ListClaimsResponse(error_code=code, error_message=why)
-        case _:
-            assert_never(request)
+    return RESPONSE_TYPES[type(request)](error_code=code, error_message=why)

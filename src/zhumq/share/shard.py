@@ -265,15 +265,10 @@ class DeliveryShard:
             return WriteSharePartitionResponse(
                 state_epoch=share_partition.state_epoch, write_number=share_partition.write_number
             )
-        update = SharePartitionUpdate(
-            start_offset=request.start_offset,
-            runs=read_runs(request.runs),
-            dead_letters_written=request.dead_letters_written,
-        )
         written = replace(
             share_partition, leader_epoch=request.leader_epoch, write_number=request.write_number
         )
-        self._put(key, written, update, records)
+        self._put(key, written, _update_in(request), records)
         return WriteSharePartitionResponse(
             state_epoch=share_partition.state_epoch, write_number=request.write_number
         )
@@ -419,13 +414,7 @@ class DeliveryShard:
             state=SharePartitionState(
                 start_offset=value.start_offset,
                 dead_letter_producer_id=value.dead_letter_producer_id,
-            ).updated(
-                SharePartitionUpdate(
-                    start_offset=value.start_offset,
-                    runs=read_runs(value.runs),
-                    dead_letters_written=value.dead_letters_written,
-                )
-            ),
+            ).updated(_update_in(value)),
             state_epoch=value.state_epoch,
             leader_epoch=value.leader_epoch,
             write_number=value.write_number,
@@ -445,13 +434,7 @@ class DeliveryShard:
             return
         self._share_partitions[key.share_partition] = replace(
             share_partition,
-            state=share_partition.state.updated(
-                SharePartitionUpdate(
-                    start_offset=value.start_offset,
-                    runs=read_runs(value.runs),
-                    dead_letters_written=value.dead_letters_written,
-                )
-            ),
+            state=share_partition.state.updated(_update_in(value)),
             leader_epoch=max(share_partition.leader_epoch, value.leader_epoch),
             write_number=value.write_number,
             updates_count=key.slot + 1,
@@ -465,6 +448,16 @@ def _opening(write_number: int) -> int:
 
 def _next_opening(write_number: int) -> int:
     return (_opening(write_number) + 1) << WRITES_PER_OPENING_BITS
+
+
+def _update_in(
+    written: WriteSharePartitionRequest | SharePartitionSnapshotValue | SharePartitionUpdateValue,
+) -> SharePartitionUpdate:
+    return SharePartitionUpdate(
+        start_offset=written.start_offset,
+        runs=read_runs(written.runs),
+        dead_letters_written=written.dead_letters_written,
+    )
 
 
 def _snapshot(key: SharePartitionKey, share_partition: PersistedSharePartition) -> StateRecord:
