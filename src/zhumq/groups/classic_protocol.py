@@ -1,6 +1,7 @@
 """The classic group protocol: join, sync, heartbeat, leave and expired deadlines."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from zhumq.groups.classic import (
     ClassicGroup,
@@ -39,6 +40,15 @@ SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
 CLIENT_ID_LENGTH_MAX = 255  # of a client id as it is stored and shown
 
 
+class _Join(NamedTuple):
+    """A JoinGroup request while it is handled."""
+
+    message: JoinGroupRequest
+    sender: GroupRequest
+    protocols: Protocols
+    parked: Parked
+
+
 class ClassicProtocol:
     """The rules by which a classic group changes. Holds no group state."""
 
@@ -68,12 +78,14 @@ class ClassicProtocol:
             self._complete_join_if_ready(group, turn)
         elif not group.supports(message.protocol_type, protocols):
             refuse_join(parked, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id, turn)
-        elif member_id == UNKNOWN_MEMBER:
-            self._join_unknown(group, message, protocols, request, parked, turn)
-        elif member_id in group.pending_members and message.group_instance_id is None:
-            self._add_member(group, member_id, message, protocols, request, parked, turn)
         else:
-            self._join_known(group, message, protocols, parked, turn)
+            join = _Join(message, request, protocols, parked)
+            if member_id == UNKNOWN_MEMBER:
+                self._join_unknown(group, join, turn)
+            elif member_id in group.pending_members and message.group_instance_id is None:
+                self._add_member(group, member_id, join, turn)
+            else:
+                self._join_known(group, join, turn)
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         members_max = self._settings.members_max
@@ -96,51 +108,34 @@ class ClassicProtocol:
         metadata_bytes = group.metadata_bytes - replaced_bytes + protocols_bytes(protocols)
         return metadata_bytes <= self._settings.group_metadata_bytes_max
 
-    def _join_unknown(
-        self,
-        group: ClassicGroup,
-        message: JoinGroupRequest,
-        protocols: Protocols,
-        request: GroupRequest,
-        parked: Parked,
-        turn: Turn,
-    ) -> None:
-        instance_id = message.group_instance_id
+    def _join_unknown(self, group: ClassicGroup, join: _Join, turn: Turn) -> None:
+        instance_id = join.message.group_instance_id
         if instance_id is not None:
             member_id = f"{instance_id}-{self._draw_member_suffix()}"
             replaced_id = group.static_members.get(instance_id)
             if replaced_id is None:
-                self._add_member(group, member_id, message, protocols, request, parked, turn)
+                self._add_member(group, member_id, join, turn)
             else:
-                self._replace_static(
-                    group, replaced_id, member_id, message, protocols, parked, turn
-                )
+                self._replace_static(group, replaced_id, member_id, join, turn)
             return
-        client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
+        client_id = join.sender.client_id[:CLIENT_ID_LENGTH_MAX]
         member_id = f"{client_id}-{self._draw_member_suffix()}"
-        if request.version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
+        if join.parked.version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
             # KIP-394: a client whose first answer got lost would otherwise join twice.
             group.pending_members.add(member_id)
-            turn.set_deadline(_session(group, member_id), message.session_timeout_ms)
-            refuse_join(parked, ErrorCode.MEMBER_ID_REQUIRED, member_id, turn)
+            turn.set_deadline(_session(group, member_id), join.message.session_timeout_ms)
+            refuse_join(join.parked, ErrorCode.MEMBER_ID_REQUIRED, member_id, turn)
         else:
-            self._add_member(group, member_id, message, protocols, request, parked, turn)
+            self._add_member(group, member_id, join, turn)
 
-    def _join_known(
-        self,
-        group: ClassicGroup,
-        message: JoinGroupRequest,
-        protocols: Protocols,
-        parked: Parked,
-        turn: Turn,
-    ) -> None:
-        member_id = message.member_id
-        error = group.check_member(member_id, message.group_instance_id)
+    def _join_known(self, group: ClassicGroup, join: _Join, turn: Turn) -> None:
+        member_id = join.message.member_id
+        error = group.check_member(member_id, join.message.group_instance_id)
         if error is not ErrorCode.NONE:
-            refuse_join(parked, error, member_id, turn)
+            refuse_join(join.parked, error, member_id, turn)
             return
         member = group.members[member_id]
-        unchanged = member.protocols == protocols
+        unchanged = member.protocols == join.protocols
         match group.state:
             case ClassicGroupState.PREPARING_REBALANCE:
                 rejoins = True
@@ -153,72 +148,51 @@ class ClassicProtocol:
             case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
                 raise AssertionError(f"{group.group_id}: {group.state} with members")
         if rejoins:
-            self._update_member(group, member, message, protocols, parked, turn)
+            self._update_member(group, member, join, turn)
             self._rebalance_or_complete_join(group, turn)
         else:
-            turn.answer(parked.token, joined(group, member_id))
+            turn.answer(join.parked.token, joined(group, member_id))
 
-    def _add_member(
-        self,
-        group: ClassicGroup,
-        member_id: str,
-        message: JoinGroupRequest,
-        protocols: Protocols,
-        request: GroupRequest,
-        parked: Parked,
-        turn: Turn,
-    ) -> None:
+    def _add_member(self, group: ClassicGroup, member_id: str, join: _Join, turn: Turn) -> None:
+        message = join.message
         if not group.members:
             group.protocol_type = message.protocol_type
         group.add_member(
             ClassicMember(
                 member_id=member_id,
                 instance_id=message.group_instance_id,
-                client_id=request.client_id[:CLIENT_ID_LENGTH_MAX],
-                client_host=request.client_host,
-                rebalance_timeout_ms=_rebalance_timeout_ms(message, request.version),
+                client_id=join.sender.client_id[:CLIENT_ID_LENGTH_MAX],
+                client_host=join.sender.client_host,
+                rebalance_timeout_ms=_rebalance_timeout_ms(message, join.parked.version),
                 session_timeout_ms=message.session_timeout_ms,
-                protocols=protocols,
+                protocols=join.protocols,
                 is_new=True,
             )
         )
         if group.initial_delay is not None:
             group.new_member_added = True
-        group.parked_joins[member_id] = parked
+        group.parked_joins[member_id] = join.parked
         # A new member sends no heartbeats while its join is parked, however long that takes. But a client that is
         # gone must not block the rebalance forever.
         turn.set_deadline(_session(group, member_id), self._settings.new_member_join_timeout_ms)
         self._rebalance_or_complete_join(group, turn)
 
     def _update_member(
-        self,
-        group: ClassicGroup,
-        member: ClassicMember,
-        message: JoinGroupRequest,
-        protocols: Protocols,
-        parked: Parked,
-        turn: Turn,
+        self, group: ClassicGroup, member: ClassicMember, join: _Join, turn: Turn
     ) -> None:
         group.update_member(
             member,
-            protocols=protocols,
-            rebalance_timeout_ms=_rebalance_timeout_ms(message, parked.version),
-            session_timeout_ms=message.session_timeout_ms,
+            protocols=join.protocols,
+            rebalance_timeout_ms=_rebalance_timeout_ms(join.message, join.parked.version),
+            session_timeout_ms=join.message.session_timeout_ms,
         )
         # A repeated join replaces the parked one. The parked one still gets a response, because a connection
         # sends responses in the order of the requests.
         answer_parked_join(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, turn)
-        group.parked_joins[member.member_id] = parked
+        group.parked_joins[member.member_id] = join.parked
 
     def _replace_static(
-        self,
-        group: ClassicGroup,
-        old_id: str,
-        new_id: str,
-        message: JoinGroupRequest,
-        protocols: Protocols,
-        parked: Parked,
-        turn: Turn,
+        self, group: ClassicGroup, old_id: str, new_id: str, join: _Join, turn: Turn
     ) -> None:
         """KIP-345: a static member rejoins with a new id; the old one is fenced."""
         leader_before = group.leader_id
@@ -226,7 +200,7 @@ class ClassicProtocol:
         answer_parked_sync(group, old_id, ErrorCode.FENCED_INSTANCE_ID, turn)
         turn.deadlines.cancel(_session(group, old_id))
         member = group.replace_static_member(old_id, new_id)
-        self._update_member(group, member, message, protocols, parked, turn)
+        self._update_member(group, member, join, turn)
         group.renew_session(new_id, turn)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._complete_join_if_ready(group, turn)
@@ -243,14 +217,14 @@ class ClassicProtocol:
         # Nothing changes for the other members: no rebalance, the member keeps its assignment.
         del group.parked_joins[new_id]
         response = joined(group, new_id)
-        if parked.version >= SKIP_ASSIGNMENT_SINCE_VERSION:
+        if join.parked.version >= SKIP_ASSIGNMENT_SINCE_VERSION:
             response.skip_assignment = new_id == group.leader_id
         else:
             # An older client that learns that it leads would assign again.
             response.leader = leader_before or ""
             response.members = []
         turn.record([record])
-        turn.answer(parked.token, response)
+        turn.answer(join.parked.token, response)
 
     # Rebalance
 
