@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-volume docs clean
+.PHONY: help run test check static kcat conformance million sim chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-volume supply-chain docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -98,6 +98,9 @@ spark-chaos: $(READY)  ## kill the driver and the broker of an archive query, th
 
 spark-volume: $(READY)  ## ten million messages through Spark, and the memory that takes
 	$(BIN)/python -m benchmarks.spark_volume
+
+supply-chain: $(READY)  ## a bill of materials in build/sbom.json, and known vulnerabilities of the pinned versions
+	tools/supply_chain
 
 docs: $(READY)  ## rewrite the generated parts of docs/ from the code
 	$(BIN)/python tools/docs.py

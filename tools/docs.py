@@ -17,7 +17,7 @@ CONTRACTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["
 LAYERS = next(each for each in CONTRACTS if each["type"] == "layers")
 PURITY = next(each for each in CONTRACTS if "pure" in each["name"])
 # What is neither a test nor run as one.
-NO_TESTS = {"build", "dist", "docs", "src", "tests", "tools"}
+NO_TESTS = {"build", "dist", "docs", "packaging", "src", "tests", "tools"}
 
 
 def rooms() -> list[tuple[int, str]]:

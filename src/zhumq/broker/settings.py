@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
 from zhumq.model.settings import Setting, SettingsTable, SettingType
@@ -328,6 +329,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         allowed=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     *DELIVERY_SETTINGS,
+    *AUDIT_SETTINGS,
     # Limits
     _integer(
         "socket.request.max.bytes", 100 << 20, "The largest request that is read.", minimum=1024

@@ -26,6 +26,7 @@ COMMANDS = {
     "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
     "pipeline": "zhumq.cli.pipeline",
+    "audit": "zhumq.cli.audit",
     "doctor": "zhumq.cli.doctor",
     "demo": "zhumq.cli.demo",
     "zookeeper": "zhumq.cli.zookeeper",

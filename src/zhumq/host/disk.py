@@ -15,8 +15,9 @@ from zhumq.model.errors import DataDirUnusable, DiskFull, StorageFailed
 
 Buffer = bytes | bytearray | memoryview
 
-FILE_MODE = 0o640
-DIRECTORY_MODE = 0o750
+# Messages and salted credentials are in these files: only the broker's user reads them.
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
 TEMPORARY_SUFFIX = ".tmp"
 _temporary_numbers = itertools.count()
 VECTOR_PARTS_MAX = 1024  # IOV_MAX on Linux: the most parts one writev takes
@@ -238,6 +239,10 @@ class SystemLock:
             os.close(descriptor)
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
 class SystemDisk:
     """This machine's file system."""
 
@@ -257,7 +262,7 @@ class SystemDisk:
         # A unique name: two threads may write the same file at once.
         temporary = f"{path}.{next(_temporary_numbers)}{TEMPORARY_SUFFIX}"
         try:
-            with open(temporary, "wb", buffering=0) as file:
+            with open(temporary, "wb", buffering=0, opener=_open_private) as file:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[file.write(rest) :]
