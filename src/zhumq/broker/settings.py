@@ -4,6 +4,7 @@ from typing import Final
 
 from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
+from zhumq.broker.zookeeper_settings import ZOOKEEPER_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
 from zhumq.model.settings import Setting, SettingsTable, SettingType
 from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
@@ -127,6 +128,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         False,
         "Whether a missing chroot path at the end of --zookeeper is created rather than refused.",
     ),
+    *ZOOKEEPER_SETTINGS,
     _integer(
         "placement.virtual.nodes",
         VIRTUAL_NODES,

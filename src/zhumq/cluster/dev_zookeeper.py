@@ -10,7 +10,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,6 +27,7 @@ LOOK_AGAIN_SECONDS: Final = 0.05
 WATCH_SECONDS: Final = 0.5  # per node and round of wait_until_one_ends
 NODES_MAX: Final = 7
 LOG_TAIL_LINES: Final = 5
+JAAS_FILE: Final = "jaas.conf"
 # Sessions may be as short as two ticks, so that tests need not wait long for one to expire.
 TICK_MS: Final = 500
 SESSION_MS_MAX: Final = 60_000
@@ -38,12 +40,26 @@ class DevZookeeperFailed(ZhumqError):
     """The development ensemble cannot run; the message names what is missing or in use."""
 
 
-class ZookeeperNode:
-    """One server of the ensemble: a JVM, its folder and its port."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevSecurity:
+    """What a client of the ensemble can do beside plain connections: TLS on a second port, and SASL."""
 
-    def __init__(self, number: int, port: int, folder: Path) -> None:
+    # PEM files. Without a trust store the servers do not ask for the certificates of clients.
+    keystore: Path | None = None
+    truststore: Path | None = None
+    # The users of SASL/DIGEST-MD5 with their passwords.
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class ZookeeperNode:
+    """One server of the ensemble: a JVM, its folder and its ports."""
+
+    def __init__(
+        self, number: int, port: int, folder: Path, secure_port: int | None = None
+    ) -> None:
         self.number = number
         self.port = port
+        self.secure_port = secure_port  # for TLS
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -155,7 +171,14 @@ class DevZookeeper:
         self._class_path = class_path
 
     @classmethod
-    def start(cls, data_dir: Path, *, nodes: int = 1, base_port: int = 0) -> Self:
+    def start(
+        cls,
+        data_dir: Path,
+        *,
+        nodes: int = 1,
+        base_port: int = 0,
+        security: DevSecurity | None = None,
+    ) -> Self:
         """Start the nodes on consecutive ports, or on free ones for port 0, and wait for them."""
         if not 1 <= nodes <= NODES_MAX:
             raise DevZookeeperFailed(f"an ensemble has 1 to {NODES_MAX} nodes, not {nodes}")
@@ -165,8 +188,9 @@ class DevZookeeper:
         folder = data_dir.resolve()
         servers = []
         for index, port in enumerate(ports):
-            server = ZookeeperNode(index + 1, port, folder / f"node-{index + 1}")
-            _write_files(server, ports, members)
+            secure_port = free_ports(1)[0] if security is not None and security.keystore else None
+            server = ZookeeperNode(index + 1, port, folder / f"node-{index + 1}", secure_port)
+            _write_files(server, ports, members, security or DevSecurity())
             servers.append(server)
         ensemble = cls(servers, java, class_path)
         try:
@@ -182,6 +206,11 @@ class DevZookeeper:
     def connect(self) -> str:
         """The connect string of the ensemble: the address of every node."""
         return ",".join(node.address for node in self.nodes)
+
+    @property
+    def secure_connect(self) -> str:
+        """The connect string for TLS."""
+        return ",".join(f"{HOST}:{node.secure_port}" for node in self.nodes)
 
     def wait_until_ready(self) -> None:
         """Return when every running node serves."""
@@ -228,6 +257,7 @@ class DevZookeeper:
                 "-XX:TieredStopAtLevel=1",
                 "-Dzookeeper.admin.enableServer=false",
                 f"-Dlog4j2.configurationFile={logging}",
+                f"-Djava.security.auth.login.config={node.folder / JAAS_FILE}",
                 "-cp",
                 self._class_path,
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
@@ -238,7 +268,11 @@ class DevZookeeper:
 
 @contextlib.contextmanager
 def dev_zookeeper(
-    *, nodes: int = 1, base_port: int = 0, data_dir: Path | None = None
+    *,
+    nodes: int = 1,
+    base_port: int = 0,
+    data_dir: Path | None = None,
+    security: DevSecurity | None = None,
 ) -> Iterator[DevZookeeper]:
     """An ensemble for the duration of the block; without `data_dir` its data is temporary."""
     with contextlib.ExitStack() as stack:
@@ -246,7 +280,7 @@ def dev_zookeeper(
             data_dir = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="zhumq-zookeeper-"))
             )
-        ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=base_port)
+        ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=base_port, security=security)
         stack.callback(ensemble.stop)
         yield ensemble
 
@@ -284,12 +318,17 @@ def _client_ports(count: int, base_port: int) -> list[int]:
     return ports
 
 
-def _write_files(node: ZookeeperNode, ports: list[int], members: list[int]) -> None:
+def _write_files(
+    node: ZookeeperNode, ports: list[int], members: list[int], security: DevSecurity
+) -> None:
     data = node.folder / "data"
     try:
         data.mkdir(parents=True, exist_ok=True)
         (data / "myid").write_text(f"{node.number}\n")
-        (node.folder / "zoo.cfg").write_text(_zoo_cfg(node, data, ports, members))
+        (node.folder / "zoo.cfg").write_text(_zoo_cfg(node, data, ports, members, security))
+        jaas = node.folder / JAAS_FILE
+        jaas.touch(mode=0o600)
+        jaas.write_text(_jaas(security.users) if security.users else "")
         (node.folder / "log4j2.properties").write_text(_log4j2(node.folder / "zookeeper.log"))
     except OSError as reason:
         raise DevZookeeperFailed(
@@ -297,7 +336,13 @@ def _write_files(node: ZookeeperNode, ports: list[int], members: list[int]) -> N
         ) from None
 
 
-def _zoo_cfg(node: ZookeeperNode, data: Path, ports: list[int], members: list[int]) -> str:
+def _zoo_cfg(
+    node: ZookeeperNode,
+    data: Path,
+    ports: list[int],
+    members: list[int],
+    security: DevSecurity,
+) -> str:
     lines = [
         f"tickTime={TICK_MS}",
         "initLimit=20",
@@ -316,7 +361,37 @@ def _zoo_cfg(node: ZookeeperNode, data: Path, ports: list[int], members: list[in
             f"server.{index + 1}={HOST}:{members[2 * index]}:{members[2 * index + 1]};{HOST}:{port}"
             for index, port in enumerate(ports)
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_security_lines(node, security)]) + "\n"
+
+
+def _security_lines(node: ZookeeperNode, security: DevSecurity) -> list[str]:
+    lines = []
+    if node.secure_port is not None:
+        lines += [
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"secureClientPort={node.secure_port}",
+            f"secureClientPortAddress={HOST}",
+            f"ssl.keyStore.location={security.keystore}",
+            "ssl.keyStore.type=PEM",
+            f"ssl.clientAuth={'want' if security.truststore else 'none'}",
+        ]
+        # ZooKeeper needs one, even if it asks for no certificate.
+        lines += [
+            f"ssl.trustStore.location={security.truststore or security.keystore}",
+            "ssl.trustStore.type=PEM",
+            "ssl.hostnameVerification=false",  # the certificate of a client names no host
+        ]
+    if security.users:
+        lines.append(
+            "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        )
+    return lines
+
+
+def _jaas(users: Mapping[str, str]) -> str:
+    entries = "\n".join(f'  user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    return f"Server {{\n  {module} required\n{entries};\n}};\n"
 
 
 def _log4j2(path: Path) -> str:

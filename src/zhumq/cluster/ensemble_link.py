@@ -1,12 +1,11 @@
 """The connection to the ZooKeeper ensemble, as its client reports it."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from zhumq.cluster.store import StoreUnusable
-from zhumq.cluster.znodes import ConnectionLost, LinkState, SessionOver
+from zhumq.cluster.znodes import ConnectionLost, CredentialsRefused, LinkState, SessionOver
 
 RETRY_SECONDS: Final = 0.1
 Found = TypeVar("Found")
@@ -50,8 +49,12 @@ class EnsembleLink:
         Raises StoreUnusable if the ensemble does not answer within the configured time.
         """
         while True:
-            with contextlib.suppress(ConnectionLost, SessionOver):
+            try:
                 return await attempt()
+            except CredentialsRefused:
+                raise  # The next attempt would be refused, too.
+            except (ConnectionLost, SessionOver):
+                pass
             try:
                 async with asyncio.timeout(self._connect_ms_max / 1_000):
                     await self._connected.wait()

@@ -45,6 +45,8 @@ class Check:
 
 
 Operation = Create | SetData | Delete | Check
+# An entry of a node's ACL: scheme, identity, and what it may do as ZooKeeper's bits.
+NodePermission = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,19 @@ class NodeChanged(ZnodeError):
 class NodeForbidden(ZnodeError):
     """The node's ACL does not permit the operation."""
 
-    message = "ZooKeeper does not permit this broker to use the node {path}: check its ACL"
+    message = (
+        "ZooKeeper does not permit this broker to use the node {path}: give it the credentials of the"
+        " cluster's other brokers (zookeeper.auth.username and zookeeper.auth.password, or the keystore)"
+    )
+
+
+class NotAuthenticated(ZnodeError):
+    """ZooKeeper cannot restrict a node to this broker because it does not know who that is."""
+
+    message = (
+        "ZooKeeper does not know who this broker is, so it cannot restrict the node {path} to it: set"
+        " zookeeper.auth.username and zookeeper.auth.password, or let the ensemble authenticate its certificate"
+    )
 
 
 class NodeRefused(ZnodeError):
@@ -110,6 +124,15 @@ class ConnectionLost(ZnodeError):
     """No answer arrived. The server may have carried out the operation."""
 
     message = "ZooKeeper did not answer a request for the node {path}"
+
+
+class CredentialsRefused(ConnectionLost):
+    """ZooKeeper refused the credentials, or broke the connection while it checked them."""
+
+    message = (
+        "ZooKeeper refused the credentials of this broker: check zookeeper.auth.scheme,"
+        " zookeeper.auth.username and zookeeper.auth.password"
+    )
 
 
 class SessionOver(ZnodeError):
@@ -138,6 +161,12 @@ class Client(Protocol):
 
         Raises the error of the first operation that fails, with its path.
         """
+
+    async def acl(self, path: str) -> frozenset[NodePermission]:
+        """The node's ACL."""
+
+    async def restrict(self, path: str) -> None:
+        """Permit all operations on the node to the identities of this session, and none to others."""
 
     async def sync(self) -> None:
         """Later reads return at least what the ensemble has committed by now."""

@@ -2,14 +2,19 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import logging
+import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self, assert_never
 
 from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
 from kazoo.exceptions import (  # type: ignore[import-untyped]
+    AuthFailedError,
     BadVersionError,
     ConnectionLoss,
+    InvalidACLError,
     KazooException,
     NoAuthError,
     NodeExistsError,
@@ -20,21 +25,35 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     SessionExpiredError,
     SessionMovedError,
 )
+from kazoo.handlers.threading import (  # type: ignore[import-untyped]
+    SequentialThreadingHandler,
+)
 from kazoo.protocol.states import KeeperState  # type: ignore[import-untyped]
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE  # type: ignore[import-untyped]
 
+from zhumq.cluster.ensemble_security import (
+    OPEN,
+    AuthScheme,
+    EnsembleCredentials,
+    EnsembleSecurity,
+    EnsembleTls,
+)
 from zhumq.cluster.store import StoreUnusable
 from zhumq.cluster.znodes import (
     Check,
     ConnectionLost,
     Create,
+    CredentialsRefused,
     Delete,
     LinkState,
     Node,
     NodeChanged,
     NodeForbidden,
     NodeMissing,
+    NodePermission,
     NodeRefused,
     NodeTaken,
+    NotAuthenticated,
     Operation,
     SessionOver,
     SetData,
@@ -44,11 +63,14 @@ from zhumq.cluster.znodes import (
 READS_AT_ONCE_MAX: Final = 500
 RECONNECT_SECONDS_MAX: Final = 1.0
 REVIVE_SECONDS: Final = 0.2
+REVIVE_REFUSED_SECONDS: Final = 2.0  # after the ensemble refused the credentials
 _ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
     (NoNodeError, NodeMissing),
     (NodeExistsError, NodeTaken),
     (BadVersionError, NodeChanged),
     (NoAuthError, NodeForbidden),
+    (InvalidACLError, NotAuthenticated),
+    (AuthFailedError, CredentialsRefused),
     (ConnectionLoss, ConnectionLost),
     (OperationTimeoutError, ConnectionLost),
     (SessionMovedError, ConnectionLost),
@@ -90,12 +112,19 @@ class ZookeeperClient:
         session_timeout_ms: int,
         connect_ms_max: int,
         on_link: Callable[[LinkState, int], None],
+        security: EnsembleSecurity = OPEN,
     ) -> Self:
         """Connect. Raises StoreUnusable if no server answers in time."""
+        if security.tls is not None:
+            security.tls.context()  # Raises what is wrong with its files, before the first attempt.
+        handler = _Handler(security.tls)
         try:
             kazoo = KazooClient(
                 hosts=ensemble,
                 timeout=session_timeout_ms / 1_000,
+                handler=handler,
+                default_acl=CREATOR_ALL_ACL if security.sets_acl else None,
+                **_credential_options(security.credentials),
                 connection_retry={
                     "max_tries": -1,
                     "delay": 0.05,
@@ -111,7 +140,7 @@ class ZookeeperClient:
             await client.close()
             raise StoreUnusable(
                 f"no ZooKeeper answers at {ensemble} within {connect_ms_max / 1_000:g} s:"
-                " start the ensemble, or correct --zookeeper"
+                f" {handler.failure or 'start the ensemble, or correct --zookeeper'}"
             )
         return client
 
@@ -154,6 +183,13 @@ class ZookeeperClient:
             raise _translated(failed[0], path)
         return [answer for answer in answers if isinstance(answer, str)]
 
+    async def acl(self, path: str) -> frozenset[NodePermission]:
+        entries, _ = await self._answer(self._kazoo.get_acls_async(path), path)
+        return frozenset((each.id.scheme, each.id.id, each.perms) for each in entries)
+
+    async def restrict(self, path: str) -> None:
+        await self._answer(self._kazoo.set_acls_async(path, CREATOR_ALL_ACL), path)
+
     async def sync(self) -> None:
         await self._answer(self._kazoo.sync_async("/"), "/")
 
@@ -161,7 +197,9 @@ class ZookeeperClient:
         # kazoo creates only the last part of a nested chroot, so create it without the chroot.
         chroot, self._kazoo.chroot = self._kazoo.chroot, ""
         try:
-            await self._answer(self._kazoo.ensure_path_async(chroot), chroot)
+            # The parents of the chroot are not the cluster's, so everyone may use them.
+            result = self._kazoo.ensure_path_async(chroot, OPEN_ACL_UNSAFE)
+            await self._answer(result, chroot)
         finally:
             self._kazoo.chroot = chroot
 
@@ -187,21 +225,24 @@ class ZookeeperClient:
             self._on_link, _LINK_STATES[state], int(client_id[0]) if client_id else 0
         )
         if self._kazoo.client_state == KeeperState.CLOSED:
-            self._call_on_loop(self._revive)
+            logger.warning("the ZooKeeper client has stopped: restarting it")
+            self._call_on_loop(self._revive, REVIVE_SECONDS)
+        elif self._kazoo.client_state == KeeperState.AUTH_FAILED:
+            logger.warning("ZooKeeper refused the credentials of this broker: trying again")
+            self._call_on_loop(self._revive, REVIVE_REFUSED_SECONDS)
 
-    def _revive(self) -> None:
+    def _revive(self, pause_seconds: float) -> None:
         """Restart kazoo, with a new session, after its connection thread has ended.
 
         An answer out of order ends that thread for good, where the Java client only reconnects
-        (github.com/python-zk/kazoo/issues/254).
+        (github.com/python-zk/kazoo/issues/254). So does a connection that breaks during SASL.
         """
         if not self._closed:
-            logger.warning("the ZooKeeper client has stopped: restarting it")
-            self._reviving = self._loop.create_task(self._restart())
+            self._reviving = self._loop.create_task(self._restart(pause_seconds))
 
-    async def _restart(self) -> None:
+    async def _restart(self, pause_seconds: float) -> None:
         while not self._closed:
-            await asyncio.sleep(REVIVE_SECONDS)
+            await asyncio.sleep(pause_seconds)
             try:
                 await asyncio.to_thread(self._kazoo.start_async)
             except Exception:
@@ -227,6 +268,73 @@ class ZookeeperClient:
                 return await future
         except TimeoutError:
             raise ConnectionLost(path) from None
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, with TLS connections of our own.
+
+    kazoo trusts the CAs of the system beside the given one, and sees an answer that arrived in one TLS
+    record with the answer before it only when the next record arrives.
+    """
+
+    def __init__(self, tls: EnsembleTls | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self.failure = ""  # why the last attempt to connect with TLS failed
+
+    def create_connection(self, *arguments: Any, **named: Any) -> Any:
+        if self._tls is None:
+            return super().create_connection(*arguments, **named)
+        address = named["address"]
+        try:
+            connection = _dial(self._tls.context(), address, named["hostname"], named["timeout"])
+        except (OSError, StoreUnusable) as reason:
+            failure = f"{address[0]}:{address[1]}: {_reason_of(reason)}"
+            if failure != self.failure:
+                logger.warning("cannot connect to ZooKeeper at %s", failure)
+            self.failure = failure
+            raise OSError(failure) from None
+        self.failure = ""
+        return connection
+
+    def select(self, readers: Any, writers: Any, others: Any, timeout: Any = None) -> Any:
+        decrypted = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        ready = super().select(readers, writers, others, 0 if decrypted else timeout)
+        return ([*{*ready[0], *decrypted}], *ready[1:])
+
+
+def _dial(
+    context: ssl.SSLContext, address: tuple[str, int], hostname: str, timeout: float
+) -> ssl.SSLSocket:
+    connection = socket.create_connection(address, timeout)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return context.wrap_socket(connection, server_hostname=hostname)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason}): is this ZooKeeper's secureClientPort?"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def _credential_options(credentials: EnsembleCredentials | None) -> dict[str, Any]:
+    """The options of kazoo. It logs neither of them at the levels that its logger has here."""
+    if credentials is None:
+        return {}
+    username, password = credentials.username, credentials.password.reveal()
+    if credentials.scheme is AuthScheme.DIGEST:
+        return {"auth_data": [("digest", f"{username}:{password}")]}
+    if importlib.util.find_spec("puresasl") is None:
+        raise StoreUnusable(
+            "zookeeper.auth.scheme=sasl needs pure-sasl: `pip install 'zhumq[cluster]'`"
+        )
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": username, "password": password}}
 
 
 def _settle(future: "asyncio.Future[Any]", done: Any, path: str) -> None:

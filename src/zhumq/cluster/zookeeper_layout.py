@@ -64,6 +64,21 @@ SECURITY: Final = "/security"
 LIVE: Final = "/live"
 CANDIDATES: Final = "/candidates"
 CONTROLLER: Final = "/controller"
+OWN_NODES: Final = frozenset(
+    {
+        FORMAT,
+        SECRET,
+        VERSION,
+        CHANGES,
+        TOPICS,
+        BROKERS,
+        SETTINGS,
+        SECURITY,
+        LIVE,
+        CANDIDATES,
+        CONTROLLER,
+    }
+)
 # A broker further behind than this reads the state nodes again instead of the entries.
 ENTRIES_KEPT: Final = 256
 # ZooKeeper accepts a little less than 1 MiB in one request (jute.maxbuffer), paths included.

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from zhumq.cluster import zookeeper_layout as layout
 from zhumq.cluster.ensemble_link import EnsembleLink
+from zhumq.cluster.ensemble_security import OPEN, EnsembleSecurity
 from zhumq.cluster.membership import ControllerListener, Membership
+from zhumq.cluster.node_acls import restrict_nodes, restrict_root, warn_if_open
 from zhumq.cluster.store import (
     ControllerFenced,
     SessionState,
@@ -27,6 +29,7 @@ from zhumq.cluster.znodes import (
     Create,
     Delete,
     NodeChanged,
+    NodeForbidden,
     NodeMissing,
     NodeTaken,
     Operation,
@@ -49,6 +52,7 @@ PROPOSAL_SECONDS_MAX: Final = 30.0
 CLOSE_SECONDS_MAX: Final = 5.0  # for proposals in flight at a stop
 RETRY_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 10.0
 # The broker that writes a version divisible by this number deletes old entries.
 TRIM_INTERVAL: Final = 64
 TRIM_AT_ONCE_MAX: Final = 1_000
@@ -85,7 +89,8 @@ class ZookeeperStore:
         *,
         session_timeout_ms: int,
     ) -> None:
-        # Known to the brokers of this cluster and to every client that may read its ZooKeeper nodes.
+        # Known to the brokers of this cluster and to every client that may read its ZooKeeper nodes: all
+        # that reach the ensemble, unless the nodes have ACLs.
         self.secret = secret
         self._client = client
         self._image = image
@@ -109,6 +114,7 @@ class ZookeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connect_ms_max: int = CONNECT_MS_MAX,
         create_chroot: bool = False,
+        security: EnsembleSecurity = OPEN,
     ) -> Self:
         """Connect to `HOST:PORT,.../CHROOT` and read the metadata image, or create a cluster there.
 
@@ -122,10 +128,13 @@ class ZookeeperStore:
             session_timeout_ms=session_timeout_ms,
             connect_ms_max=connect_ms_max,
             on_link=link.changed,
+            security=security,
         )
 
         async def read() -> tuple[ClusterImage, int, bytes]:
             await _prepare_chroot(client, ensemble, create_chroot)
+            if security.sets_acl:
+                await restrict_root(client, ensemble)
             await _begin_cluster(client, ensemble, new_cluster_id, expected_cluster_id)
             return *await read_image(client), await _read_secret(client)
 
@@ -137,6 +146,9 @@ class ZookeeperStore:
             raise
         store = cls(client, link, image, token, secret, session_timeout_ms=session_timeout_ms)
         store.start()
+        store._spawn(
+            restrict_nodes(client, link) if security.sets_acl else warn_if_open(client, ensemble)
+        )
         return store
 
     def start(self) -> None:
@@ -324,21 +336,40 @@ class ZookeeperStore:
 
     async def _follow(self) -> None:
         """Follow the changes of other brokers until the store is closed."""
+        is_forbidden = False
         while True:
-            await self._changed.wait()
-            self._changed.clear()
             try:
+                await self._wait_for_change()
+                self._changed.clear()
                 async with self._lock:
                     await self._catch_up()
+                is_forbidden = False
             except (ConnectionLost, SessionOver):
                 await self._link.wait_until_connected()
                 await asyncio.sleep(RETRY_SECONDS)
+                self._changed.set()
+            except NodeForbidden as reason:
+                if not is_forbidden:  # once, not every few seconds
+                    logger.error("cannot follow the metadata of the cluster: %s", reason)  # noqa: TRY400
+                is_forbidden = True
+                await asyncio.sleep(FAULT_SECONDS)
                 self._changed.set()
             except Exception:
                 # A damaged node, or a fault in a watcher. The broker continues with its current image.
                 logger.exception("cannot follow the metadata of the cluster; trying again")
                 await asyncio.sleep(FAULT_SECONDS)
                 self._changed.set()
+
+    async def _wait_for_change(self) -> None:
+        # ZooKeeper does not report changes of a node that this broker may not read any more: look at times.
+        while not self._changed.is_set():
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                node = await self._client.get(layout.VERSION)
+                if layout.decode_counters(node.data).version != self._image.version:
+                    self._changed.set()
 
     async def _catch_up(self) -> None:
         """Bring our image up to the ensemble's current version, change by change."""

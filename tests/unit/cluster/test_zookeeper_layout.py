@@ -194,3 +194,12 @@ def test_a_node_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPa
 def test_the_nodes_of_another_layout_are_refused() -> None:
     with pytest.raises(StoreUnusable, match="layout 2, and this release knows layout 1"):
         layout.decode_format(b'{"layout": 2, "cluster_id": "c"}')
+
+
+def test_every_node_at_the_top_is_known_as_the_clusters_own() -> None:
+    paths = {
+        value
+        for name, value in vars(layout).items()
+        if name.isupper() and isinstance(value, str) and value.startswith("/")
+    }
+    assert paths == layout.OWN_NODES

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import logging
 import random
 import uuid
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from zhumq.broker.http import Metric
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen
 from zhumq.broker.metrics import cluster_metrics, membership_problems, unserved_partitions
 from zhumq.broker.settings import MOVE_RATE_SETTING
+from zhumq.broker.zookeeper_settings import ensemble_security
 from zhumq.cluster.alter_partition_writer import AlterPartitionWriter
 from zhumq.cluster.controller import Balance, Controller
 from zhumq.cluster.store import SessionState
@@ -45,6 +47,8 @@ from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 from zhumq.storage.checkpoints import META_FILE, read_meta
 
+logger = logging.getLogger(__name__)
+
 LISTENER_NAME: Final = "REPLICATION"
 # Only brokers connect here, each with a few connections.
 PEER_CONNECTIONS_MAX: Final = 10_000
@@ -71,6 +75,12 @@ async def open_ensemble(config: BrokerConfig, disk: Disk) -> ZookeeperStore:
     assert config.zookeeper is not None
     meta = read_meta(disk, str(config.data_dir / META_FILE))
     settings = config.settings
+    security = ensemble_security(settings)
+    if security.sends_password_in_the_clear:
+        logger.warning(
+            "the password for ZooKeeper at %s is sent in the clear: set zookeeper.ssl.client.enable=true",
+            config.zookeeper,
+        )
     return await ZookeeperStore.open(
         config.zookeeper,
         new_cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(),
@@ -78,6 +88,7 @@ async def open_ensemble(config: BrokerConfig, disk: Disk) -> ZookeeperStore:
         session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
         connect_ms_max=settings.integer("zookeeper.connection.timeout.ms"),
         create_chroot=settings.boolean("zookeeper.chroot.create"),
+        security=security,
     )
 
 
