@@ -94,6 +94,20 @@ def apis() -> str:
     return "\n".join(lines)
 
 
+def rights() -> str:
+    """What each request needs: the table of rights."""
+    from zhumq.broker.rights.table import RULES
+    from zhumq.protocol.api import APIS
+
+    rows = []
+    for key, rule in sorted(RULES.items()):
+        name = APIS[key].request.__name__.removesuffix("Request")
+        rows += [
+            (name, f"{need.operation.name} {need.type.name}", need.answer) for need in rule.needs
+        ] or [(name, "nothing", "-")]
+    return _table(("request", "right", "without it"), rows)
+
+
 def broker_settings() -> str:
     """The settings of a broker that are not only the default of a topic setting."""
     from zhumq.broker.settings import BROKER_SETTINGS
@@ -126,6 +140,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "CONTRIBUTING.md": {"test folders": test_folders},
     "docs/architecture.md": {"layers": layers, "captions": captions},
     "docs/protocol.md": {"apis": apis},
+    "docs/security.md": {"rights": rights},
     "docs/operations.md": {
         "broker settings": broker_settings,
         "topic settings": topic_settings,

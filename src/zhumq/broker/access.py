@@ -1,41 +1,51 @@
 """What a connection may do and how much: the steps of every request between decoding and its handler."""
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from zhumq.net.service import ConnectionInfo
 from zhumq.protocol.api import ApiKey
+from zhumq.protocol.produce_codec import ProduceRun
+from zhumq.security.acl import Operation, ResourceType
 
-NONE_DENIED: frozenset[str] = frozenset()
+# Whether the sender of a request may do this with the resource of this name.
+May = Callable[[Operation, ResourceType, str], bool]
+
+
+def may_do_all(_operation: Operation, _type: ResourceType, _name: str) -> bool:
+    """Without an authorizer, everything is permitted."""
+    return True
+
+
+class Authorization(Protocol):
+    """Which requests are permitted, and which of their parts."""
+
+    def may_produce(self, connection: ConnectionInfo, run: ProduceRun) -> bool:
+        """For the fast path of Produce. A run that is not permitted goes to the handler, which refuses it."""
+
+    def call(self, handler: Callable[[Any, Any], Any], context: Any, request: Any) -> Any:
+        """Calls the handler with what is permitted of a request, and completes or reduces the response.
+
+        Raises what refuses the request as a whole: a BrokerError for its response, or MalformedFrame to
+        close the connection.
+        """
 
 
 class Access:
-    """Authorizes every request and throttles none.
+    """Throttles none; authorizes every request unless there is an authorization.
 
-    The dispatcher calls these methods for every request of every connection, the fast path of Produce
-    included, if there are rules to apply. Decision 0036 says how authentication, ACLs and quotas fill them.
+    The dispatcher asks for every request of every connection, the fast path of Produce
+    included, if there are rules to apply: decisions 0036 and 0045.
     """
 
-    # Without rules the dispatcher saves these calls: a produce request alone is that short.
-    has_acls = False
+    # Without rules the dispatcher saves the calls: a produce request alone is that short.
     has_quotas = False
 
-    def authorize(
-        self,
-        connection: ConnectionInfo,  # noqa: ARG002
-        api_key: ApiKey,  # noqa: ARG002
-        request: Any,  # noqa: ARG002
-    ) -> Collection[str]:
-        """The names in the request that its principal may not use, which the handler refuses one by one.
-
-        Raises what refuses the request as a whole: a BrokerError for its response, or MalformedFrame to
-        close the connection, as for Produce, which has no such response. The request is a message, or a
-        ProduceRun.
-        """
-        return NONE_DENIED
+    def __init__(self, authorization: Authorization | None = None) -> None:
+        self.authorization = authorization
 
     def record(
         self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int
     ) -> None:
-        """Counts requests that reach their handler against the quotas of their client, and sets the
+        """Counts requests against the quotas of their client, refused ones as well, and sets the
         `throttle_ms` of the connection if it has used too much."""

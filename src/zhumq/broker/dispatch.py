@@ -1,12 +1,12 @@
-"""The request pipeline: decode, authorize, quota, handler, answer; errors become responses."""
+"""The request pipeline: decode, quota, authorize, handler, answer; errors become responses."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zhumq.broker.access import NONE_DENIED, Access
+from zhumq.broker.access import Access, May, may_do_all
 from zhumq.broker.long_requests import LongRequests, is_long
 from zhumq.model.errors import BrokerError, ErrorCode, MalformedFrame
 from zhumq.net.service import Answer, ConnectionInfo
@@ -45,7 +45,9 @@ class RequestContext:
 
     header: RequestHeader
     connection: ConnectionInfo
-    denied: Collection[str] = NONE_DENIED  # names in the request that are refused
+    # For handlers that find out by themselves what is asked for. What `sees` denies is not reported.
+    may: May = may_do_all
+    sees: May = may_do_all
 
     @property
     def version(self) -> int:
@@ -89,16 +91,17 @@ class Dispatcher:
 
     def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
         """Answers the first request, or a run of Produce requests about one partition. The steps are
-        the same for both: decode, authorize, quota, handler, answer."""
+        the same for both: decode, quota, authorize, handler, answer."""
         frame = frames[0]
         if not connection.is_authenticated:
             return 1, self._gate(frame, connection)
         access = self._access
         if frame.startswith(_PRODUCE_KEY):
             run = parse_run(frames)
-            # A run with a denied topic goes to the handler, which refuses topics one by one.
-            if run is not None and not (
-                access.has_acls and access.authorize(connection, _PRODUCE, run)
+            authorization = access.authorization
+            # A run that is not permitted goes to the handler, which refuses it.
+            if run is not None and (
+                authorization is None or authorization.may_produce(connection, run)
             ):
                 answered = self._answer_run(run, connection.throttle_ms)
                 if answered is not None:
@@ -126,16 +129,20 @@ class Dispatcher:
         return 1, None if result is None else self._answer_later(context, result)
 
     def _call(self, context: RequestContext, body: Any, size: int) -> Any:
-        """The steps between decoding and answering: authorize, quota, handler."""
-        header, connection, access = context.header, context.connection, self._access
-        handler = self._handlers.get(header.api_key)
-        if handler is None:
-            raise MalformedFrame(f"{header.api_key.name} is not served here")
+        """The steps between decoding and answering: quota, authorize, handler."""
+        header, access = context.header, self._access
         self.requests_handled += 1
-        if access.has_acls:
-            context.denied = access.authorize(connection, header.api_key, body)
         if access.has_quotas:
-            access.record(connection, header.client_id, header.api_key, size)
+            access.record(context.connection, header.client_id, header.api_key, size)
+        return self._call_handler(context, body)
+
+    def _call_handler(self, context: RequestContext, body: Any) -> Any:
+        handler = self._handlers.get(context.header.api_key)
+        if handler is None:
+            raise MalformedFrame(f"{context.header.api_key.name} is not served here")
+        authorization = self._access.authorization
+        if authorization is not None:
+            return authorization.call(handler, context, body)
         return handler(context, body)
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
@@ -151,9 +158,7 @@ class Dispatcher:
             if context is None:
                 context = RequestContext(header, connection)
                 return self._call(context, body, len(frame))
-            if self._access.has_acls:
-                context.denied = self._access.authorize(connection, header.api_key, body)
-            return self._handlers[header.api_key](context, body)
+            return self._call_handler(context, body)
 
         def encode(response: Message) -> list[Part]:
             assert context is not None

@@ -45,9 +45,9 @@ from zhumq.protocol.messages.share import (
     ShareGroupDescribeResponse,
     ShareGroupHeartbeatRequest,
 )
+from zhumq.security.acl import ResourceType, operation_bits
 
-# One bit for each operation that every client may do with a group: READ (3), DELETE (6), DESCRIBE (8).
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+GROUP_OPERATIONS = operation_bits(ResourceType.GROUP)  # without an authorizer: all of them
 GROUP_IDS_REMEMBERED_MAX = 4_096  # size of the cache of computed partitions
 
 Answer = TypeVar("Answer")

@@ -99,7 +99,7 @@ class ClassicMembers:
         if replaced is not None:
             self._protocol.replace_static(group, replaced, member, turn)
         owned = partitions_by_id(subscription.owned_partitions, self._topics)
-        updated = self._protocol.update(group, asked, owned, turn)
+        updated = self._protocol.update(group, asked, owned, turn, request.may_describe)
         group.begin_session(updated, turn)
         # It must send SyncGroup in time; heartbeats are not enough.
         turn.set_deadline(

@@ -20,7 +20,7 @@ from zhumq.groups.consumer_records import (
 )
 from zhumq.groups.consumer_regex import RegexInvalid, TopicRegex
 from zhumq.groups.consumer_targets import ConsumerTargets
-from zhumq.groups.consumer_topics import ClusterTopics
+from zhumq.groups.consumer_topics import ClusterTopics, MayDescribe
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Turn
 from zhumq.groups.persisted import fits
 from zhumq.groups.requests import GroupRequest
@@ -118,7 +118,7 @@ class ConsumerProtocol:
         # No refusal from here on.
         if replaced is not None:
             self.replace_static(group, replaced, member, turn)
-        updated = self.update(group, asked, owned, turn)
+        updated = self.update(group, asked, owned, turn, request.may_describe)
         group.begin_session(updated, turn)
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id,
@@ -198,7 +198,12 @@ class ConsumerProtocol:
     # For members of either protocol
 
     def update(
-        self, group: ConsumerGroup, asked: ConsumerMember, owned: Partitions | None, turn: Turn
+        self,
+        group: ConsumerGroup,
+        asked: ConsumerMember,
+        owned: Partitions | None,
+        turn: Turn,
+        may_describe: MayDescribe,
     ) -> ConsumerMember:
         """Update a member, compute a new target assignment if needed, and reconcile the member."""
         before = group.members.get(asked.member_id)
@@ -207,7 +212,7 @@ class ConsumerProtocol:
             group.put_member(asked)
             turn.record([member_record(group.group_id, asked)])
             changed = before is None or _asks_for_other_partitions(before, asked)
-        self._targets.refresh(group, turn, changed=changed)
+        self._targets.refresh(group, turn, changed=changed, may_describe=may_describe)
         updated = reconcile(
             asked,
             target=group.target_of(asked.member_id),

@@ -12,7 +12,13 @@ from zhumq.groups.consumer_records import (
     target_record,
 )
 from zhumq.groups.consumer_regex import RegexInvalid, TopicRegex
-from zhumq.groups.consumer_topics import ClusterTopics, TopicShape, shapes_hash
+from zhumq.groups.consumer_topics import (
+    ClusterTopics,
+    MayDescribe,
+    TopicShape,
+    describes_all,
+    shapes_hash,
+)
 from zhumq.groups.group import Turn
 from zhumq.groups.persisted import TEXT_BYTES_MAX, ConsumerRecordKind
 
@@ -29,10 +35,20 @@ class ConsumerTargets:
         self._topics = topics
         self._record_bytes_max = record_bytes_max
 
-    def refresh(self, group: ConsumerGroup, turn: Turn, *, changed: bool) -> None:
-        """Start a new group epoch if a member or its topics changed, and assign."""
+    def refresh(
+        self,
+        group: ConsumerGroup,
+        turn: Turn,
+        *,
+        changed: bool,
+        may_describe: MayDescribe = describes_all,
+    ) -> None:
+        """Start a new group epoch if a member or its topics changed, and assign.
+
+        As in Kafka, expressions find the topics that the member may describe whose request it is.
+        """
         if changed or group.topics_version != self._topics.version:
-            self._refresh_shapes(group, turn)
+            self._refresh_shapes(group, turn, may_describe)
             metadata_hash = shapes_hash(group.shapes)
             if changed or metadata_hash != group.metadata_hash:
                 group.metadata_hash = metadata_hash
@@ -45,8 +61,9 @@ class ConsumerTargets:
         group.epoch += 1
         turn.record([group_epoch_record(group)])
 
-    def _refresh_shapes(self, group: ConsumerGroup, turn: Turn) -> None:
-        self._resolve(group, turn, again=group.topics_version != self._topics.version)
+    def _refresh_shapes(self, group: ConsumerGroup, turn: Turn, may_describe: MayDescribe) -> None:
+        again = group.topics_version != self._topics.version
+        self._resolve(group, turn, may_describe, again=again)
         group.topics_version = self._topics.version
         shapes: dict[str, TopicShape] = {}
         for name in group.subscribed_names:
@@ -55,7 +72,9 @@ class ConsumerTargets:
                 shapes[name] = shape
         group.shapes = shapes
 
-    def _resolve(self, group: ConsumerGroup, turn: Turn, *, again: bool) -> None:
+    def _resolve(
+        self, group: ConsumerGroup, turn: Turn, may_describe: MayDescribe, *, again: bool
+    ) -> None:
         """Resolve every expression to topics; drop those that no member uses any more."""
         used = {
             member.subscribed_regex
@@ -68,19 +87,21 @@ class ConsumerTargets:
         for pattern in sorted(used):
             if not again and pattern in group.regexes:
                 continue
-            found = self._topics_of(pattern)
+            found = self._topics_of(pattern, may_describe)
             if group.regexes.get(pattern) != found:
                 group.regexes[pattern] = found
                 turn.record([regex_record(group.group_id, pattern, found)])
 
-    def _topics_of(self, pattern: str) -> frozenset[str]:
+    def _topics_of(self, pattern: str, may_describe: MayDescribe) -> frozenset[str]:
         """The topics that an expression matches, internal ones included, as in Kafka."""
         try:
             regex = TopicRegex(pattern)
         except RegexInvalid:
             # Heartbeats with an invalid expression are refused, but a log from another broker may have one.
             return frozenset()
-        found = [name for name in self._topics.names() if regex.matches(name)]
+        found = [
+            name for name in self._topics.names() if regex.matches(name) and may_describe(name)
+        ]
         # The result must fit into one record: the first topics that do are used.
         bytes_left = self._record_bytes_max - RECORD_OVERHEAD_BYTES
         if sum(map(len, found)) + TEXT_OVERHEAD_BYTES * len(found) <= bytes_left:

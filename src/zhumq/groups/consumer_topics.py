@@ -2,8 +2,14 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
+
+MayDescribe = Callable[[str], bool]
+
+
+def describes_all(_name: str) -> bool:
+    return True
 
 
 class TopicShape(NamedTuple):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
+from zhumq.groups.consumer_topics import MayDescribe, describes_all
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupDescribedGroup,
@@ -111,6 +112,8 @@ class GroupRequest:
     version: int
     client_id: str = ""
     client_host: str = ""
+    # Whether the sender may know of a topic: regular expressions find no other topics.
+    may_describe: MayDescribe = describes_all
 
 
 def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:

@@ -300,12 +300,6 @@ class NotEnoughReplicas(BrokerError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-class TopicAuthorizationFailed(BrokerError):
-    """The principal of the connection may not do this with the topic."""
-
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
 class InvalidRequiredAcks(BrokerError):
     """acks is none of 0, 1 and -1."""
 

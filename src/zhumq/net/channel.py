@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -56,16 +55,9 @@ class ChannelLimits:
     backoff_max_ms: int = 500
 
 
-class PeerAddress(NamedTuple):
-    """Where a peer listens, and the context of TLS if it listens for that."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None = None
-
-
+Address = tuple[str, int]
 # The peer's current address; None while it is unknown.
-Locate = Callable[[], PeerAddress | None]
+Locate = Callable[[], Address | None]
 
 
 class Exchange(Protocol):
@@ -154,10 +146,7 @@ class Channel:
             raise PeerUnavailable("its address is unknown")
         async with asyncio.timeout(self._limits.connect_ms / 1000):
             _, protocol = await self._loop.create_connection(
-                lambda: _Wire(self._loop, self._limits, self._on_wire_lost),
-                address.host,
-                address.port,
-                ssl=address.tls,
+                lambda: _Wire(self._loop, self._limits, self._on_wire_lost), *address
             )
             try:
                 await self._greet(protocol.start)

@@ -1,7 +1,12 @@
 """Kafka's model of ACLs: resources, operations, and entries that allow or deny."""
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+WILDCARD: Final = "*"  # every name, every host
+ANY_USER: Final = "User:*"
+CLUSTER_NAME: Final = "kafka-cluster"  # the one resource of type CLUSTER
 
 
 class ResourceType(IntEnum):
@@ -72,3 +77,39 @@ class AclEntry(NamedTuple):
     host: str  # an address, or * for every host
     operation: Operation
     permission: Permission
+
+
+# The operations that exist for each type of resource.
+OPERATIONS_OF: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+
+
+def operation_bits(type_: ResourceType) -> int:
+    """All operations of a type of resource, as bits of their codes."""
+    return sum(1 << each for each in OPERATIONS_OF[type_])

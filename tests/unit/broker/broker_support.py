@@ -5,10 +5,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from zhumq.broker.access import Access
-from zhumq.broker.dispatch import Dispatcher, Handler
+from zhumq.broker.dispatch import Dispatcher, Handler, RequestContext
 from zhumq.model.ids import Principal
 from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import ApiKey, RequestHeader, decode_response, encode_request
+from zhumq.protocol.produce_codec import ProduceRun
 from zhumq.protocol.schema import Message
 
 CLIENT_ID = "shop"
@@ -68,26 +69,32 @@ def dispatcher(
 
 
 class StrictAccess(Access):
-    """Denies names, throttles, and remembers what it was asked about."""
+    """Denies names, throttles, and remembers what it was asked about. It is its own authorization."""
 
-    has_acls = True
     has_quotas = True
 
     def __init__(self, denied: Collection[str] = (), throttle_ms: int = 0) -> None:
+        super().__init__(self)
         self.denied = denied
         self.throttle_time_ms = throttle_ms
         self.refusal: Exception | None = None
         self.authorized: list[tuple[Principal, str, ApiKey]] = []
         self.recorded: list[tuple[str | None, ApiKey, int]] = []
 
-    def authorize(
-        self, connection: ConnectionInfo, api_key: ApiKey, request: Any
-    ) -> Collection[str]:
-        self.authorized.append((connection.principal, connection.client_host, api_key))
-        connection.throttle_ms = self.throttle_time_ms
+    def may_produce(self, connection: ConnectionInfo, run: ProduceRun) -> bool:
+        self._ask(connection, ApiKey.PRODUCE)
+        return run.topic.decode() not in self.denied
+
+    def call(self, handler: Handler, context: RequestContext, request: Any) -> Any:
+        self._ask(context.connection, context.header.api_key)
         if self.refusal is not None:
             raise self.refusal
-        return self.denied
+        context.may = lambda operation, type_, name: name not in self.denied
+        return handler(context, request)
+
+    def _ask(self, connection: ConnectionInfo, api_key: ApiKey) -> None:
+        self.authorized.append((connection.principal, connection.client_host, api_key))
+        connection.throttle_ms = self.throttle_time_ms
 
     def record(
         self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int

@@ -25,6 +25,7 @@ from zhumq.protocol.messages.groups import (
     HeartbeatResponse,
 )
 from zhumq.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
+from zhumq.security.acl import Operation, ResourceType
 
 HEARTBEAT = ApiKey.HEARTBEAT
 VERSION = 4
@@ -179,12 +180,13 @@ def test_a_request_that_is_not_authorized_is_answered_and_reaches_no_handler() -
     access.refusal = InvalidRequest("not for you")
     _, answer = dispatcher({HEARTBEAT: reached}, access).handle([FRAME], connection())
     assert response(HEARTBEAT, VERSION, answer).error_code == ErrorCode.INVALID_REQUEST
-    assert access.recorded == []
+    assert access.recorded == [(CLIENT_ID, HEARTBEAT, len(FRAME))], "refusing costs time, too"
 
 
 def test_the_handler_sees_what_is_denied_and_the_response_has_the_throttle_time() -> None:
     def look(context: RequestContext, request: Any) -> HeartbeatResponse:
-        assert context.denied == {"g"}
+        assert context.may(Operation.READ, ResourceType.GROUP, "h")
+        assert not context.may(Operation.READ, ResourceType.GROUP, "g")
         return HeartbeatResponse()
 
     access = StrictAccess(denied={"g"}, throttle_ms=250)

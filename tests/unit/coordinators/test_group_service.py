@@ -255,7 +255,7 @@ def test_a_group_asked_for_twice_is_answered_twice() -> None:
 def test_authorized_operations_are_returned_when_requested() -> None:
     async def scenario(broker: Broker) -> None:
         await broker.commit("g", "topic", 3)
-        for asked, operations in ((True, 328), (False, OPERATIONS_NOT_ASKED_FOR)):
+        for asked, operations in ((True, 3400), (False, OPERATIONS_NOT_ASKED_FOR)):
             response = await broker.ask(
                 DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked), 6
             )

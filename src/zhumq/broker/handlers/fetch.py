@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from zhumq.broker.access import May
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.fetch_sessions import (
     FINAL_EPOCH,
@@ -15,6 +16,7 @@ from zhumq.broker.fetch_sessions import (
 )
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
+from zhumq.model.authorization_errors import TopicAuthorizationFailed
 from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicId
 from zhumq.model.isolation import Isolation
 from zhumq.protocol.api import ApiKey
@@ -27,11 +29,14 @@ from zhumq.protocol.messages.fetch import (
 from zhumq.replication.partition import Partition
 from zhumq.replication.pending import ParkedFetch
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.security.acl import Operation, ResourceType
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 # No fetch waits for longer, whatever max_wait_ms it has.
 WAIT_MS_MAX: Final = 300_000
 _UNKNOWN_OFFSET: Final = -1
+_READ: Final = Operation.READ
+_TOPIC: Final = ResourceType.TOPIC
 
 
 class _Attempt:
@@ -84,7 +89,7 @@ class FetchHandler:
                 self._sessions.end(request.session_id)
             if request.session_epoch == INITIAL_EPOCH and context.header.api_version >= 7:
                 session = self._sessions.open(asked, now_ms)
-        attempt = self._read(asked, request, by_id=by_id)
+        attempt = self._read(context.may, asked, request, by_id=by_id)
         if (
             attempt.bytes_read >= request.min_bytes
             or attempt.must_answer
@@ -98,10 +103,13 @@ class FetchHandler:
             request.min_bytes - attempt.bytes_read,
             min(request.max_wait_ms, WAIT_MS_MAX),
         )
-        return self._wait_and_fetch(parked, asked, request, session, by_id, incremental)
+        return self._wait_and_fetch(
+            context.may, parked, asked, request, session, by_id, incremental
+        )
 
     async def _wait_and_fetch(
         self,
+        may: May,
         parked: ParkedFetch,
         asked: Sequence[FetchedPartition],
         request: FetchRequest,
@@ -110,10 +118,11 @@ class FetchHandler:
         incremental: bool,
     ) -> FetchResponse:
         await parked.wait()
-        return _respond(self._read(asked, request, by_id=by_id), session, only_changed=incremental)
+        attempt = self._read(may, asked, request, by_id=by_id)
+        return _respond(attempt, session, only_changed=incremental)
 
     def _read(
-        self, asked: Sequence[FetchedPartition], request: FetchRequest, *, by_id: bool
+        self, may: May, asked: Sequence[FetchedPartition], request: FetchRequest, *, by_id: bool
     ) -> _Attempt:
         attempt = _Attempt()
         bytes_left = min(request.max_bytes, self._answer_bytes_max)
@@ -122,7 +131,7 @@ class FetchHandler:
             answer = PartitionData(partition_index=fetched.key.partition)
             attempt.answers.append((fetched, answer))
             try:
-                partition = self._find(fetched.key, by_id=by_id)
+                partition = self._find(may, fetched.key, by_id=by_id)
                 partition.check_leader_epoch(fetched.current_leader_epoch)
                 attempt.readable.append(partition)
                 answer.high_watermark = partition.high_watermark
@@ -155,13 +164,15 @@ class FetchHandler:
             bytes_left -= size
         return attempt
 
-    def _find(self, key: FetchKey, *, by_id: bool) -> Partition:
+    def _find(self, may: May, key: FetchKey, *, by_id: bool) -> Partition:
         name = key.topic
         if by_id:
             topic = self._store.image.topics_by_id.get(key.topic_id)
             if topic is None:
                 raise UnknownTopicId(f"there is no topic with id {key.topic_id}")
             name = topic.name
+        if not may(_READ, _TOPIC, name):
+            raise TopicAuthorizationFailed("reading this topic is not permitted")
         return self._replicas.partition(name, key.partition)
 
 

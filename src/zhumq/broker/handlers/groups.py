@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Coroutine, Iterable, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
@@ -25,6 +26,7 @@ from zhumq.protocol.messages.groups import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from zhumq.security.acl import Operation, ResourceType
 
 _FIRST_VERSION_WITH_KEYS: Final = 4
 _NO_BROKER: Final = -1
@@ -106,6 +108,7 @@ class GroupsHandler:
                 version=context.version,
                 client_id=context.header.client_id or "",
                 client_host=f"/{context.connection.client_host}",
+                may_describe=partial(context.sees, Operation.DESCRIBE, ResourceType.TOPIC),
             )
         )
 
@@ -114,10 +117,8 @@ class GroupsHandler:
     ) -> FindCoordinatorResponse:
         if context.version >= _FIRST_VERSION_WITH_KEYS:
             keys = request.coordinator_keys
-            return FindCoordinatorResponse(
-                coordinators=await self._find(context, request.key_type, keys)
-            )
-        (coordinator,) = await self._find(context, request.key_type, [request.key])
+            return FindCoordinatorResponse(coordinators=await self._find(request.key_type, keys))
+        (coordinator,) = await self._find(request.key_type, [request.key])
         if (
             request.key_type == CoordinatorKind.TRANSACTION
             and context.version in _VERSIONS_OF_LIBRDKAFKA
@@ -131,9 +132,7 @@ class GroupsHandler:
             port=coordinator.port,
         )
 
-    async def _find(
-        self, context: RequestContext, kind: int, keys: Sequence[str]
-    ) -> list[Coordinator]:
+    async def _find(self, kind: int, keys: Sequence[str]) -> list[Coordinator]:
         reason: BrokerError | None = None
         try:
             if kind != CoordinatorKind.GROUP:
@@ -141,10 +140,9 @@ class GroupsHandler:
             await self._internal_topic.ensure()
         except BrokerError as failure:
             reason = failure
-        listener = context.connection.listener
-        return [self._coordinator_of(key, listener, reason) for key in keys]
+        return [self._coordinator_of(key, reason) for key in keys]
 
-    def _coordinator_of(self, key: str, listener: str, reason: BrokerError | None) -> Coordinator:
+    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Coordinator:
         try:
             if reason is not None:
                 raise reason
@@ -154,11 +152,6 @@ class GroupsHandler:
             broker = image.brokers.get(image.leader_of(state)) if state else None
             if broker is None:
                 raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
-            endpoint = broker.endpoint(listener)
-            if endpoint is None:
-                raise CoordinatorNotAvailable(
-                    f"broker {broker.broker_id}, which leads group {key!r}, has no listener {listener}"
-                )
         except BrokerError as failure:
             return Coordinator(
                 key=key,
@@ -170,8 +163,8 @@ class GroupsHandler:
         return Coordinator(
             key=key,
             node_id=broker.broker_id,
-            host=endpoint.host,
-            port=endpoint.port,
+            host=broker.host,
+            port=broker.port,
             error_code=ErrorCode.NONE,
         )
 

@@ -10,12 +10,12 @@ from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
 from zhumq.metadata.topics import TOPIC_NAME_LENGTH_MAX
+from zhumq.model.authorization_errors import TopicAuthorizationFailed
 from zhumq.model.errors import (
     BrokerError,
     InvalidRecord,
     InvalidRequiredAcks,
     MalformedFrame,
-    TopicAuthorizationFailed,
     UnknownTopicId,
 )
 from zhumq.net.service import Answer
@@ -31,6 +31,7 @@ from zhumq.protocol.messages.produce import (
 from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.security.acl import Operation, ResourceType
 from zhumq.storage.log_slice import Appended
 from zhumq.storage.validator import WalkBudget
 
@@ -38,6 +39,8 @@ _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _NO_ACKS: Final = 0
 _LEADER_ACKS: Final = 1
 _ALL_ACKS: Final = -1
+_WRITE: Final = Operation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
 _ANSWERED_ACKS: Final = (_ALL_ACKS, _LEADER_ACKS)
 
 
@@ -73,11 +76,15 @@ class ProduceHandler:
                 )
             )
             name = self._name_of(topic) if by_id else topic.name
+            # A topic id that does not exist is answered as such.
+            if (name or not by_id) and not context.may(_WRITE, _TOPIC, name):
+                refusal = TopicAuthorizationFailed(f"writing to {name} is not permitted")
+                answers += [_refused(data.index, refusal) for data in topic.partition_data]
+                failed = True
+                continue
             for data in topic.partition_data:
                 partition = self._replicas.find(name, data.index)
                 try:
-                    if name in context.denied:
-                        raise TopicAuthorizationFailed(f"writing to {name} is not permitted")
                     if partition is None:
                         raise self._absence(topic, name, data.index, by_id=by_id)
                     if acks == _ALL_ACKS:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from zhumq.broker.access import May
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.handlers.group_configs import ShareGroupSettings
 from zhumq.broker.share_sessions import (
@@ -21,6 +22,7 @@ from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Delivered
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
+from zhumq.model.authorization_errors import TopicAuthorizationFailed
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest, UnknownTopicId
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -40,6 +42,7 @@ from zhumq.protocol.messages.share import (
     ShareLeaderIdAndEpoch,
     ShareNodeEndpoint,
 )
+from zhumq.security.acl import Operation, ResourceType
 from zhumq.share.acknowledgement import AckKind, Acknowledgement
 
 logger = logging.getLogger(__name__)
@@ -105,7 +108,7 @@ class ShareHandler:
         limits, _ = await self._settings.of_group(key.group_id)
         session = await self._session(key, request.share_session_epoch, asked, context)
         answers = _Answers()
-        for share_partition, code, why in await self._acknowledge(key, asked):
+        for share_partition, code, why in await self._acknowledge(context.may, key, asked):
             answer = answers.of(share_partition)
             answer.acknowledge_error_code, answer.acknowledge_error_message = code, why
         if request.share_session_epoch == FINAL_EPOCH:
@@ -120,16 +123,14 @@ class ShareHandler:
                     for partition in topic.partitions
                 ),
             )
-            await self._fetch(session, request, answers)
+            await self._fetch(context.may, session, request, answers)
         response = ShareFetchResponse(
             acquisition_lock_timeout_ms=limits.lock_ms, responses=answers.topics()
         )
         for topic in response.responses:
             for answer in topic.partitions:
                 wrong = answer.error_code or answer.acknowledge_error_code
-                self._set_current_leader(
-                    context, topic.topic_id, answer, wrong, response.node_endpoints
-                )
+                self._set_current_leader(topic.topic_id, answer, wrong, response.node_endpoints)
         return response
 
     async def _session(
@@ -153,12 +154,14 @@ class ShareHandler:
         return self._sessions.resume(key, epoch)
 
     async def _fetch(
-        self, session: ShareSession, request: ShareFetchRequest, answers: "_Answers"
+        self, may: May, session: ShareSession, request: ShareFetchRequest, answers: "_Answers"
     ) -> None:
         opened: dict[SharePartition, SharePartitionDelivery] = {}
         for share_partition in tuple(session.partitions):
             try:
-                opened[share_partition] = await self._open(session.key.group_id, share_partition)
+                opened[share_partition] = await self._open(
+                    may, session.key.group_id, share_partition
+                )
             except BrokerError as reason:
                 answers.refuse(share_partition, reason)
         # Errors and results of acknowledgements are answered at once.
@@ -198,10 +201,15 @@ class ShareHandler:
             session.served(share_partition)
         return records_left < request.max_records
 
-    async def _open(self, group_id: str, share_partition: SharePartition) -> SharePartitionDelivery:
+    async def _open(
+        self, may: May, group_id: str, share_partition: SharePartition
+    ) -> SharePartitionDelivery:
         topic = self._store.image.topics_by_id.get(share_partition.topic_id)
         if topic is None:
             raise UnknownTopicId(f"there is no topic with id {share_partition.topic_id}")
+        if not may(Operation.READ, ResourceType.TOPIC, topic.name):
+            # Without its name: the client knows the topic by its id.
+            raise TopicAuthorizationFailed("reading this topic is not permitted")
         found = self._deliveries.find(group_id, topic.name, share_partition.partition)
         if found is not None and not found.is_closed:
             return found
@@ -216,7 +224,6 @@ class ShareHandler:
 
     def _set_current_leader(
         self,
-        context: RequestContext,
         topic_id: uuid.UUID,
         answer: ShareFetchPartitionData | ShareAcknowledgePartitionData,
         code: int,
@@ -232,18 +239,12 @@ class ShareHandler:
         broker = None if state is None else image.brokers.get(image.leader_of(state))
         if state is None or broker is None:
             return
-        endpoint = broker.endpoint(context.connection.listener)
-        if endpoint is None:
-            return
         answer.current_leader.leader_id = broker.broker_id
         answer.current_leader.leader_epoch = state.leader_epoch
         if all(each.node_id != broker.broker_id for each in endpoints):
             endpoints.append(
                 ShareNodeEndpoint(
-                    node_id=broker.broker_id,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    rack=broker.rack,
+                    node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
                 )
             )
 
@@ -266,7 +267,7 @@ class ShareHandler:
             for partition in topic.partitions
         ]
         response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=limits.lock_ms)
-        for share_partition, code, why in await self._acknowledge(key, asked):
+        for share_partition, code, why in await self._acknowledge(context.may, key, asked):
             topics = response.responses
             if not topics or topics[-1].topic_id != share_partition.topic_id:
                 topics.append(ShareAcknowledgeTopicResponse(topic_id=share_partition.topic_id))
@@ -275,7 +276,7 @@ class ShareHandler:
             )
             topics[-1].partitions.append(answer)
             self._set_current_leader(
-                context, share_partition.topic_id, answer, code, response.node_endpoints
+                share_partition.topic_id, answer, code, response.node_endpoints
             )
         if epoch == FINAL_EPOCH:
             self._sessions.end(key)
@@ -283,13 +284,13 @@ class ShareHandler:
         return response
 
     async def _acknowledge(
-        self, key: MemberKey, asked: Iterable[tuple[SharePartition, _AckedPartition]]
+        self, may: May, key: MemberKey, asked: Iterable[tuple[SharePartition, _AckedPartition]]
     ) -> list[tuple[SharePartition, ErrorCode, str | None]]:
         """Apply acknowledgements. Returns error code and message for each partition that has some."""
         with_acks = [each for each in asked if each[1].acknowledgement_batches]
         outcomes = await asyncio.gather(
             *(
-                self._acknowledge_one(key, share_partition, partition.acknowledgement_batches)
+                self._acknowledge_one(may, key, share_partition, partition.acknowledgement_batches)
                 for share_partition, partition in with_acks
             )
         )
@@ -300,13 +301,14 @@ class ShareHandler:
 
     async def _acknowledge_one(
         self,
+        may: May,
         key: MemberKey,
         share_partition: SharePartition,
         batches: Sequence[AcknowledgementBatch],
     ) -> tuple[ErrorCode, str | None]:
         try:
             acknowledgements = list(_read(batches))
-            delivery = await self._open(key.group_id, share_partition)
+            delivery = await self._open(may, key.group_id, share_partition)
             results = await delivery.acknowledge(key.member_id, acknowledgements)
         except BrokerError as reason:
             return reason.code, str(reason)

@@ -1,0 +1,36 @@
+"""Plays the matrix of rights against Apache Kafka: what it expects of a broker has to be what Kafka does."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.kafka_peer import prepare_kafka
+from tests.access_check import World, check_row
+from tests.access_matrix import ROWS
+
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "auto.create.topics.enable": "true",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+}
+
+
+def main() -> int:
+    wrong = 0
+    with (
+        tempfile.TemporaryDirectory(prefix="access-matrix-") as folder,
+        prepare_kafka(Path(folder), settings=SETTINGS).start() as server,
+    ):
+        world = World(server.bootstrap, quotes_requests=True)
+        for row in ROWS:
+            for each in check_row(world, row):
+                wrong += 1
+                sys.stdout.write(f"{row}: {each}\n")
+        world.close()
+    sys.stdout.write(f"{len(ROWS)} requests, {wrong} differences from Apache Kafka\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What each request needs: a rule for every API that is served."""

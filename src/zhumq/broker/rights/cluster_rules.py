@@ -1,0 +1,158 @@
+"""Rules of the requests about the cluster, its settings and its ACLs."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zhumq.broker.handlers.configs import ResourceType as ConfigResourceType
+from zhumq.broker.handlers.group_configs import GROUP_RESOURCE
+from zhumq.broker.rights.rule import (
+    Need,
+    Permitted,
+    Rule,
+    Subject,
+    failure,
+    on_cluster,
+    refuse,
+    split,
+)
+from zhumq.broker.rights.topic_rules import cluster_operations
+from zhumq.model.errors import ErrorCode
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from zhumq.protocol.messages.configs import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsResponse,
+)
+from zhumq.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
+from zhumq.protocol.messages.reassignments import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from zhumq.protocol.schema import Message
+from zhumq.security.acl import CLUSTER_NAME, Operation, ResourceType
+
+_CLUSTER: Final = ResourceType.CLUSTER
+_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_WHY: Final = "Cluster authorization failed."
+# Every other type of settings belongs to the cluster: brokers, loggers, client metrics.
+_TYPES: Final = {
+    ConfigResourceType.TOPIC.value: ResourceType.TOPIC,
+    GROUP_RESOURCE: ResourceType.GROUP,
+}
+
+
+def _on_configs(operation: Operation, *, into: str, response: Any, result: Any) -> Rule:
+    def refusal(subject: Subject, resource: Any) -> Any:
+        type_ = _TYPES.get(resource.resource_type, _CLUSTER)
+        name = CLUSTER_NAME if type_ is _CLUSTER else resource.resource_name
+        if subject.may(operation, type_, name):
+            return None
+        reason = failure(type_)
+        return result(
+            error_code=reason.code,
+            error_message=str(reason),
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    def check(subject: Subject, request: Any) -> Permitted | Message:
+        return split(
+            request, "resources", into, response, lambda resource: refusal(subject, resource)
+        )
+
+    types = (ResourceType.TOPIC, ResourceType.GROUP, _CLUSTER)
+    return Rule(needs=tuple(refuse(operation, each) for each in types), check=check)
+
+
+def _check_describe_cluster(subject: Subject, request: DescribeClusterRequest) -> Permitted:
+    if not request.include_cluster_authorized_operations:
+        return Permitted(request)
+
+    def tell_operations(response: DescribeClusterResponse) -> None:
+        response.cluster_authorized_operations = cluster_operations(subject)
+
+    return Permitted(request, tell_operations)
+
+
+# Their responses have no error for the request as a whole, or not in every version.
+
+
+def _check_create_acls(subject: Subject, request: CreateAclsRequest) -> Permitted | Message:
+    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+        return Permitted(request)
+    refused = AclCreationResult(error_code=_REFUSED, error_message=_WHY)
+    return CreateAclsResponse(results=[refused] * len(request.creations))
+
+
+def _check_delete_acls(subject: Subject, request: DeleteAclsRequest) -> Permitted | Message:
+    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+        return Permitted(request)
+    refused = DeleteAclsFilterResult(error_code=_REFUSED, error_message=_WHY)
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+
+def _check_elect_leaders(subject: Subject, request: ElectLeadersRequest) -> Permitted | Message:
+    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+        return Permitted(request)
+    return ElectLeadersResponse(
+        error_code=_REFUSED,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=_REFUSED, error_message=_WHY)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+_ALTER: Final = (refuse(Operation.ALTER, _CLUSTER),)
+
+CLUSTER_RULES: Final[Mapping[ApiKey, Rule]] = {
+    ApiKey.API_VERSIONS: Rule(needs=(), check=lambda _, request: Permitted(request)),
+    ApiKey.DESCRIBE_CLUSTER: Rule(
+        needs=(Need(Operation.DESCRIBE, _CLUSTER, "authorized operations are left out"),),
+        check=_check_describe_cluster,
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: on_cluster(Operation.DESCRIBE),
+    ApiKey.ELECT_LEADERS: Rule(needs=_ALTER, check=_check_elect_leaders),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: on_cluster(Operation.ALTER),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: on_cluster(Operation.DESCRIBE),
+    ApiKey.DESCRIBE_ACLS: on_cluster(Operation.DESCRIBE),
+    ApiKey.CREATE_ACLS: Rule(needs=_ALTER, check=_check_create_acls),
+    ApiKey.DELETE_ACLS: Rule(needs=_ALTER, check=_check_delete_acls),
+    ApiKey.DESCRIBE_CONFIGS: _on_configs(
+        Operation.DESCRIBE_CONFIGS,
+        into="results",
+        response=DescribeConfigsResponse,
+        result=DescribeConfigsResult,
+    ),
+    ApiKey.ALTER_CONFIGS: _on_configs(
+        Operation.ALTER_CONFIGS,
+        into="responses",
+        response=AlterConfigsResponse,
+        result=AlterConfigsResourceResponse,
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_configs(
+        Operation.ALTER_CONFIGS,
+        into="responses",
+        response=IncrementalAlterConfigsResponse,
+        result=AlterConfigsResourceResponse,
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: on_cluster(Operation.DESCRIBE_CONFIGS),
+}

@@ -1,0 +1,20 @@
+"""Wiring of authorization: the authorizer of the settings over the ACLs of the newest metadata image."""
+
+from zhumq.broker.authorization import AclAuthorization
+from zhumq.broker.authorizer_settings import authorizer_of
+from zhumq.cluster.store import MetadataStore
+from zhumq.model.settings import Settings
+
+
+def open_authorization(settings: Settings, store: MetadataStore) -> AclAuthorization | None:
+    """None without an authorizer: everything is permitted. Raises SettingInvalid."""
+    authorizer = authorizer_of(settings)
+    if authorizer is None:
+        return None
+    authorization = AclAuthorization(
+        authorizer,
+        lambda: store.image,
+        creates_topics=settings.boolean("auto.create.topics.enable"),
+    )
+    store.watch(authorization.apply)
+    return authorization
