@@ -39,7 +39,8 @@ from zhumq.metadata.modes import plan_steps
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
-from zhumq.net.listener import Listener
+from zhumq.net.channel import PeerAddress
+from zhumq.net.listener import Endpoint, Listener
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.replication.inter_broker.handshake import Identity
@@ -274,7 +275,9 @@ class Node:
     ) -> "Node":
         identity = Identity(cluster_id=CLUSTER_ID, broker_id=broker_id, secret=secret)
         service = PeerService(identity)
-        listener = await Listener.open("127.0.0.1", 0, service=service, name="REPLICATION")
+        listener = await Listener.open(
+            Endpoint(host="127.0.0.1", port=0, name="REPLICATION"), service=service
+        )
         node = cls(
             broker_id,
             store,
@@ -302,14 +305,14 @@ class Node:
             min_in_sync_replicas=self.store.min_in_sync,
         )
 
-    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+    def address_of(self, broker_id: int) -> PeerAddress | None:
         if broker_id in self.detours:
-            return self.detours[broker_id]
+            return PeerAddress(*self.detours[broker_id])
         broker = self.store.image.brokers.get(BrokerId(broker_id))
         if broker is None:
             node = self.store.nodes.get(broker_id)
-            return node.listener.address if node is not None else None
-        return broker.replica_host, broker.replica_port
+            return PeerAddress(*node.listener.address) if node is not None else None
+        return PeerAddress(broker.replica_host, broker.replica_port)
 
     def apply(self, image: ClusterImage) -> None:
         if self.own_store.is_cut:

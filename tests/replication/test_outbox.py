@@ -7,8 +7,8 @@ from replication_support import CLUSTER_ID, SECRET, run, until
 
 from zhumq.consensus.contract import LogPosition, Message, Mode, VoteAsked
 from zhumq.model.errors import BrokerError
-from zhumq.net.channel import ChannelLimits, PeerUnavailable
-from zhumq.net.listener import Listener
+from zhumq.net.channel import ChannelLimits, PeerAddress, PeerUnavailable
+from zhumq.net.listener import Endpoint, Listener
 from zhumq.protocol.messages.replicas import ReplicaMessagesRequest, ReplicaMessagesResponse
 from zhumq.replication.inter_broker.follower_session import PartitionKey
 from zhumq.replication.inter_broker.handshake import Identity
@@ -46,7 +46,9 @@ def test_a_message_put_in_a_pause_between_attempts_waits_for_the_next_one() -> N
             backoff_min_ms=LONG_MS, backoff_max_ms=LONG_MS, connect_ms=SLOW_MACHINE_MS
         )
         identity = Identity(cluster_id=CLUSTER_ID, broker_id=2, secret=SECRET)
-        channel = Peers(identity, lambda _: address, limits=limits).new_channel(1, "votes")
+        channel = Peers(
+            identity, lambda _: address and PeerAddress(*address), limits=limits
+        ).new_channel(1, "votes")
         outbox = Outbox(channel)
         with pytest.raises(BrokerError):
             await channel.request(REPLICA_MESSAGES, ReplicaMessagesRequest(), timeout_ms=LONG_MS)
@@ -59,7 +61,9 @@ def test_a_message_put_in_a_pause_between_attempts_waits_for_the_next_one() -> N
             return ReplicaMessagesResponse()
 
         service.register(REPLICA_MESSAGES, answer)
-        async with await Listener.open("127.0.0.1", 0, service=service) as listener:
+        async with await Listener.open(
+            Endpoint(host="127.0.0.1", port=0), service=service
+        ) as listener:
             address = listener.address
             outbox.put(KEY, _question(2))
             outbox.put(KEY, _question(3))

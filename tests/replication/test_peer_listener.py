@@ -11,8 +11,8 @@ import pytest
 from replication_support import CLUSTER_ID, SECRET, T0, batch, nodes, produce, run, until
 
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest
-from zhumq.net.channel import PeerRefused, PeerUnavailable
-from zhumq.net.listener import Listener
+from zhumq.net.channel import PeerAddress, PeerRefused, PeerUnavailable
+from zhumq.net.listener import Endpoint, Listener
 from zhumq.protocol.messages.replicas import (
     HelloRequest,
     LogEndsRequest,
@@ -41,7 +41,7 @@ def _answer(_: PeerConnection, request: LogEndsRequest) -> LogEndsResponse:
 
 @contextlib.asynccontextmanager
 async def _listening(service: PeerService) -> AsyncIterator[tuple[str, int]]:
-    async with await Listener.open("127.0.0.1", 0, service=service) as listener:
+    async with await Listener.open(Endpoint(host="127.0.0.1", port=0), service=service) as listener:
         yield listener.address
 
 
@@ -68,7 +68,7 @@ def test_brokers_that_know_the_secret_ask_each_other(tmp_path: Path) -> None:
 
         service.register(LOG_ENDS, answer)
         async with _listening(service) as address:
-            peers = Peers(_identity(2), lambda _: address)
+            peers = Peers(_identity(2), lambda _: PeerAddress(*address))
             peers.broker_epoch = 77
             await peers.request(1, LOG_ENDS, LogEndsRequest())
             peers.close()
@@ -94,7 +94,7 @@ def test_a_broker_of_another_cluster_or_identity_is_refused(
         service = PeerService(_identity(1))
         service.register(LOG_ENDS, _answer)
         async with _listening(service) as address:
-            peers = Peers(identity, lambda _: address)
+            peers = Peers(identity, lambda _: PeerAddress(*address))
             with pytest.raises(PeerUnavailable):
                 await peers.request(asks_for, LOG_ENDS, LogEndsRequest())
             peers.close()
@@ -114,7 +114,7 @@ def test_a_broker_of_an_earlier_broker_epoch_is_refused() -> None:
         service = PeerService(_identity(1), is_known=lambda peer: peer.broker_epoch >= 5)
         service.register(LOG_ENDS, _answer)
         async with _listening(service) as address:
-            peers = Peers(_identity(2), lambda _: address)
+            peers = Peers(_identity(2), lambda _: PeerAddress(*address))
             peers.broker_epoch = 4
             with pytest.raises(PeerUnavailable):
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
@@ -151,7 +151,7 @@ def test_garbage_closes_only_its_own_connection(data: bytes) -> None:
         service = PeerService(_identity(1))
         service.register(LOG_ENDS, _answer)
         async with _listening(service) as address:
-            peers = Peers(_identity(2), lambda _: address)
+            peers = Peers(_identity(2), lambda _: PeerAddress(*address))
             with pytest.raises(PeerRefused):
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
             await _closed(address, data)
@@ -189,7 +189,7 @@ def test_a_recorded_proof_is_of_no_use_on_another_connection() -> None:
                 writer.close()
 
             server = await asyncio.start_server(relay, "127.0.0.1", 0)
-            peers = Peers(_identity(2), lambda _: server.sockets[0].getsockname())
+            peers = Peers(_identity(2), lambda _: PeerAddress(*server.sockets[0].getsockname()))
             with pytest.raises(PeerRefused):
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
             peers.close()
@@ -207,7 +207,7 @@ def test_a_request_without_a_handler_is_refused_and_the_connection_stays() -> No
     async def body() -> None:
         service = PeerService(_identity(1))
         async with _listening(service) as address:
-            peers = Peers(_identity(2), lambda _: address)
+            peers = Peers(_identity(2), lambda _: PeerAddress(*address))
             for _ in range(2):
                 with pytest.raises(PeerRefused) as refused:
                     await peers.request(1, LOG_ENDS, LogEndsRequest())
@@ -232,7 +232,7 @@ def test_an_answer_may_take_its_time_and_fail() -> None:
         with pytest.raises(ValueError, match="has a handler already"):
             service.register(LOG_ENDS, answer)
         async with _listening(service) as address:
-            peers = Peers(_identity(2), lambda _: address)
+            peers = Peers(_identity(2), lambda _: PeerAddress(*address))
             with pytest.raises(PeerRefused) as refused:
                 await peers.request(1, LOG_ENDS, LogEndsRequest())
             assert refused.value.error is ErrorCode.INVALID_REQUEST
@@ -258,7 +258,7 @@ def test_a_peer_with_the_right_secret_cannot_speak_for_another_replica(tmp_path:
             high_watermark = partition.high_watermark
             partition.append(batch("b"), 1_700_000_000_000)
             end = partition.log_end_offset
-            peers = Peers(_identity(4), lambda _: leader.listener.address)
+            peers = Peers(_identity(4), lambda _: PeerAddress(*leader.listener.address))
             channel = peers.new_channel(leader.broker_id, "forged")
             await channel.connect()
             forged = ReplicaFetchPartition(

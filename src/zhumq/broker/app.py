@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
@@ -33,8 +33,9 @@ from zhumq.broker.handlers.reassignments import ReassignmentsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
-from zhumq.broker.kept_ports import keep_ports, with_kept_ports
-from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen
+from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
+from zhumq.broker.listener_config import ListenerConfig
+from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of, tls_source
 from zhumq.broker.metrics import broker_metrics, health_problems
 from zhumq.broker.wiring.authorization import open_authorization
 from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
@@ -51,13 +52,13 @@ from zhumq.coordinators.router import LeaderRouter
 from zhumq.host.clock import Clock, SystemClock
 from zhumq.host.disk import Disk, SystemDisk
 from zhumq.host.memory import keep_freed_memory
-from zhumq.metadata.image import Broker
+from zhumq.metadata.image import Broker, Endpoint
 from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
 from zhumq.model.errors import BrokerError, ZhumqError
 from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Limits
-from zhumq.net.listener import Listener
+from zhumq.net.listener import CannotBind, Listener
 from zhumq.protocol.api import ApiKey
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
@@ -87,7 +88,7 @@ class BrokerApp:
         parts: contextlib.AsyncExitStack,
     ) -> None:
         self.config = config
-        self.kafka_address = kafka_address
+        self.kafka_address = kafka_address  # of the first listener
         self.http_address = http_address
         self.push_name = push_name  # where push consumers connect, or `off`
         self._parts = parts
@@ -159,7 +160,7 @@ class BrokerApp:
             )
             parts.callback(_write_high_watermarks, logs, replicas)
             peer_address = await member.listen(parts)
-            listener = await _listen(config.listen, dispatcher, _limits(config))
+            listener = await _listen(config, dispatcher, _limits(config))
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             disk_room = DiskRoom(logs)
             scrubber = Scrubber(
@@ -180,8 +181,8 @@ class BrokerApp:
                 scrubber,
             )
             parts.push_async_callback(http.close)
-            kafka_address = Address(*listener.address)
-            broker = _registration(config, kafka_address, peer_address, push.advertised)
+            addresses = [Address(*address) for address in listener.addresses]
+            broker = _registration(config, addresses, peer_address, push.advertised)
             await member.join(broker, replicas)
             chores = asyncio.create_task(
                 do_chores(
@@ -192,11 +193,13 @@ class BrokerApp:
             )
             parts.push_async_callback(_cancel, chores)
             http_address = Address(*http.address)
-            ports = {"kafka": kafka_address.port, "http": http_address.port, "push": push.port}
+            ports = {"http": http_address.port, "push": push.port}
+            for each, address in zip(config.listeners, addresses, strict=True):
+                ports[port_name(config, each)] = address.port
             if peer_address is not None:
                 ports["inter-broker"] = peer_address.port
             keep_ports(config, disk, {name: port for name, port in ports.items() if port})
-            return cls(config, kafka_address, http_address, push.name, parts.pop_all())
+            return cls(config, addresses[0], http_address, push.name, parts.pop_all())
 
     @property
     def ready_line(self) -> str:
@@ -254,20 +257,17 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
 
-async def _listen(address: Address, dispatcher: Dispatcher, limits: Limits) -> Listener:
+async def _listen(config: BrokerConfig, dispatcher: Dispatcher, limits: Limits) -> Listener:
+    endpoints = [endpoint_of(listener) for listener in config.listeners]
     try:
-        return await Listener.open(
-            address.host,
-            address.port,
-            service=dispatcher,
-            limits=limits,
-        )
-    except OSError as reason:
-        raise cannot_listen("--listen", address, reason) from None
+        return await Listener.open(*endpoints, service=dispatcher, limits=limits)
+    except CannotBind as reason:
+        failed = config.listeners[endpoints.index(reason.endpoint)]
+        raise cannot_listen(failed, reason) from None
 
 
 async def _listen_http(
-    address: Address,
+    config: ListenerConfig,
     listener: Listener,
     dispatcher: Dispatcher,
     replicas: ReplicaManager,
@@ -292,9 +292,11 @@ async def _listen_http(
         ]
 
     try:
-        return await HttpServer.open(address.host, address.port, metrics, problems)
+        return await HttpServer.open(
+            config.bind.host, config.bind.port, metrics, problems, tls=tls_source(config)
+        )
     except OSError as reason:
-        raise cannot_listen("--http", address, reason) from None
+        raise cannot_listen(config, reason) from None
 
 
 async def _listen_push(
@@ -308,7 +310,7 @@ async def _listen_push(
         return await PushPart.open(config, store, deliveries, groups, clock)
     except OSError as reason:
         assert config.push is not None
-        raise cannot_listen("--push", config.push, reason) from None
+        raise cannot_listen(config.push, reason) from None
 
 
 async def _open_folder(
@@ -380,20 +382,36 @@ def _limits(config: BrokerConfig) -> Limits:
 
 
 def _registration(
-    config: BrokerConfig, bound: Address, peer_address: Address | None, push_address: str
+    config: BrokerConfig,
+    bound: Sequence[Address],
+    peer_address: Address | None,
+    push_address: str,
 ) -> Broker:
-    address = config.advertised.or_port(bound.port)
+    advertised = {
+        listener.name: listener.advertised.or_port(address.port)
+        for listener, address in zip(config.listeners, bound, strict=True)
+    }
+    first = advertised[config.listeners[0].name]
     broker = Broker(
         broker_id=config.broker_id,
-        host=address.host,
-        port=address.port,
+        host=first.host,
+        port=first.port,
         rack=config.rack,
         push_address=push_address,
+        endpoints={
+            name: Endpoint(host=address.host, port=address.port)
+            for name, address in advertised.items()
+        },
     )
     if peer_address is None:
         return broker
-    replica = config.inter_broker_advertised.or_port(peer_address.port)
-    return replace(broker, replica_host=replica.host, replica_port=replica.port)
+    replica = config.inter_broker.advertised.or_port(peer_address.port)
+    return replace(
+        broker,
+        replica_host=replica.host,
+        replica_port=replica.port,
+        replica_tls=config.inter_broker.tls is not None,
+    )
 
 
 def _handlers(

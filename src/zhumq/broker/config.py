@@ -1,22 +1,34 @@
 """The configuration of a broker, read once at start from flags, `--set` and a TOML file."""
 
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from zhumq.broker.given_settings import read_settings
-from zhumq.model.address import Address, parse_address, parse_listener
+from zhumq.broker.listener_config import (
+    DEFAULT_LISTEN,
+    HTTP_NAME,
+    PUSH_NAME,
+    ListenerConfig,
+    advertised_address,
+    check_exposure,
+    check_overrides,
+    other_listener,
+    parse_one_listener,
+    read_kafka_listeners,
+)
+from zhumq.broker.tls_settings import has_key_store
+from zhumq.model.address import Address, parse_listener
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import BrokerId
+from zhumq.model.security_protocol import SecurityProtocol
 from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
 from zhumq.records.batch import TimestampType
 from zhumq.replication.replication import PartitionSettings
 from zhumq.storage.log_config import CleanupPolicy, LogConfig
 
-DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:9080"
 DEFAULT_PUSH_PORT = 9094
 PUSH_OFF = "off"
@@ -31,8 +43,9 @@ _TIMESTAMP_TYPES = {
 class BrokerConfig:
     """Everything the composition root needs. Parts receive plain values from it."""
 
-    listen: Address
-    http: Address
+    # Where Kafka clients connect; never empty.
+    listeners: tuple[ListenerConfig, ...]
+    http: ListenerConfig
     data_dir: Path
     broker_id: BrokerId
     rack: str | None
@@ -40,13 +53,9 @@ class BrokerConfig:
     # The ensemble as HOST:PORT,.../CHROOT; None: a single node with a local store.
     zookeeper: str | None = None
     # Where this broker listens for the other brokers.
-    inter_broker: Address
+    inter_broker: ListenerConfig
     # Where it listens for push consumers; None: push is off.
-    push: Address | None
-    # Addresses advertised to clients, other brokers and push consumers. Port 0: the bound port.
-    advertised: Address
-    inter_broker_advertised: Address
-    push_advertised: Address | None
+    push: ListenerConfig | None
     # About the settings, for the log.
     warnings: tuple[str, ...] = ()
 
@@ -69,45 +78,36 @@ class BrokerConfig:
         if broker_id < 0:
             raise SettingInvalid(f"--broker-id {broker_id} is negative")
         loaded, warnings = read_settings(config_file, settings or {})
-        kafka_name, kafka_text = _kafka_listener(listen, loaded)
-        kafka_address = _listener(kafka_text, kafka_name)
-        http_address = _listener(http, "--http")
-        push_address = _push_address(push, kafka_address)
-        inter_broker = Address(kafka_address.host, 0)
-        if inter_broker_listener := loaded.text("inter.broker.listener"):
-            inter_broker = _listener(inter_broker_listener, "inter.broker.listener")
-        for flag, address in (
-            (kafka_name, kafka_address),
-            ("--http", http_address),
-            ("inter.broker.listener", inter_broker),
-            ("--push", push_address),
-        ):
-            if address is not None and not address.is_loopback and not insecure:
-                raise SettingInvalid(
-                    f"{flag} {address} can be reached from other machines, without encryption or"
-                    " passwords: add --insecure to allow that"
-                )
-        advertised = _advertised_to_clients(loaded, kafka_name, kafka_address)
+        kafka = read_kafka_listeners(listen, loaded, insecure=insecure)
+        first = kafka.clients[0]
+        http_address = parse_one_listener(http, "--http")
+        http_listener = other_listener(
+            loaded,
+            name=HTTP_NAME,
+            setting="--http",
+            bind=http_address,
+            advertised=http_address,
+            has_tls=loaded.text("http.security.protocol") == SecurityProtocol.SSL,
+        )
+        push_listener = _push_listener(push, loaded, first)
+        served = [*kafka.clients, http_listener]
+        served += [push_listener] if push_listener is not None else []
+        check_overrides(loaded, [*served, kafka.inter_broker])
+        served += [kafka.inter_broker] if zookeeper is not None else []
+        exposed = check_exposure(served, insecure=insecure)
         if zookeeper is not None and not zookeeper.partition("/")[0].strip():
             raise SettingInvalid(f"--zookeeper {zookeeper!r} is not HOST:PORT,...")
         return cls(
-            listen=kafka_address.to_bind(),
-            http=http_address.to_bind(),
+            listeners=tuple(each.to_bind() for each in kafka.clients),
+            http=http_listener.to_bind(),
             data_dir=data_dir,
             broker_id=BrokerId(broker_id),
             rack=rack,
             settings=loaded,
-            warnings=warnings,
+            warnings=(*warnings, *exposed),
             zookeeper=zookeeper,
-            inter_broker=inter_broker.to_bind(),
-            push=None if push_address is None else push_address.to_bind(),
-            advertised=advertised,
-            inter_broker_advertised=_advertised(
-                loaded, "inter.broker.advertised", inter_broker, advertised
-            ),
-            push_advertised=None
-            if push_address is None
-            else _advertised(loaded, "advertised.push.listener", push_address, advertised),
+            inter_broker=kafka.inter_broker.to_bind(),
+            push=None if push_listener is None else push_listener.to_bind(),
         )
 
     def partition_settings(self, topic_overrides: Mapping[str, str]) -> PartitionSettings:
@@ -142,60 +142,25 @@ class BrokerConfig:
         )
 
 
-def _push_address(text: str | None, listen: Address) -> Address | None:
-    """Address of the push listener. Default: port 9094 if Kafka has its default port, else a free one."""
+def _push_listener(
+    text: str | None, settings: Settings, first: ListenerConfig
+) -> ListenerConfig | None:
+    """The push listener. Default: port 9094 if Kafka has its default port, else a free one."""
     if text == PUSH_OFF:
         return None
     if text is not None:
-        return _listener(text, "--push")
-    default_port = parse_listener(DEFAULT_LISTEN).port
-    return Address(listen.host, DEFAULT_PUSH_PORT if listen.port == default_port else 0)
-
-
-def _kafka_listener(flag: str | None, settings: Settings) -> tuple[str, str]:
-    """Name and text of the setting that gives the Kafka listener. The flag overrides `listeners`."""
-    text = settings.text("listeners")
-    if flag is not None or not text:
-        return "--listen", flag if flag is not None else DEFAULT_LISTEN
-    if "," in text:
-        raise SettingInvalid(f"listeners={text} names more than one listener: give one")
-    return "listeners", text
-
-
-def _listener(text: str, name: str) -> Address:
-    return _parsed(parse_listener, text, name)
-
-
-def _parsed(parse: Callable[[str], Address], text: str, name: str) -> Address:
-    try:
-        return parse(text)
-    except ValueError as reason:
-        raise SettingInvalid(f"{name} {reason}") from None
-
-
-def _advertised_to_clients(settings: Settings, name: str, bound: Address) -> Address:
-    """Kafka's rules: `advertised.listeners` if set; for a listener without a host the name of this
-    machine; never an address that stands for every interface, which no client can connect to."""
-    if not settings.text("advertised.listeners"):
-        if not bound.host:
-            return Address(socket.getfqdn(), bound.port)
-        if bound.is_unspecified:
-            raise SettingInvalid(
-                f"{name} {bound} is every interface of this machine, which clients cannot connect to:"
-                " add --set advertised.listeners=HOST:PORT as they reach it, or leave the host out"
-                f" ({name} :{bound.port}) to advertise this machine's name, {socket.getfqdn()}"
-            )
-    return _advertised(settings, "advertised.listeners", bound, bound)
-
-
-def _advertised(settings: Settings, name: str, bound: Address, beside: Address) -> Address:
-    """The setting's address; else the bound one, with the host of `beside` in place of every interface."""
-    if text := settings.text(name):
-        address = _parsed(parse_address, text, name)
-        if address.is_unspecified:
-            raise SettingInvalid(
-                f"{name} {text!r} is every interface of a machine, which clients cannot connect to:"
-                " name the HOST:PORT under which this broker is reached"
-            )
-        return address
-    return Address(beside.host, bound.port) if bound.is_unspecified else bound
+        bind = parse_one_listener(text, "--push")
+    else:
+        default_port = parse_listener(DEFAULT_LISTEN).port
+        port = DEFAULT_PUSH_PORT if first.bind.port == default_port else 0
+        bind = Address(first.bind.host, port)
+    protocol = settings.text("push.security.protocol")
+    return other_listener(
+        settings,
+        name=PUSH_NAME,
+        setting="--push",
+        bind=bind,
+        advertised=advertised_address(settings, "advertised.push.listener", bind, first.advertised),
+        has_tls=protocol == SecurityProtocol.SSL
+        or (not protocol and has_key_store(settings, PUSH_NAME) and first.protocol.uses_tls),
+    )

@@ -37,7 +37,7 @@ def read_settings(
 
 def _literal_passwords(texts: Mapping[str, str]) -> Iterable[str]:
     for name, text in texts.items():
-        setting = BROKER_SETTINGS.by_name.get(name)
+        setting = BROKER_SETTINGS.find(name)
         if setting is not None and setting.is_sensitive and text and not has_reference(text):
             yield name
 

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, cast
 
+from zhumq.net.handshakes import Handshakes
+from zhumq.net.tls_context import TlsSource
+from zhumq.net.tls_stream import TlsStream
+
 logger = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
@@ -50,11 +54,12 @@ def escape_label(value: str) -> str:
 class HttpServer:
     """Answers GET, one request per connection."""
 
-    def __init__(self, server: asyncio.Server, pages: "_Pages") -> None:
+    def __init__(self, server: asyncio.Server, pages: "_Pages", handshakes: Handshakes) -> None:
         bound = server.sockets[0].getsockname()
         self.address: tuple[str, int] = (bound[0], bound[1])
         self._server = server
         self._pages = pages
+        self._handshakes = handshakes
 
     @classmethod
     async def open(
@@ -63,14 +68,21 @@ class HttpServer:
         port: int,
         metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Sequence[str]] = list,
+        *,
+        tls: TlsSource | None = None,
     ) -> Self:
         """Serve current metrics, and the problems that a restart would not solve."""
         loop = asyncio.get_running_loop()
         pages = _Pages(loop, metrics, problems)
+        handshakes = Handshakes(loop, count_max=CONNECTIONS_MAX, seconds_max=REQUEST_SECONDS_MAX)
         server = await loop.create_server(
-            lambda: _Connection(pages), host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
+            lambda: _Connection(pages) if tls is None else _TlsConnection(pages, tls, handshakes),
+            host,
+            port,
+            backlog=ACCEPT_BACKLOG,
+            reuse_address=True,
         )
-        return cls(server, pages)
+        return cls(server, pages, handshakes)
 
     @property
     def connections_open(self) -> int:
@@ -78,6 +90,7 @@ class HttpServer:
 
     async def close(self) -> None:
         self._server.close()
+        self._handshakes.close()
         for connection in tuple(self._pages.connections):
             connection.abort()
         await self._server.wait_closed()
@@ -124,6 +137,31 @@ class _Connection(asyncio.Protocol):
         self._pages.connections.pop(self, None)
         if self._transport is not None:
             self._transport.abort()
+
+
+class _TlsConnection(asyncio.Protocol):
+    """One client that has yet to complete its TLS handshake. It has the time of a request for that."""
+
+    def __init__(self, pages: "_Pages", tls: TlsSource, handshakes: Handshakes) -> None:
+        self._pages = pages
+        self._tls = tls
+        self._handshakes = handshakes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        TlsStream(
+            cast("asyncio.Transport", transport),
+            self._tls.current().server,
+            self._handshakes,
+            client_host=peer[0] if peer is not None else "",
+            on_open=self._serve,
+            on_failed=lambda reason: logger.debug("an HTTP client was refused: %s", reason),
+        )
+
+    def _serve(self, stream: TlsStream) -> "_Connection":
+        connection = _Connection(self._pages)
+        connection.connection_made(stream)
+        return connection
 
 
 class _Pages:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from zhumq.broker.config import BrokerConfig
+from zhumq.broker.listener_config import ListenerConfig
 from zhumq.host.disk import Disk
-from zhumq.model.address import Address
 from zhumq.model.errors import ZhumqError
 
 logger = logging.getLogger(__name__)
@@ -25,19 +25,27 @@ def with_kept_ports(config: BrokerConfig, disk: Disk) -> BrokerConfig:
     """
     kept = _read(disk, _path(config.data_dir))
 
-    def again(name: str, address: Address) -> Address:
+    def again(name: str, listener: ListenerConfig) -> ListenerConfig:
         port = kept.get(name, 0)
-        if address.port or not port or not _is_free(address.host, port):
-            return address
-        return replace(address, port=port)
+        bind = listener.bind
+        if bind.port or not port or not _is_free(bind.host, port):
+            return listener
+        return replace(listener, bind=replace(bind, port=port))
 
     return replace(
         config,
-        listen=again("kafka", config.listen),
+        listeners=tuple(
+            again(port_name(config, listener), listener) for listener in config.listeners
+        ),
         http=again("http", config.http),
         inter_broker=again("inter-broker", config.inter_broker),
         push=None if config.push is None else again("push", config.push),
     )
+
+
+def port_name(config: BrokerConfig, listener: ListenerConfig) -> str:
+    """The name of a client listener's port in the file."""
+    return "kafka" if listener is config.listeners[0] else f"kafka-{listener.name}"
 
 
 def keep_ports(config: BrokerConfig, disk: Disk, ports: Mapping[str, int]) -> None:

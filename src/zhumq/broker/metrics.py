@@ -44,6 +44,11 @@ def broker_metrics(
         counters.connections_malformed,
     )
     yield _counter(
+        "zhumq_tls_handshakes_failed_total",
+        "Connections closed because their TLS handshake failed.",
+        counters.handshakes_failed,
+    )
+    yield _counter(
         "zhumq_connections_expired_total",
         "Connections closed because they were idle, slow, or waited too long for memory.",
         counters.connections_expired,

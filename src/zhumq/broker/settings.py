@@ -5,6 +5,8 @@ from typing import Final
 from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.authorizer_settings import AUTHORIZER_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
+from zhumq.broker.listener_settings import LISTENER_SETTINGS
+from zhumq.broker.tls_settings import TLS_SETTINGS
 from zhumq.broker.zookeeper_settings import ZOOKEEPER_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
 from zhumq.model.settings import Setting, SettingsTable, SettingType
@@ -63,20 +65,8 @@ _TOPIC_DEFAULTS = [
 
 BROKER_SETTINGS: Final = SettingsTable(
     *_TOPIC_DEFAULTS,
-    Setting(
-        name="listeners",
-        type=SettingType.STRING,
-        default="",
-        documentation="PLAINTEXT://HOST:PORT or HOST:PORT where Kafka clients connect; --listen"
-        " overrides it. One listener, and no protocol other than PLAINTEXT.",
-    ),
-    Setting(
-        name="advertised.listeners",
-        type=SettingType.STRING,
-        default="",
-        documentation="PLAINTEXT://HOST:PORT or HOST:PORT that is advertised to clients; empty: where"
-        " the broker listens, or this machine's name where --listen has no host.",
-    ),
+    *LISTENER_SETTINGS,
+    *TLS_SETTINGS,
     # Topics
     _boolean(
         "auto.create.topics.enable", True, "Whether an unknown topic is created on first use."
@@ -97,20 +87,6 @@ BROKER_SETTINGS: Final = SettingsTable(
         minimum=1,
     ),
     # The cluster
-    Setting(
-        name="inter.broker.listener",
-        type=SettingType.STRING,
-        default="",
-        documentation="HOST:PORT where the other brokers connect; empty: the host of --listen, and"
-        " any free port.",
-    ),
-    Setting(
-        name="inter.broker.advertised",
-        type=SettingType.STRING,
-        default="",
-        documentation="HOST:PORT that is advertised to the other brokers; empty: inter.broker.listener;"
-        " if that is every interface, the host of advertised.listeners.",
-    ),
     _integer(
         "zookeeper.session.timeout.ms",
         2_000,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, assert_never, cast
 
-from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import Broker, ClusterImage, Endpoint, PartitionState, Topic
 from zhumq.metadata.security import (
     AclsChanged,
     CredentialsChanged,
@@ -268,6 +268,10 @@ def change_to_json(change: Change) -> dict[str, Any]:
                 "replica_host": broker.replica_host,
                 "replica_port": broker.replica_port,
                 "push_address": broker.push_address,
+                "replica_tls": broker.replica_tls,
+                "endpoints": {
+                    name: [each.host, each.port] for name, each in broker.endpoints.items()
+                },
             }
         case BrokerGone():
             return {"change": "broker_gone", "broker": change.broker_id}
@@ -321,6 +325,11 @@ def change_from_json(data: Mapping[str, Any]) -> Change:
                 replica_host=data.get("replica_host", ""),
                 replica_port=int(data.get("replica_port", 0)),
                 push_address=data.get("push_address", ""),
+                replica_tls=bool(data.get("replica_tls", False)),
+                endpoints={
+                    name: Endpoint(host=host, port=int(port))
+                    for name, (host, port) in data.get("endpoints", {}).items()
+                },
             )
             return BrokerRegistered(broker=broker)
         case "broker_gone":

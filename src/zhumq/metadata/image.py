@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from zhumq.metadata.security import SecurityImage
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.model.replication_mode import Mode
+from zhumq.model.security_protocol import SecurityProtocol
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # The leader of a partition without a leader, the controller of a cluster without a controller.
@@ -18,10 +19,19 @@ ALL_BROKERS: Final = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where clients of one listener reach a broker."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """One live broker and its listeners."""
 
     broker_id: BrokerId
+    # Of its first listener.
     host: str
     port: int
     rack: str | None = None
@@ -32,6 +42,16 @@ class Broker:
     replica_port: int = 0
     # HOST:PORT of the push listener; empty: push is off.
     push_address: str = ""
+    # Whether the other brokers connect by TLS.
+    replica_tls: bool = False
+    # By the name of the listener. Empty: one PLAINTEXT listener, in a registration of an earlier release.
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where a client that came by this listener reaches the broker; None: it has no such listener."""
+        if not self.endpoints and listener == SecurityProtocol.PLAINTEXT:
+            return Endpoint(host=self.host, port=self.port)
+        return self.endpoints.get(listener)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +149,20 @@ class ClusterImage:
             if value is not None:
                 return value
         return None
+
+    def seen_from(self, listener: str) -> "ClusterImage":
+        """The image without the brokers that have no such listener: its clients cannot reach them."""
+        brokers = self.brokers
+        if all(broker.endpoint(listener) is not None for broker in brokers.values()):
+            return self
+        return replace(
+            self,
+            brokers={
+                broker_id: broker
+                for broker_id, broker in brokers.items()
+                if broker.endpoint(listener) is not None
+            },
+        )
 
     @property
     def admin_broker_id(self) -> BrokerId:

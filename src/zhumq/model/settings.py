@@ -1,13 +1,15 @@
 """Definitions of settings: name, type, default, allowed values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.password import Password
 
+# A setting of one listener: listener.name.NAME.SETTING, with the name in lower case.
+LISTENER_PREFIX: Final = "listener.name."
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
@@ -40,6 +42,8 @@ class Setting:
     allowed: tuple[str, ...] = ()
     # For broker settings: whether a running broker takes a new value.
     changes_while_running: bool = False
+    # For broker settings: whether `listener.name.NAME.` before the name sets it for one listener.
+    is_per_listener: bool = False
 
     def __post_init__(self) -> None:
         # Dynamic settings are stored in the clear in the metadata of the cluster.
@@ -126,10 +130,19 @@ class SettingsTable:
         self.by_name: Mapping[str, Setting] = {setting.name: setting for setting in settings}
 
     def setting(self, name: str) -> Setting:
-        try:
-            return self.by_name[name]
-        except KeyError:
-            raise SettingInvalid(f"there is no setting named {name!r}") from None
+        setting = self.find(name)
+        if setting is None:
+            raise SettingInvalid(f"there is no setting named {name!r}")
+        return setting
+
+    def find(self, name: str) -> Setting | None:
+        """The setting of this name, which may be that of one listener."""
+        setting = self.by_name.get(name)
+        if setting is None and name.startswith(LISTENER_PREFIX):
+            base = self.by_name.get(name.removeprefix(LISTENER_PREFIX).partition(".")[2])
+            if base is not None and base.is_per_listener:
+                return replace(base, name=name)
+        return setting
 
     def check(self, texts: Mapping[str, str], shown: Mapping[str, str] | None = None) -> None:
         """Raise SettingInvalid for the first unknown name or impossible value.
@@ -148,6 +161,16 @@ class Settings:
     def __init__(self, table: SettingsTable, given: Mapping[str, str]) -> None:
         self._table = table
         self.given = given
+
+    def of_listener(self, name: str) -> "Settings":
+        """The settings with those of one listener in place of the general ones."""
+        prefix = f"{LISTENER_PREFIX}{name.lower()}."
+        own = {
+            key.removeprefix(prefix): text
+            for key, text in self.given.items()
+            if key.startswith(prefix)
+        }
+        return Settings(self._table, {**self.given, **own})
 
     def text(self, name: str) -> str:
         assert not self._table.setting(name).is_sensitive, f"{name} is read with `password`"

@@ -1,4 +1,4 @@
-"""Outgoing queue of one connection: bytes go through the transport, file regions through sendfile."""
+"""Outgoing queue of one connection: bytes go through the transport, file regions by sendfile unless over TLS."""
 
 import asyncio
 from collections import deque
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import cast
 
 from zhumq.net.limits import Counters
-from zhumq.net.sendfile import FileRegion, FileSender, read_region
+from zhumq.net.sendfile import FileRegion, FileSender, read_region, split_region
+from zhumq.net.tls_stream import TlsStream
 from zhumq.protocol.api import Part
 
 Buffer = bytes | bytearray | memoryview
@@ -16,6 +17,8 @@ SENDFILE_BYTES_MIN = 32 * 1024
 # Bytes gathered for one write. Small parts are joined; more than this is not copied again.
 WRITE_BYTES = 256 * 1024
 JOIN_BYTES_MAX = 64 * 1024
+# Over TLS one connection encrypts at most this in one turn of the loop; then others are served.
+TLS_TURN_BYTES_MAX = 1024 * 1024
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
 
@@ -28,7 +31,9 @@ class AnswerWriter:
     """
 
     __slots__ = (
+        "_continues",
         "_counters",
+        "_loop",
         "_on_failed",
         "_on_room",
         "_parts",
@@ -47,16 +52,23 @@ class AnswerWriter:
         on_room: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
+        self._loop = loop
         self._transport = transport
         self._counters = counters
         self._on_room = on_room
         self._on_failed = on_failed
-        self._sender = FileSender(
-            loop,
-            transport.get_extra_info("socket").fileno(),
-            on_progress=self._on_region_progress,
-            on_failed=on_failed,
+        # None over TLS: the bytes have to pass through this process to be encrypted.
+        self._sender = (
+            None
+            if isinstance(transport, TlsStream)
+            else FileSender(
+                loop,
+                transport.get_extra_info("socket").fileno(),
+                on_progress=self._on_region_progress,
+                on_failed=on_failed,
+            )
         )
+        self._continues = False  # in the next turn of the loop
         self._parts: deque[Part] = deque()
         # Queued parts and the region being sent, without the transport's own buffer.
         self.bytes_queued = 0
@@ -68,7 +80,7 @@ class AnswerWriter:
     @property
     def is_stuck(self) -> bool:
         """Whether the peer has to read before more can be sent."""
-        return self.is_paused or self._sender.is_sending
+        return self.is_paused or (self._sender is not None and self._sender.is_sending)
 
     @property
     def memory_bytes(self) -> int:
@@ -95,6 +107,9 @@ class AnswerWriter:
 
     def flush(self) -> None:
         """Writes parts until the socket accepts no more."""
+        if self._sender is None:
+            self._flush_encrypted()
+            return
         parts = self._parts
         gathered: list[Buffer] = []
         size = 0
@@ -126,9 +141,43 @@ class AnswerWriter:
         if gathered:
             self._write(gathered, size)
 
+    def _flush_encrypted(self) -> None:
+        """As flush, with regions read in pieces: no more than one piece of them is in memory."""
+        parts = self._parts
+        turn_bytes = 0
+        while parts and not self.is_paused:
+            if turn_bytes >= TLS_TURN_BYTES_MAX:
+                if not self._continues:
+                    self._continues = True
+                    self._loop.call_soon(self._continue)
+                return
+            gathered: list[Buffer] = []
+            size = 0
+            while parts and size < WRITE_BYTES:
+                part = parts.popleft()
+                if not isinstance(part, _BYTES_LIKE):
+                    region = cast("FileRegion", part)
+                    if len(region) > WRITE_BYTES:
+                        region, rest = split_region(region, WRITE_BYTES)
+                        parts.appendleft(cast("Part", rest))
+                    try:
+                        part = read_region(region)
+                    except (OSError, ValueError) as error:  # ValueError: the file was closed
+                        self._on_failed(error)
+                        return
+                gathered.append(part)
+                size += len(part)
+            self._write(gathered, size)
+            turn_bytes += size
+
+    def _continue(self) -> None:
+        self._continues = False
+        self._on_room()
+
     def close(self) -> None:
         """Drops what is left, once the transport is closed."""
-        self._sender.close()
+        if self._sender is not None:
+            self._sender.close()
         self._parts.clear()
         self._counters.answer_bytes_queued -= self.bytes_queued
         self.bytes_queued = 0

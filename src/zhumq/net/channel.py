@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -55,9 +56,16 @@ class ChannelLimits:
     backoff_max_ms: int = 500
 
 
-Address = tuple[str, int]
+class PeerAddress(NamedTuple):
+    """Where a peer listens, and the context of TLS if it listens for that."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+
 # The peer's current address; None while it is unknown.
-Locate = Callable[[], Address | None]
+Locate = Callable[[], PeerAddress | None]
 
 
 class Exchange(Protocol):
@@ -146,7 +154,10 @@ class Channel:
             raise PeerUnavailable("its address is unknown")
         async with asyncio.timeout(self._limits.connect_ms / 1000):
             _, protocol = await self._loop.create_connection(
-                lambda: _Wire(self._loop, self._limits, self._on_wire_lost), *address
+                lambda: _Wire(self._loop, self._limits, self._on_wire_lost),
+                address.host,
+                address.port,
+                ssl=address.tls,
             )
             try:
                 await self._greet(protocol.start)

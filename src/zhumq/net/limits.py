@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from zhumq.net.handshakes import HANDSHAKE_MS_MAX, HANDSHAKES_MAX
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -24,6 +26,9 @@ class Limits:
     connections_per_address_max: int = 16_384
     # Kafka's connections.max.idle.ms.
     idle_ms: int = 600_000
+    # TLS handshakes in progress, and how long one may take.
+    handshakes_max: int = HANDSHAKES_MAX
+    handshake_ms: int = HANDSHAKE_MS_MAX
     # From accepting a connection to its first complete frame.
     first_frame_ms: int = 30_000
     # Without one more byte of an incomplete frame.
@@ -48,6 +53,7 @@ class Counters:
     connections_open: int = 0
     connections_malformed: int = 0
     connections_failed: int = 0
+    handshakes_failed: int = 0  # of TLS
     connections_expired: int = 0
     connections_cut_off: int = 0  # to make room in memory for others
     requests_received: int = 0

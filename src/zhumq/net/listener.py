@@ -1,17 +1,24 @@
-"""A listening socket and its connections."""
+"""The listening sockets of a broker, and what their connections share."""
 
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, cast
 
+from zhumq.model.security_protocol import SecurityProtocol
 from zhumq.net.connection import Connection
 from zhumq.net.deadlines import DeadlineWheel
+from zhumq.net.handshakes import Handshakes
 from zhumq.net.limits import Admission, Counters, Limits
 from zhumq.net.request_memory import RequestMemory
 from zhumq.net.service import ConnectionInfo, Service
 from zhumq.net.slow_lane import SlowLane
+from zhumq.net.tls_context import TlsSource
+from zhumq.net.tls_principal import principal_of
+from zhumq.net.tls_stream import TlsStream
 from zhumq.net.unread import UnreadAnswers
 
 logger = logging.getLogger(__name__)
@@ -24,6 +31,26 @@ ACCEPT_BACKLOG = 1_024
 WARNING_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One socket to listen on."""
+
+    host: str
+    port: int
+    name: str = SecurityProtocol.PLAINTEXT
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    # Invariant: None unless the security protocol uses TLS.
+    tls: TlsSource | None = None
+
+
+class CannotBind(OSError):
+    """An endpoint whose address cannot be bound, for the reason of the system."""
+
+    def __init__(self, endpoint: Endpoint, reason: OSError) -> None:
+        super().__init__(reason.errno, reason.strerror or str(reason))
+        self.endpoint = endpoint
+
+
 class Listener:
     """Accepts connections and passes their requests to a service.
 
@@ -31,37 +58,41 @@ class Listener:
     as an async context manager.
     """
 
-    def __init__(self, server: asyncio.Server, acceptor: "_Acceptor") -> None:
-        self._server = server
+    def __init__(self, servers: Sequence[asyncio.Server], acceptor: "_Acceptor") -> None:
+        self._servers = servers
         self._acceptor = acceptor
-        self._address = server.sockets[0].getsockname()
+        self._addresses = [server.sockets[0].getsockname() for server in servers]
 
     @classmethod
     async def open(
         cls,
-        host: str,
-        port: int,
-        *,
+        *endpoints: Endpoint,
         service: Service,
         limits: Limits | None = None,
-        name: str = "PLAINTEXT",
     ) -> Self:
-        """Listens. Raises the system's OSError if the address cannot be bound."""
+        """Listens. The limits hold for all endpoints together. Raises CannotBind."""
         loop = asyncio.get_running_loop()
-        acceptor = _Acceptor(loop, name=name, service=service, limits=limits or Limits())
+        acceptor = _Acceptor(loop, service=service, limits=limits or Limits())
+        servers: list[asyncio.Server] = []
         try:
-            server = await loop.create_server(
-                lambda: acceptor, host, port, backlog=ACCEPT_BACKLOG, reuse_address=True
-            )
+            for endpoint in endpoints:
+                servers += [await acceptor.listen(endpoint)]
         except BaseException:
+            for server in servers:
+                server.close()
             acceptor.wheel.close()
             raise
-        return cls(server, acceptor)
+        return cls(servers, acceptor)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port as bound: the real port where 0 was asked for."""
-        return self._address[0], self._address[1]
+        """Host and port of the first endpoint as bound: the real port where 0 was asked for."""
+        return self.addresses[0]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each endpoint."""
+        return [(address[0], address[1]) for address in self._addresses]
 
     @property
     def counters(self) -> Counters:
@@ -73,9 +104,11 @@ class Listener:
 
     async def close(self, drain_seconds: float = 0.0) -> None:
         """Stops accepting and serving; waits up to this long for answers in progress."""
-        self._server.close()
+        for server in self._servers:
+            server.close()
         await self._acceptor.drain(drain_seconds)
-        await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,16 +122,22 @@ class Listener:
         await self.close()
 
 
-class _Acceptor(asyncio.Protocol):
-    """What the connections of one listener share, and the initial protocol of each of them."""
+class _Accepting(asyncio.Protocol):
+    """The initial protocol of the connections of one endpoint."""
+
+    def __init__(self, acceptor: "_Acceptor", endpoint: Endpoint) -> None:
+        self._acceptor = acceptor
+        self._endpoint = endpoint
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._acceptor.accept(cast("asyncio.Transport", transport), self._endpoint)
+
+
+class _Acceptor:
+    """What the connections of all endpoints share."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        name: str,
-        service: Service,
-        limits: Limits,
+        self, loop: asyncio.AbstractEventLoop, *, service: Service, limits: Limits
     ) -> None:
         self.loop = loop
         self.service = service
@@ -112,18 +151,34 @@ class _Acceptor(asyncio.Protocol):
         self.wheel = DeadlineWheel(
             loop, tick_ms=max(1, min(TICK_MS_MAX, shortest_ms // TICKS_PER_DEADLINE))
         )
-        self._name = name
         self.wheel.schedule(self, self.wheel.tick + RELIEF_TICKS)
         self._relief: asyncio.TimerHandle | None = None
         self._admission = Admission(limits)
+        self._handshakes = Handshakes(
+            loop,
+            count_max=limits.handshakes_max,
+            seconds_max=limits.handshake_ms / 1000,
+        )
         self._connection_id = 0
         self._warned_at = float("-inf")
         self._warnings_suppressed = 0
         self._closing = False
         self._all_gone = asyncio.Event()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)
+    async def listen(self, endpoint: Endpoint) -> asyncio.Server:
+        accepting = _Accepting(self, endpoint)
+        try:
+            return await self.loop.create_server(
+                lambda: accepting,
+                endpoint.host,
+                endpoint.port,
+                backlog=ACCEPT_BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as reason:
+            raise CannotBind(endpoint, reason) from reason
+
+    def accept(self, transport: asyncio.Transport, endpoint: Endpoint) -> None:
         peer = transport.get_extra_info("peername")
         if peer is None or self._closing:  # gone before it was accepted, or too late
             transport.abort()
@@ -137,12 +192,50 @@ class _Acceptor(asyncio.Protocol):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection_id += 1
         info = ConnectionInfo(
-            id=self._connection_id, client_host=host, client_port=port, listener=self._name
+            id=self._connection_id,
+            client_host=host,
+            client_port=port,
+            listener=endpoint.name,
+            security_protocol=endpoint.security_protocol,
+            is_authenticated=not endpoint.security_protocol.uses_sasl,
         )
+        if endpoint.tls is None:
+            transport.set_protocol(self._serve(transport, info))
+        else:
+            self._shake_hands(transport, info, endpoint.tls)
+
+    def _serve(self, transport: asyncio.Transport, info: ConnectionInfo) -> Connection:
         connection = Connection(transport, info, self)
         self._connections[info.id] = connection
         self.counters.connections_open += 1
-        transport.set_protocol(connection)
+        return connection
+
+    def _shake_hands(
+        self, transport: asyncio.Transport, info: ConnectionInfo, tls: TlsSource
+    ) -> None:
+        """Serves the connection once its handshake is complete. It counts as admitted until then."""
+
+        def serve(stream: TlsStream) -> Connection | None:
+            try:
+                info.principal = principal_of(stream.tls, tls.config.mapping)
+            except ValueError as reason:  # no rule matches its name
+                fail(str(reason))
+                return None
+            return self._serve(stream, info)
+
+        def fail(reason: str) -> None:
+            self._admission.leave(info.client_host)
+            self.counters.handshakes_failed += 1
+            self.warn("refused %s:%d: %s", info.client_host, info.client_port, reason)
+
+        TlsStream(
+            transport,
+            tls.current().server,
+            self._handshakes,
+            client_host=info.client_host,
+            on_open=serve,
+            on_failed=fail,
+        )
 
     def expire(self, tick: int) -> int:
         """Called every tick: cuts off connections that hold memory others wait for."""
@@ -184,6 +277,7 @@ class _Acceptor(asyncio.Protocol):
 
     async def drain(self, drain_seconds: float) -> None:
         self._closing = True
+        self._handshakes.close()
         for connection in tuple(self._connections.values()):
             connection.drain()
         if self._connections and drain_seconds > 0:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 # One connection sends at most this in one turn of the loop; then other connections are served.
@@ -31,8 +32,30 @@ class RegionCutOff(OSError):
     """The file ends before the region does: the announced bytes cannot be sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class _PartOfRegion:
+    """A part of a region, which is read or sent by itself."""
+
+    file: RegionFile
+    position: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def split_region(region: FileRegion, length: int) -> tuple[FileRegion, FileRegion]:
+    """The first `length` bytes of a longer region, and the rest of it."""
+    assert length < region.length
+    file, position = region.file, region.position
+    return (
+        _PartOfRegion(file, position, length),
+        _PartOfRegion(file, position + length, region.length - length),
+    )
+
+
 def read_region(region: FileRegion) -> bytes:
-    """The bytes of a region small enough that copying them is cheaper than sendfile."""
+    """The bytes of a region that is small, or has to be encrypted in this process."""
     length = region.length
     descriptor = region.file.fileno()
     data = os.pread(descriptor, length, region.position)

@@ -11,13 +11,18 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from zhumq.model.errors import BrokerError
-from zhumq.model.ids import TopicPartition
+from zhumq.model.ids import ANONYMOUS, Principal, TopicPartition
+from zhumq.net.tls_config import ClientAuth
+from zhumq.net.tls_context import TlsSource
+from zhumq.net.tls_material import TlsMaterial, decrypted_key
+from zhumq.net.tls_principal import principal_of_pem
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.frames import MODE_CODES, Refusal, code_of, leaders
 from zhumq.push.services import PushServices
 from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
 from zhumq.push.wire import WireBroken
+from zhumq.security.principal_mapping import NoRuleMatches, PrincipalMapping
 
 logger = logging.getLogger(__name__)
 
@@ -60,19 +65,20 @@ class PushServer:
         host: str,
         port: int,
         *,
-        credentials: "grpc.ServerCredentials | None" = None,
+        tls: TlsSource | None = None,
     ) -> Self:
-        """Listen. Raises OSError if the address cannot be bound."""
+        """Listen. Raises OSError if the address cannot be bound, SettingInvalid if gRPC cannot use the TLS."""
         if port:
             _check_free(host, port)
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((_handlers(services),))
+        principals = _Principals(PrincipalMapping() if tls is None else tls.config.mapping)
+        server.add_generic_rpc_handlers((_handlers(services, principals),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            if credentials is None:
+            if tls is None:
                 bound = server.add_insecure_port(where)
             else:
-                bound = server.add_secure_port(where, credentials)
+                bound = server.add_secure_port(where, _credentials(tls))
         except RuntimeError as error:
             raise OSError(None, "the address cannot be had") from error
         await server.start()
@@ -93,6 +99,31 @@ class PushServer:
             logger.warning("push server stopped with connections still open")
         await self._services.endings.finish()
         await self._services.sessions.close()
+
+
+def _credentials(tls: TlsSource) -> grpc.ServerCredentials:
+    """Credentials that gRPC asks for anew at each handshake, so that replaced files are used."""
+    requires = tls.config.client_auth is ClientAuth.REQUIRED
+
+    def configuration(material: TlsMaterial) -> "grpc.ServerCertificateConfiguration":
+        return grpc.ssl_server_certificate_configuration(
+            [(decrypted_key(material), material.certificate_chain)],
+            root_certificates=material.trusted or None,
+        )
+
+    used = tls.current().material
+    current = configuration(used)
+
+    def fetch() -> "grpc.ServerCertificateConfiguration":
+        nonlocal current, used
+        material = tls.current().material
+        if material is not used:
+            current, used = configuration(material), material
+        return current
+
+    return grpc.dynamic_ssl_server_credentials(
+        current, fetch, require_client_authentication=requires
+    )
 
 
 def _check_free(host: str, port: int) -> None:
@@ -153,8 +184,22 @@ class _CallWire:
         return WireBroken()
 
 
-def _handlers(services: PushServices) -> grpc.GenericRpcHandler:
-    calls = _Calls(services)
+class _Principals:
+    """The principals of clients, by the certificates that TLS has verified."""
+
+    def __init__(self, mapping: PrincipalMapping) -> None:
+        self._mapping = mapping
+
+    def of(self, context: "grpc.aio.ServicerContext[Any, Any]") -> Principal:
+        """User:ANONYMOUS without a certificate. Raises NoRuleMatches."""
+        certificates = context.auth_context().get("x509_pem_cert")
+        for certificate in certificates or ():
+            return principal_of_pem(certificate, self._mapping)
+        return ANONYMOUS
+
+
+def _handlers(services: PushServices, principals: _Principals) -> grpc.GenericRpcHandler:
+    calls = _Calls(services, principals)
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {
@@ -197,17 +242,22 @@ def _unary(
 class _Calls:
     """The methods of the gRPC service."""
 
-    def __init__(self, services: PushServices) -> None:
+    def __init__(self, services: PushServices, principals: _Principals) -> None:
         self._services = services
+        self._principals = principals
 
     async def stream(self, requests: Any, context: Any) -> None:
         del requests
+        try:
+            principal = self._principals.of(context)
+        except NoRuleMatches as reason:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(reason))
         try:
             await serve_stream(self._services, _CallWire(context))
         except asyncio.CancelledError:
             raise
         except Exception:
-            logger.exception("a push stream of %s failed", context.peer())
+            logger.exception("a push stream of %s at %s failed", principal, context.peer())
             raise
 
     async def leaders(self, request: pb.LeadersRequest) -> pb.LeadersResponse:

@@ -66,7 +66,9 @@ class BrokerProcess:
         """Start it without waiting."""
         if not self.bootstrap:
             self.bootstrap, self.push = (f"{HOST}:{port}" for port in free_ports(2))
-        command = [sys.executable, "-m", "zhumq", "start", "--listen", self.bootstrap]
+        command = [sys.executable, "-m", "zhumq", "start"]
+        if "listeners" not in self._settings:
+            command += ["--listen", self.bootstrap]
         command += ["--http", f"{HOST}:0", "--data-dir", str(self.data_dir)]
         command += ["--push", self.push]
         command += ["--broker-id", str(self.broker_id)]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -14,9 +15,12 @@ from typing import Any
 import grpc
 import pytest
 from push_support import run
+from tests.certificates import KEY_PASSWORD, Certificate, make_authority
 
 from zhumq import PushConsumer
 from zhumq.client.errors import PushUnavailable, SubscriptionRefused
+from zhumq.net.tls_config import ClientAuth, Store, TlsConfig
+from zhumq.net.tls_context import TlsSource
 from zhumq.push.server import PushServer
 from zhumq.push.settings import PushSettings
 from zhumq.push.unread import UnreadFrames
@@ -143,27 +147,83 @@ class _EmptyCluster:
     async def close(self) -> None: ...
 
 
-def test_the_push_endpoint_serves_tls(tmp_path: Path) -> None:
-    key, certificate = _certificate(tmp_path)
+@pytest.mark.parametrize("auth", [ClientAuth.NONE, ClientAuth.REQUIRED])
+def test_the_push_endpoint_serves_tls(tmp_path: Path, auth: ClientAuth) -> None:
+    authority = make_authority(tmp_path)
+    broker, client = authority.issue("broker"), authority.issue("alice")
+    other = make_authority(tmp_path / "other").issue("alice")
+    encrypted = broker.encrypted_key_file.read_bytes() + broker.certificate_file.read_bytes()
+    broker.combined_file.write_bytes(encrypted)
+    tls = TlsSource(
+        "PUSH",
+        TlsConfig(
+            key_store=Store(setting="key store", location=str(broker.combined_file)),
+            key_password=KEY_PASSWORD,
+            trust_store=Store(setting="trust store", location=str(authority.certificate_file)),
+            client_auth=auth,
+        ),
+    )
     services: Any = _EmptyCluster()
 
-    async def scenario() -> None:
-        server = await PushServer.open(
-            services,
-            "127.0.0.1",
-            0,
-            credentials=grpc.ssl_server_credentials([(key, certificate)]),
+    def credentials(shown: Certificate | None) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(
+            root_certificates=authority.certificate_file.read_bytes(),
+            private_key=None if shown is None else shown.key_file.read_bytes(),
+            certificate_chain=None if shown is None else shown.certificate_file.read_bytes(),
         )
-        trusted = grpc.ssl_channel_credentials(root_certificates=certificate)
+
+    async def scenario() -> None:
+        server = await PushServer.open(services, "127.0.0.1", 0, tls=tls)
+        push = f"localhost:{server.address[1]}"
         try:
-            async with PushConsumer(
-                "t", push=f"localhost:{server.address[1]}", credentials=trusted
-            ) as consumer:
+            async with PushConsumer("t", push=push, credentials=credentials(client)) as consumer:
                 with pytest.raises(SubscriptionRefused, match="no topic 't'"):
                     await anext(consumer)
-            async with PushConsumer("t", push=f"localhost:{server.address[1]}") as plain:
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(anext(plain), 1)
+            refused = [None, credentials(other), credentials(None)]
+            for wrong in refused if auth is ClientAuth.REQUIRED else refused[:1]:
+                async with PushConsumer("t", push=push, credentials=wrong) as consumer:
+                    with pytest.raises(TimeoutError):
+                        await asyncio.wait_for(anext(consumer), 1)
+        finally:
+            await server.close()
+
+    run(scenario())
+
+
+def test_the_push_endpoint_shows_a_replaced_certificate(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    first, second = authority.issue("first"), authority.issue("second")
+    file = tmp_path / "broker.pem"
+    file.write_bytes(first.combined_file.read_bytes())
+    seconds = [0.0]
+    tls = TlsSource(
+        "PUSH",
+        TlsConfig(
+            key_store=Store(setting="key store", location=str(file)),
+            trust_store=Store(setting="trust store"),
+        ),
+        clock=lambda: seconds[0],
+    )
+    services: Any = _EmptyCluster()
+    context = ssl.create_default_context(cafile=str(authority.certificate_file))
+    context.set_alpn_protocols(["h2"])
+
+    async def scenario() -> None:
+        server = await PushServer.open(services, "127.0.0.1", 0, tls=tls)
+
+        async def shown() -> str:
+            _, writer = await asyncio.open_connection(
+                *server.address, ssl=context, server_hostname="localhost"
+            )
+            subject = writer.get_extra_info("peercert")["subject"]
+            writer.transport.abort()
+            return str(subject[0][0][1])
+
+        try:
+            assert await shown() == "first"
+            file.write_bytes(second.combined_file.read_bytes())
+            seconds[0] += 60
+            assert await shown() == "second"
         finally:
             await server.close()
 
@@ -184,17 +244,3 @@ def test_a_refusal_is_an_error_with_its_code(running: RunningBroker) -> None:
             assert refused.value.code == "UNKNOWN_TOPIC"
 
     run(scenario())
-
-
-def _certificate(folder: Path) -> tuple[bytes, bytes]:
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
-            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-            "-keyout", str(key), "-out", str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
-    return key.read_bytes(), certificate.read_bytes()

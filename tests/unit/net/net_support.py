@@ -11,7 +11,7 @@ from typing import BinaryIO, TypeVar
 import uvloop
 
 from zhumq.net.limits import Limits
-from zhumq.net.listener import Listener
+from zhumq.net.listener import Endpoint, Listener
 from zhumq.net.service import Answer, ConnectionInfo, Service
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -111,7 +111,9 @@ async def listening(
     service: Service,
     limits: Limits | None = None,
 ) -> AsyncIterator[Listener]:
-    listener = await Listener.open("127.0.0.1", 0, service=service, limits=limits)
+    listener = await Listener.open(
+        Endpoint(host="127.0.0.1", port=0), service=service, limits=limits
+    )
     async with listener:
         yield listener
 

@@ -9,7 +9,14 @@ import pytest
 import uvloop
 
 from zhumq.model.errors import ErrorCode
-from zhumq.net.channel import Channel, ChannelLimits, Exchange, PeerRefused, PeerUnavailable
+from zhumq.net.channel import (
+    Channel,
+    ChannelLimits,
+    Exchange,
+    PeerAddress,
+    PeerRefused,
+    PeerUnavailable,
+)
 from zhumq.protocol.messages.replicas import LogEndAnswer, LogEndsRequest, LogEndsResponse
 from zhumq.protocol.peer_api import (
     PeerApi,
@@ -83,7 +90,7 @@ async def _no_greeting(_: Exchange) -> None:
 
 def _channel(peer: ScriptedPeer, **options: Any) -> Channel:
     limits = ChannelLimits(**{"connect_ms": 5_000, "request_ms": 20_000, **options})
-    return Channel("the peer", lambda: peer.address, _no_greeting, limits=limits)
+    return Channel("the peer", lambda: PeerAddress(*peer.address), _no_greeting, limits=limits)
 
 
 def test_many_requests_share_a_connection_and_get_their_own_answers() -> None:
@@ -105,7 +112,7 @@ def test_an_answer_that_does_not_come_in_time_closes_the_connection() -> None:
         lost: list[bool] = []
         channel = Channel(
             "the peer",
-            lambda: peer.address,
+            lambda: PeerAddress(*peer.address),
             _no_greeting,
             limits=ChannelLimits(),
             on_lost=lambda: lost.append(True),
@@ -154,7 +161,7 @@ def test_a_peer_that_does_not_listen_is_not_tried_again_at_once() -> None:
         peer.close()
         channel = Channel(
             "the peer",
-            lambda: address,
+            lambda: PeerAddress(*address),
             _no_greeting,
             limits=ChannelLimits(backoff_min_ms=10_000, backoff_max_ms=20_000),
         )
@@ -175,7 +182,7 @@ def test_a_peer_that_closes_after_the_handshake_is_not_tried_again_at_once() -> 
         peer = await ScriptedPeer(lambda _frame, _number: b"nonsense that is no frame").open()
         channel = Channel(
             "the peer",
-            lambda: peer.address,
+            lambda: PeerAddress(*peer.address),
             _no_greeting,
             limits=ChannelLimits(backoff_min_ms=10_000, backoff_max_ms=20_000),
         )
@@ -207,7 +214,7 @@ def test_a_handshake_that_fails_closes_the_connection() -> None:
         async def refuse(_: Exchange) -> None:
             raise PeerRefused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "who are you?")
 
-        channel = Channel("the peer", lambda: peer.address, refuse)
+        channel = Channel("the peer", lambda: PeerAddress(*peer.address), refuse)
         with pytest.raises(PeerUnavailable, match="who are you"):
             await channel.connect()
         assert not channel.is_connected
@@ -225,7 +232,10 @@ def test_a_handshake_that_never_ends_times_out() -> None:
             await exchange(API, LogEndsRequest())
 
         channel = Channel(
-            "the peer", lambda: peer.address, greet, limits=ChannelLimits(connect_ms=30)
+            "the peer",
+            lambda: PeerAddress(*peer.address),
+            greet,
+            limits=ChannelLimits(connect_ms=30),
         )
         with pytest.raises(PeerUnavailable):
             await channel.connect()

@@ -10,7 +10,7 @@ from net_support import ScriptedService, connected, echo, framed, listening, unt
 
 from zhumq.model.errors import MalformedFrame
 from zhumq.net.limits import Limits
-from zhumq.net.listener import Listener
+from zhumq.net.listener import Endpoint, Listener
 from zhumq.net.service import Answer
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -218,8 +218,9 @@ def test_the_service_is_notified_once_that_a_client_left_and_its_answers_are_can
 def test_an_address_in_use_is_refused_with_the_systems_error(run: Run) -> None:
     async def scenario() -> None:
         async with listening(ScriptedService(echo)) as listener:
+            host, port = listener.address
             with pytest.raises(OSError, match="in use"):
-                await Listener.open(*listener.address, service=ScriptedService(echo))
+                await Listener.open(Endpoint(host=host, port=port), service=ScriptedService(echo))
 
     run(scenario())
 
@@ -228,7 +229,7 @@ def test_closing_lets_answers_under_way_go_out(run: Run) -> None:
     async def scenario() -> None:
         promises = Promises()
         service = ScriptedService(promises)
-        listener = await Listener.open("127.0.0.1", 0, service=service)
+        listener = await Listener.open(Endpoint(host="127.0.0.1", port=0), service=service)
         async with connected(listener) as busy, connected(listener) as idle:
             assert await idle.ask(b"now") == b"now"
             await busy.send(framed(b"slow"))
@@ -250,7 +251,7 @@ def test_closing_lets_answers_under_way_go_out(run: Run) -> None:
 def test_closing_cuts_off_what_does_not_drain(run: Run) -> None:
     async def scenario() -> None:
         service = ScriptedService(Promises())
-        listener = await Listener.open("127.0.0.1", 0, service=service)
+        listener = await Listener.open(Endpoint(host="127.0.0.1", port=0), service=service)
         async with connected(listener) as client:
             await client.send(framed(b"never answered"))
             await until(lambda: len(service.frames) == 1)

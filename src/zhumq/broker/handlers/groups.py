@@ -117,8 +117,10 @@ class GroupsHandler:
     ) -> FindCoordinatorResponse:
         if context.version >= _FIRST_VERSION_WITH_KEYS:
             keys = request.coordinator_keys
-            return FindCoordinatorResponse(coordinators=await self._find(request.key_type, keys))
-        (coordinator,) = await self._find(request.key_type, [request.key])
+            return FindCoordinatorResponse(
+                coordinators=await self._find(context, request.key_type, keys)
+            )
+        (coordinator,) = await self._find(context, request.key_type, [request.key])
         if (
             request.key_type == CoordinatorKind.TRANSACTION
             and context.version in _VERSIONS_OF_LIBRDKAFKA
@@ -132,7 +134,9 @@ class GroupsHandler:
             port=coordinator.port,
         )
 
-    async def _find(self, kind: int, keys: Sequence[str]) -> list[Coordinator]:
+    async def _find(
+        self, context: RequestContext, kind: int, keys: Sequence[str]
+    ) -> list[Coordinator]:
         reason: BrokerError | None = None
         try:
             if kind != CoordinatorKind.GROUP:
@@ -140,9 +144,10 @@ class GroupsHandler:
             await self._internal_topic.ensure()
         except BrokerError as failure:
             reason = failure
-        return [self._coordinator_of(key, reason) for key in keys]
+        listener = context.connection.listener
+        return [self._coordinator_of(key, listener, reason) for key in keys]
 
-    def _coordinator_of(self, key: str, reason: BrokerError | None) -> Coordinator:
+    def _coordinator_of(self, key: str, listener: str, reason: BrokerError | None) -> Coordinator:
         try:
             if reason is not None:
                 raise reason
@@ -152,6 +157,11 @@ class GroupsHandler:
             broker = image.brokers.get(image.leader_of(state)) if state else None
             if broker is None:
                 raise CoordinatorNotAvailable(f"no broker leads group {key!r} right now")
+            endpoint = broker.endpoint(listener)
+            if endpoint is None:
+                raise CoordinatorNotAvailable(
+                    f"broker {broker.broker_id}, which leads group {key!r}, has no listener {listener}"
+                )
         except BrokerError as failure:
             return Coordinator(
                 key=key,
@@ -163,8 +173,8 @@ class GroupsHandler:
         return Coordinator(
             key=key,
             node_id=broker.broker_id,
-            host=broker.host,
-            port=broker.port,
+            host=endpoint.host,
+            port=endpoint.port,
             error_code=ErrorCode.NONE,
         )
 

@@ -39,6 +39,7 @@ from zhumq.security.acl import ResourceType, operation_bits
 # fill a broker with folders.
 AUTO_CREATED_TOPICS_MAX: Final = 1_000
 _DESCRIBED_PARTITIONS_MAX: Final = 2_000
+_FIRST_VERSION_WITH_LISTENER_ERROR: Final = 6
 
 # Without an authorizer: all of them.
 TOPIC_OPERATIONS: Final = operation_bits(ResourceType.TOPIC)
@@ -86,7 +87,7 @@ class MetadataHandler:
         )
 
     def metadata(self, context: RequestContext, request: MetadataRequest) -> Any:
-        image = self._store.image
+        image = self._store.image.seen_from(context.connection.listener)
         requested = request.topics
         # Version 0 has no null: an empty list requests every topic.
         if requested is None or (context.version == 0 and not requested):
@@ -120,9 +121,8 @@ class MetadataHandler:
         described: list[MetadataResponseTopic] = []
         topics = list(dict.fromkeys((each.name, each.topic_id) for each in request.topics or ()))
         for start in range(0, len(topics), PIECE_ELEMENTS):
-            described += self._describe_topics(
-                self._store.image, topics[start : start + PIECE_ELEMENTS]
-            )
+            image = self._store.image.seen_from(context.connection.listener)
+            described += self._describe_topics(image, topics[start : start + PIECE_ELEMENTS])
             await asyncio.sleep(0)  # other connections are served
         asked_for = set(missing)
         for topic in described:
@@ -162,20 +162,27 @@ class MetadataHandler:
 
     def _respond(
         self,
-        _context: RequestContext,
+        context: RequestContext,
         request: MetadataRequest,
         topics: list[MetadataResponseTopic],
     ) -> MetadataResponse:
-        image = self._store.image
+        listener = context.connection.listener
+        image = self._store.image.seen_from(listener)
+        if image is not self._store.image and context.version >= _FIRST_VERSION_WITH_LISTENER_ERROR:
+            _name_missing_listeners(self._store.image, topics)
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
         response = MetadataResponse(
             brokers=[
                 MetadataResponseBroker(
-                    node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                    node_id=broker.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
                 )
                 for broker in image.brokers.values()
+                if (endpoint := broker.endpoint(listener)) is not None
             ],
             cluster_id=image.cluster_id,
             controller_id=image.admin_broker_id,
@@ -186,9 +193,10 @@ class MetadataHandler:
         return response
 
     def describe_cluster(
-        self, _context: RequestContext, request: DescribeClusterRequest
+        self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        image = self._store.image
+        listener = context.connection.listener
+        image = self._store.image.seen_from(listener)
         asked = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             endpoint_type=request.endpoint_type,
@@ -197,20 +205,21 @@ class MetadataHandler:
             brokers=[
                 DescribeClusterBroker(
                     broker_id=broker.broker_id,
-                    host=broker.host,
-                    port=broker.port,
+                    host=endpoint.host,
+                    port=endpoint.port,
                     rack=broker.rack,
                 )
                 for broker in image.brokers.values()
+                if (endpoint := broker.endpoint(listener)) is not None
             ],
             cluster_authorized_operations=CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
         )
 
     def describe_topic_partitions(
-        self, _context: RequestContext, request: DescribeTopicPartitionsRequest
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
         """KIP-966: topics in the order of their names, a page of partitions at a time."""
-        image = self._store.image
+        image = self._store.image.seen_from(context.connection.listener)
         cursor = request.cursor
         names = sorted({topic.name for topic in request.topics} or set(image.topics))
         room = min(max(request.response_partition_limit, 1), _DESCRIBED_PARTITIONS_MAX)
@@ -311,6 +320,20 @@ def _describe_page_entry(
 def _without_leader(leader: BrokerId) -> ErrorCode:
     # Clients ask again after a moment; a leader may be elected by then.
     return ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_BROKER else ErrorCode.NONE
+
+
+def _name_missing_listeners(image: ClusterImage, topics: Iterable[MetadataResponseTopic]) -> None:
+    """As Kafka does: a leader without the client's listener is an error of its own, since the client
+    waits in vain for another leader."""
+    for described in topics:
+        topic = image.topics.get(described.name or "")
+        if topic is None:
+            continue
+        for partition in described.partitions:
+            if partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+                state = topic.partitions[partition.partition_index]
+                if image.leader_of(state) != NO_BROKER:
+                    partition.error_code = ErrorCode.LISTENER_NOT_FOUND
 
 
 def _in_sync(image: ClusterImage, state: PartitionState) -> list[int]:

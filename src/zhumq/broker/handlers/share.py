@@ -130,7 +130,9 @@ class ShareHandler:
         for topic in response.responses:
             for answer in topic.partitions:
                 wrong = answer.error_code or answer.acknowledge_error_code
-                self._set_current_leader(topic.topic_id, answer, wrong, response.node_endpoints)
+                self._set_current_leader(
+                    context, topic.topic_id, answer, wrong, response.node_endpoints
+                )
         return response
 
     async def _session(
@@ -224,6 +226,7 @@ class ShareHandler:
 
     def _set_current_leader(
         self,
+        context: RequestContext,
         topic_id: uuid.UUID,
         answer: ShareFetchPartitionData | ShareAcknowledgePartitionData,
         code: int,
@@ -239,12 +242,18 @@ class ShareHandler:
         broker = None if state is None else image.brokers.get(image.leader_of(state))
         if state is None or broker is None:
             return
+        endpoint = broker.endpoint(context.connection.listener)
+        if endpoint is None:
+            return
         answer.current_leader.leader_id = broker.broker_id
         answer.current_leader.leader_epoch = state.leader_epoch
         if all(each.node_id != broker.broker_id for each in endpoints):
             endpoints.append(
                 ShareNodeEndpoint(
-                    node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                    node_id=broker.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
                 )
             )
 
@@ -276,7 +285,7 @@ class ShareHandler:
             )
             topics[-1].partitions.append(answer)
             self._set_current_leader(
-                share_partition.topic_id, answer, code, response.node_endpoints
+                context, share_partition.topic_id, answer, code, response.node_endpoints
             )
         if epoch == FINAL_EPOCH:
             self._sessions.end(key)

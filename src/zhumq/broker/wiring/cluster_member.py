@@ -12,9 +12,10 @@ from typing import Final
 
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.http import Metric
-from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen
+from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of
 from zhumq.broker.metrics import cluster_metrics, membership_problems, unserved_partitions
 from zhumq.broker.settings import MOVE_RATE_SETTING
+from zhumq.broker.tls_settings import has_key_store, has_trust_store, tls_config
 from zhumq.broker.zookeeper_settings import ensemble_security
 from zhumq.cluster.alter_partition_writer import AlterPartitionWriter
 from zhumq.cluster.controller import Balance, Controller
@@ -27,6 +28,7 @@ from zhumq.metadata.image import Broker, ClusterImage, Topic
 from zhumq.metadata.leadership import LeaderPolicy
 from zhumq.metadata.topics import MODE_SETTING
 from zhumq.model.address import Address
+from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import (
     CONSUMER_OFFSETS_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
@@ -36,8 +38,10 @@ from zhumq.model.ids import (
 from zhumq.model.replication_mode import Mode
 from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
+from zhumq.net.channel import PeerAddress, PeerUnavailable
 from zhumq.net.limits import Limits
-from zhumq.net.listener import Listener
+from zhumq.net.listener import Endpoint, Listener
+from zhumq.net.tls_context import TlsSource
 from zhumq.replication.inter_broker.handshake import Identity, Peer
 from zhumq.replication.inter_broker.peer_service import PeerService
 from zhumq.replication.inter_broker.peers import Peers
@@ -49,7 +53,6 @@ from zhumq.storage.checkpoints import META_FILE, read_meta
 
 logger = logging.getLogger(__name__)
 
-LISTENER_NAME: Final = "REPLICATION"
 # Only brokers connect here, each with a few connections.
 PEER_CONNECTIONS_MAX: Final = 10_000
 PEER_FRAME_BYTES_MAX: Final = 128 << 20
@@ -101,6 +104,8 @@ class ClusterMember:
         identity = Identity(
             cluster_id=store.image.cluster_id, broker_id=config.broker_id, secret=store.secret
         )
+        self._endpoint = endpoint_of(config.inter_broker)
+        self._tls = _peer_tls(config, self._endpoint)
         self._peers = Peers(identity, self._address_of)
         self._service = PeerService(identity, is_known=self._is_known)
         log_ends = LogEndsClient(lambda: store.image, self._peers, self._service)
@@ -137,17 +142,12 @@ class ClusterMember:
         )
 
     async def listen(self, parts: contextlib.AsyncExitStack) -> Address | None:
-        address = self._config.inter_broker
         try:
             listener = await Listener.open(
-                address.host,
-                address.port,
-                service=self._service,
-                limits=_PEER_LIMITS,
-                name=LISTENER_NAME,
+                self._endpoint, service=self._service, limits=_PEER_LIMITS
             )
         except OSError as reason:
-            raise cannot_listen("inter.broker.listener", address, reason) from None
+            raise cannot_listen(self._config.inter_broker, reason) from None
         parts.push_async_callback(listener.close, DRAIN_SECONDS)
         parts.push_async_callback(self._leave)
         # At a stop, the session ends as soon as clients have their answers.
@@ -202,11 +202,17 @@ class ClusterMember:
         static = self._config.settings.integer(MOVE_RATE_SETTING)
         self._throttle.see(image, static if dynamic is None else int(dynamic))
 
-    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+    def _address_of(self, broker_id: int) -> PeerAddress | None:
+        """As the other broker has registered: so brokers change to TLS one after the other."""
         broker = self.store.image.brokers.get(BrokerId(broker_id))
         if broker is None or broker.replica_port == 0:
             return None
-        return broker.replica_host, broker.replica_port
+        host, port = broker.replica_host, broker.replica_port
+        if not broker.replica_tls:
+            return PeerAddress(host, port)
+        if self._tls is None:
+            raise PeerUnavailable("it listens with TLS, and this broker has no TLS settings")
+        return PeerAddress(host, port, self._tls.current().client)
 
     def _is_known(self, peer: Peer) -> bool:
         """Whether a peer may connect: its broker epoch is not older than the registered one."""
@@ -220,6 +226,21 @@ class ClusterMember:
             unclean=settings.boolean("unclean.leader.election.enable"),
             min_in_sync=settings.integer("min.insync.replicas"),
         )
+
+
+def _peer_tls(config: BrokerConfig, endpoint: Endpoint) -> TlsSource | None:
+    """TLS to other brokers. A broker whose own listener has no TLS needs it too, as soon as another one's has."""
+    name = config.inter_broker.name
+    if endpoint.tls is not None:
+        if endpoint.tls.current().client is None:
+            raise SettingInvalid(
+                f"TLS of listener {name}: brokers verify each other's certificates, so it needs those to"
+                " trust: set ssl.truststore.location"
+            )
+        return endpoint.tls
+    if not (has_key_store(config.settings, name) and has_trust_store(config.settings, name)):
+        return None
+    return TlsSource(name, tls_config(config.settings, name))
 
 
 def _balance(settings: Settings) -> Balance | None:

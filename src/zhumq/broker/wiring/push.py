@@ -4,6 +4,8 @@ import logging
 from typing import Protocol, Self
 
 from zhumq.broker.config import PUSH_OFF, BrokerConfig
+from zhumq.broker.listener_config import ListenerConfig
+from zhumq.broker.listening import tls_source
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.coordinators.group_route import RoutedGroups
@@ -32,16 +34,16 @@ class RunningPush(Protocol):
 class PushPart:
     """The push listener of the broker; `name` is `off` without one."""
 
-    def __init__(self, server: RunningPush | None, advertised: Address | None) -> None:
+    def __init__(self, server: RunningPush | None, config: ListenerConfig | None) -> None:
         self._server = server
         self.name = PUSH_OFF
         self.port = 0
         self.advertised = ""
-        if server is not None and advertised is not None:
+        if server is not None and config is not None:
             bound = Address(*server.address)
             self.name = str(bound)
             self.port = bound.port
-            self.advertised = str(advertised.or_port(bound.port))
+            self.advertised = str(config.advertised.or_port(bound.port))
         # What DescribeConfigs shows for this broker.
         self.bound = {"advertised.push.listener": self.advertised or PUSH_OFF}
 
@@ -82,9 +84,10 @@ class PushPart:
             settings=push_settings(config.settings),
             push_addresses=addresses,
         )
-        server = await PushServer.open(services, config.push.host, config.push.port)
+        bind = config.push.bind
+        server = await PushServer.open(services, bind.host, bind.port, tls=tls_source(config.push))
         store.watch(services.apply)
-        part = cls(server, config.push_advertised)
+        part = cls(server, config.push)
         own[config.broker_id] = part.advertised
         return part
 

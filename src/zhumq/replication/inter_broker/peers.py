@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from zhumq.model.errors import BrokerError
-from zhumq.net.channel import Address, Channel, ChannelLimits, Exchange
+from zhumq.net.channel import Channel, ChannelLimits, Exchange, PeerAddress
 from zhumq.protocol.peer_api import Answered, Asked, PeerApi
 from zhumq.replication.inter_broker.handshake import Identity, greet
 
@@ -21,7 +21,7 @@ class Peers:
     def __init__(
         self,
         identity: Identity,
-        address_of: Callable[[int], Address | None],
+        address_of: Callable[[int], PeerAddress | None],
         *,
         limits: ChannelLimits | None = None,
     ) -> None:
