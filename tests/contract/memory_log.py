@@ -14,12 +14,13 @@ from zhumq.model.errors import (
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import (
     HEAD,
+    HEAD_BYTES,
     LOG_APPEND_TIME_FLAG,
     PREFIX_BYTES,
     RecordBatch,
     decode_header,
 )
-from zhumq.records.control import decode_end_marker
+from zhumq.records.control import EndMarker, build_marker_batch, decode_end_marker
 from zhumq.records.outline import outline
 from zhumq.storage.fetched_batches import check_fetched
 from zhumq.storage.flush_ticket import FlushTicket
@@ -28,6 +29,7 @@ from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, FileRegion, LogSlice
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.time_lookup import TimestampedOffset
+from zhumq.storage.transaction_index import AbortedTransaction
 from zhumq.storage.validator import AppendOrigin, CheckedBatch, WalkBudget, check_batch
 from zhumq.testing.disk import MemoryDisk
 
@@ -62,6 +64,7 @@ class MemoryLog:
         self.corrupt_ranges: tuple[CorruptRange, ...] = ()
         self._epochs = LeaderEpochs()
         self._batches: list[RecordBatch] = []
+        self._aborted: list[AbortedTransaction] = []
         self._truncations = 0
         self._is_truncation_flushed = True
         self._is_closed = False
@@ -104,17 +107,25 @@ class MemoryLog:
     # Appending
 
     def append(
-        self, batches: Buffer, *, leader_epoch: int, now_ms: int, budget: WalkBudget | None = None
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = CLIENT,
+        budget: WalkBudget | None = None,
     ) -> Appended:
         self._check_online()
         view = memoryview(batches)
         checked: list[CheckedBatch] = []
         end = 0
         while not checked or end < len(view):
-            checked.append(check_batch(view[end:], self.config, now_ms, CLIENT, budget))
+            checked.append(check_batch(view[end:], self.config, now_ms, origin, budget))
             end += checked[-1][0].batch_length + PREFIX_BYTES
         header = checked[0][0]
-        if len(checked) > 1:
+        if origin is not CLIENT:
+            self.producer_state.check_unnumbered(each for each, _ in checked)
+        elif len(checked) > 1:
             self.producer_state.check_all(each for each, _ in checked)
         elif header.producer_id >= 0:
             written = self.producer_state.check(header)
@@ -127,6 +138,30 @@ class MemoryLog:
         header = checked[-1][0]
         stamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1
         return Appended(base_offset, self.log_end_offset - 1, stamp, self.log_start_offset, False)
+
+    def append_marker(
+        self,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        self._check_online()
+        data = build_marker_batch(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=now_ms,
+            timestamp_type=self.config.message_timestamp_type,
+        )
+        header = decode_header(data)
+        self.producer_state.check_marker(header, marker, transaction_version)
+        offset = self._write([(header, (data[HEAD_BYTES:],))], leader_epoch)
+        stamp = now_ms if self.config.stamps_append_time else -1
+        return Appended(offset, offset, stamp, self.log_start_offset, False)
 
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
@@ -200,7 +235,9 @@ class MemoryLog:
             self.producer_state.update(header, header.base_offset)
             return
         for marker in filter(None, map(decode_end_marker, batch.records())):
-            self.producer_state.end_transaction(header, marker)
+            aborted = self.producer_state.end_transaction(header, marker, header.base_offset)
+            if aborted is not None:
+                self._aborted.append(aborted)
 
     def _spend(self, size: int) -> None:
         self.disk.spend(size, str(self.topic_partition))
@@ -255,6 +292,13 @@ class MemoryLog:
         if damage not in self.corrupt_ranges:
             self.corrupt_ranges = (*self.corrupt_ranges, damage)
             self.on_damage(header.base_offset)
+
+    def aborted_transactions(self, offset: int, next_offset: int) -> list[AbortedTransaction]:
+        return [
+            each
+            for each in self._aborted
+            if each.last_offset >= offset and each.first_offset < next_offset
+        ]
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         return next((each for each in self._times() if each.timestamp >= timestamp), None)
@@ -338,6 +382,7 @@ class MemoryLog:
             bad for bad in self.corrupt_ranges if bad.next_offset <= end_offset
         )
         self.producer_state = ProducerState()
+        self._aborted = []
         for batch in kept:
             self._note_producer(batch)
 

@@ -14,6 +14,7 @@ from zhumq.host.disk import SystemDisk
 from zhumq.storage.dump import (
     TIMESTAMP_NAMES,
     Dumped,
+    DumpedAborted,
     DumpedBatch,
     DumpedOffsetEntry,
     DumpedProblem,
@@ -30,7 +31,9 @@ app = typer.Typer()
 def dump_log(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help=".log, .index, .timeindex or .snapshot files."),
+        typer.Argument(
+            metavar="FILE...", help=".log, .index, .timeindex, .txnindex or .snapshot files."
+        ),
     ],
     records: Annotated[
         bool, typer.Option("--records", help="Also the records in each batch of a log.")
@@ -115,6 +118,7 @@ def _facts(dumped: Dumped) -> Mapping[str, Any]:
                 "producer_epoch": entry.epoch,
                 "coordinator_epoch": entry.coordinator_epoch,
                 "last_timestamp": entry.last_timestamp,
+                "transaction_first_offset": entry.transaction_first_offset,
                 "batches": [
                     {
                         "first_sequence": batch.first_sequence,
@@ -125,6 +129,8 @@ def _facts(dumped: Dumped) -> Mapping[str, Any]:
                     for batch in entry.batches
                 ],
             }
+        case DumpedAborted(aborted=aborted):
+            return {"version": dumped.version, **aborted._asdict()}
         case DumpedProblem():
             return {"problem": dumped.reason}
         case _:

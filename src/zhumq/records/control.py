@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from zhumq.model.errors import CorruptMessage
-from zhumq.records.batch import Record
+from zhumq.records.batch import Record, TimestampType
+from zhumq.records.builder import build_batch
 
 # key: | version i16 | type i16 |     value: | version i16 | coordinator epoch i32 |
 MARKER_KEY = struct.Struct(">hh")
@@ -33,6 +34,25 @@ def encode_end_marker(marker: EndMarker, *, timestamp: int) -> Record:
         timestamp=timestamp,
         key=MARKER_KEY.pack(0, marker.marker_type),
         value=MARKER_VALUE.pack(0, marker.coordinator_epoch),
+    )
+
+
+def build_marker_batch(
+    marker: EndMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """The control batch that ends the transaction of a producer."""
+    return build_batch(
+        [encode_end_marker(marker, timestamp=timestamp)],
+        timestamp_type=timestamp_type,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
     )
 
 

@@ -4,23 +4,34 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from zhumq.host.disk import Disk, DiskFile
 from zhumq.model.errors import BrokerError, CorruptMessage
 from zhumq.records.batch import NO_TIMESTAMP, BatchHeader, Record, RecordBatch, decode_header
 from zhumq.records.builder import rebuild_batch
+from zhumq.records.control import decode_end_marker
 from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.compaction_swap import swap_name
+from zhumq.storage.compaction_transactions import CleanedTransactions
 from zhumq.storage.indexes import OffsetIndex, TimeIndex
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_files import CLEANED_SUFFIX, SWAP_SUFFIX
 from zhumq.storage.segment import Segment
+from zhumq.storage.transaction_index import AbortedTransaction
 from zhumq.storage.verification import file_checksum
 
 logger = logging.getLogger(__name__)
 
 KEYS_MAX = 500_000  # in one pass; the next pass compacts the records behind them
 KEY_DIGEST_BYTES = 16
+
+
+class LastBatch(NamedTuple):
+    """The batch that holds the last sequence of a producer; after an epoch bump, its marker (None)."""
+
+    last_offset: int | None
+    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +53,7 @@ class CompactedSegment:
     time_index: TimeIndex
     # Of the file: where offsets have gaps, batches do not verify each other.
     checksum: int | None = None
+    aborted: list[AbortedTransaction] = field(default_factory=list)  # for its transaction index
 
     @property
     def base_offset(self) -> int:
@@ -60,8 +72,9 @@ class CompactionTicket:
     first_dirty_offset: int
     end_offset: int  # records at and after it stay untouched
     now_ms: int
-    # The last sequence of each producer: the batch that holds it stays, even if it is empty.
-    producer_sequences: dict[int, int]
+    # The last batch of each producer stays, even if it is empty.
+    last_batches: dict[int, LastBatch]
+    aborted: Sequence[AbortedTransaction]  # in the segments
     compacted: list[CompactedSegment] = field(default_factory=list)
     unreadable_offsets: list[int] = field(default_factory=list)
     error: BrokerError | None = None
@@ -70,8 +83,9 @@ class CompactionTicket:
         """Write the compacted segments. Called in a thread; the old segments stay as they are."""
         try:
             latest = self._latest_offsets()
+            transactions = CleanedTransactions(self.aborted)
             for group in self._groups():
-                self._rewrite(group, latest)
+                self._rewrite(group, latest, transactions)
             # From here on a restart completes the compaction; before, it discards it.
             for done in self.compacted:
                 self.disk.rename(done.path, done.path.removesuffix(CLEANED_SUFFIX) + SWAP_SUFFIX)
@@ -98,13 +112,21 @@ class CompactionTicket:
     def _latest_offsets(self) -> dict[bytes, int]:
         """The last offset of each key in the dirty part. Lowers end_offset if there are too many keys."""
         latest: dict[bytes, int] = {}
+        transactions = CleanedTransactions(
+            each for each in self.aborted if each.last_offset >= self.first_dirty_offset
+        )
         for sealed in self.segments:
             if sealed.next_offset <= self.first_dirty_offset:
                 continue
             file = _open(sealed, self.disk)
             for position, header in sealed.segment.scan_file(file):
-                if header.is_control or header.last_offset < self.first_dirty_offset:
+                if header.last_offset < self.first_dirty_offset:
                     continue
+                if header.is_control:
+                    self._end_transaction(_read(file, position, header), transactions)
+                    continue
+                if transactions.is_aborted(header):
+                    continue  # Its records replace none.
                 if len(latest) + header.records_count > KEYS_MAX and latest:
                     self.end_offset = header.base_offset
                     return latest
@@ -132,7 +154,12 @@ class CompactionTicket:
             size += sealed.segment.size
         return groups
 
-    def _rewrite(self, group: list[SealedSegment], latest: dict[bytes, int]) -> None:
+    def _rewrite(
+        self,
+        group: list[SealedSegment],
+        latest: dict[bytes, int],
+        transactions: CleanedTransactions,
+    ) -> None:
         base_offset = group[0].segment.base_offset
         name = swap_name(base_offset, group[-1].next_offset).removesuffix(SWAP_SUFFIX)
         path = f"{self.directory}/{name}{CLEANED_SUFFIX}"
@@ -154,7 +181,13 @@ class CompactionTicket:
                 # The last batch of the segment stays, even if it is empty: opening the log checks the
                 # end of the segment against it, and all replicas of the log end at the same offset.
                 is_last = sealed is group[-1] and position + header.size == sealed.segment.size
-                batch = self._compacted_batch(file, position, header, latest, must_stay=is_last)
+                original = _read(file, position, header)
+                must_stay = is_last or self._is_last_of_producer(header)
+                if header.is_control:
+                    batch = self._compacted_marker(original, transactions, result, must_stay)
+                else:
+                    is_aborted = transactions.is_aborted(header)
+                    batch = self._compacted_batch(original, latest, is_aborted, must_stay)
                 if batch is None:
                     continue
                 place = output.append((batch.data,))
@@ -173,18 +206,16 @@ class CompactionTicket:
 
     def _compacted_batch(
         self,
-        file: DiskFile,
-        position: int,
-        header: BatchHeader,
+        original: RecordBatch,
         latest: dict[bytes, int],
-        *,
+        is_aborted: bool,
         must_stay: bool,
     ) -> RecordBatch | None:
         """The batch without superseded records; None if no record is left."""
-        original = _read(file, position, header)
-        if header.is_control or header.base_offset >= self.end_offset:
+        header = original.header
+        if header.base_offset >= self.end_offset:
             return original
-        records = _records(original)
+        records = [] if is_aborted else _records(original)
         if records is None:
             self.unreadable_offsets.append(header.base_offset)
             return original
@@ -200,18 +231,56 @@ class CompactionTicket:
                         continue  # Consumers had delete.retention.ms to read the tombstone.
                     has_tombstones = True
             kept.append(record)
-        if not kept and not must_stay and not self._is_last_of_producer(header):
+        if not kept and not must_stay:
             return None
         if has_tombstones and horizon is None:
             horizon = self.now_ms + self.config.delete_retention_ms
         elif kept and len(kept) == len(records):
             return original
-        data = rebuild_batch(header, kept, delete_horizon_ms=horizon)
-        return RecordBatch(decode_header(data), memoryview(data))
+        return _rebuilt(header, kept, horizon)
+
+    def _compacted_marker(
+        self,
+        original: RecordBatch,
+        transactions: CleanedTransactions,
+        result: CompactedSegment,
+        must_stay: bool,
+    ) -> RecordBatch | None:
+        """The marker; None if its transaction is emptied, and readers had the time to read the marker."""
+        header = original.header
+        is_emptied, aborted = self._end_transaction(original, transactions)
+        is_untouched = header.base_offset >= self.end_offset
+        if aborted is not None and (is_untouched or not is_emptied):
+            result.aborted.append(aborted)
+        if is_untouched or not is_emptied:
+            return original
+        horizon = header.delete_horizon_ms
+        if header.records_count and horizon is None:
+            horizon = self.now_ms + self.config.delete_retention_ms
+            return _rebuilt(header, list(original.records()), horizon)
+        if header.records_count and horizon is not None and self.now_ms <= horizon:
+            return original
+        return _rebuilt(header, [], horizon) if must_stay else None
+
+    def _end_transaction(
+        self, batch: RecordBatch, transactions: CleanedTransactions
+    ) -> tuple[bool, AbortedTransaction | None]:
+        """Whether a control batch belongs to a transaction without batches, and which it aborts."""
+        for record in batch.records():
+            marker = decode_end_marker(record)
+            if marker is None:
+                return False, None  # a control record of another type
+            has_batches, aborted = transactions.end(batch.header, marker)
+            return not has_batches, aborted
+        return True, None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        known = self.producer_sequences.get(header.producer_id)
-        return header.producer_id >= 0 and known == header.last_sequence
+        last = self.last_batches.get(header.producer_id)
+        if last is None or header.producer_id < 0:
+            return False
+        if last.last_offset is None:
+            return header.is_control and header.producer_epoch == last.producer_epoch
+        return header.last_offset == last.last_offset
 
 
 def is_worthwhile(
@@ -249,6 +318,11 @@ def _records(batch: RecordBatch) -> list[Record] | None:
         return list(batch.records())
     except CorruptMessage:
         return None
+
+
+def _rebuilt(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> RecordBatch:
+    data = rebuild_batch(header, kept, delete_horizon_ms=horizon)
+    return RecordBatch(decode_header(data), memoryview(data))
 
 
 def _digest(key: bytes) -> bytes:

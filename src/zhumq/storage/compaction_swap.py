@@ -7,6 +7,7 @@ from zhumq.storage.log_files import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     file_prefix,
     offset_in,
 )
@@ -28,7 +29,7 @@ def complete_swaps(directory: str, entries: Sequence[DirectoryEntry], disk: Disk
         for other in entries:
             base = offset_in(other.name, LOG_SUFFIX)
             if base is not None and first <= base < next_offset:
-                for suffix in SEGMENT_SUFFIXES:
+                for suffix in (*SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX):
                     disk.unlink(file_prefix(directory, base) + suffix)
         disk.rename(f"{directory}/{entry.name}", file_prefix(directory, first) + LOG_SUFFIX)
     return found

@@ -25,11 +25,20 @@ from zhumq.storage.log_files import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_in,
 )
 from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot
 from zhumq.storage.producer_state import NO_OFFSET, ProducerEntry
+from zhumq.storage.transaction_index import ENTRY, ENTRY_BYTES, AbortedTransaction
 
+DUMPED_SUFFIXES = (
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+)
 TIMESTAMP_NAMES = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
@@ -166,6 +175,25 @@ class DumpedProducer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedAborted:
+    """An entry of a transaction index."""
+
+    version: int
+    aborted: AbortedTransaction
+
+    def __str__(self) -> str:
+        return _format_fields(
+            {
+                "version": self.version,
+                "producerId": self.aborted.producer_id,
+                "firstOffset": self.aborted.first_offset,
+                "lastOffset": self.aborted.last_offset,
+                "lastStableOffset": self.aborted.last_stable_offset,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedProblem:
     """A defect of the file."""
 
@@ -181,6 +209,7 @@ Dumped = (
     | DumpedOffsetEntry
     | DumpedTimeEntry
     | DumpedProducer
+    | DumpedAborted
     | DumpedProblem
 )
 
@@ -191,7 +220,7 @@ def dump_file(
     """The entries of the file, in order. `records` adds the records of each batch, `content` also
     shows keys and values."""
     name = path.rpartition("/")[2]
-    for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
+    for suffix in DUMPED_SUFFIXES:
         base_offset = offset_in(name, suffix)
         if base_offset is None:
             continue
@@ -202,11 +231,14 @@ def dump_file(
             raise NotDumpable(f"there is no file {path}")
         if suffix == SNAPSHOT_SUFFIX:
             return _dump_snapshot(data)
+        if suffix == TRANSACTION_INDEX_SUFFIX:
+            return _dump_transaction_index(data)
         if suffix == INDEX_SUFFIX:
             return _dump_offset_index(data, base_offset)
         return _dump_time_index(data, base_offset)
     raise NotDumpable(
-        f"{name} is not a .log, .index, .timeindex or .snapshot file named by an offset"
+        f"{name} is not a {', '.join(DUMPED_SUFFIXES[:-1])} or {DUMPED_SUFFIXES[-1]} file"
+        " named by an offset"
     )
 
 
@@ -253,6 +285,14 @@ def _dump_time_index(data: bytes, base_offset: int) -> Iterator[Dumped]:
     whole = len(data) - len(data) % TIME_ENTRY_BYTES
     for timestamp, relative in TIME_ENTRY.iter_unpack(data[:whole]):
         yield DumpedTimeEntry(timestamp=timestamp, offset=base_offset + relative)
+    if len(data) > whole:
+        yield DumpedProblem(reason=f"the last {len(data) - whole} bytes are no entry")
+
+
+def _dump_transaction_index(data: bytes) -> Iterator[Dumped]:
+    whole = len(data) - len(data) % ENTRY_BYTES
+    for version, *fields in ENTRY.iter_unpack(data[:whole]):
+        yield DumpedAborted(version=version, aborted=AbortedTransaction(*fields))
     if len(data) > whole:
         yield DumpedProblem(reason=f"the last {len(data) - whole} bytes are no entry")
 

@@ -7,13 +7,15 @@ from typing import Protocol
 from zhumq.host.disk import Buffer
 from zhumq.model.errors import StorageFailed
 from zhumq.model.ids import TopicPartition
+from zhumq.records.control import EndMarker
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.time_lookup import TimestampedOffset
-from zhumq.storage.validator import WalkBudget
+from zhumq.storage.transaction_index import AbortedTransaction
+from zhumq.storage.validator import AppendOrigin, WalkBudget
 
 
 class Log(Protocol):
@@ -59,7 +61,7 @@ class Log(Protocol):
 
     @property
     def producer_state(self) -> ProducerState:
-        """The last batches of the idempotent producers."""
+        """The last batches and the open transactions of the producers."""
 
     @property
     def failure(self) -> StorageFailed | None:
@@ -68,10 +70,30 @@ class Log(Protocol):
     # Appending
 
     def append(
-        self, batches: Buffer, *, leader_epoch: int, now_ms: int, budget: WalkBudget | None = None
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        budget: WalkBudget | None = None,
     ) -> Appended:
         """Check the batches, assign the next offsets, and write them at the end. A batch that repeats
-        an earlier one of its producer is not written: its first offsets are returned."""
+        an earlier one of its producer is not written: its first offsets are returned. Batches of a
+        coordinator have no sequences."""
+
+    def append_marker(
+        self,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """Write the marker that ends the transaction of a producer. Raises if a newer instance of the
+        producer, or a newer coordinator, has fenced it."""
 
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
@@ -108,6 +130,10 @@ class Log(Protocol):
         At most max_bytes, but at least one batch if at_least_one is set and there is one. For a
         consumer, without the batches that compaction emptied; a replica needs those, too.
         """
+
+    def aborted_transactions(self, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
+        """The aborted transactions that reach from an offset to before another one, in the order of
+        their markers, which may be behind."""
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record with this timestamp or a later one."""

@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING
 
 from zhumq.host.disk import Buffer
 from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, InvalidRecord, StorageFailed
-from zhumq.records.batch import HEAD, LOG_APPEND_TIME_FLAG, PREFIX_BYTES, BatchHeader, RecordBatch
-from zhumq.records.control import decode_end_marker
+from zhumq.records.batch import (
+    HEAD,
+    HEAD_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    PREFIX_BYTES,
+    BatchHeader,
+    RecordBatch,
+    decode_header,
+)
+from zhumq.records.control import EndMarker, build_marker_batch, decode_end_marker
 from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.fetched_batches import FetchedBatch, check_fetched
 from zhumq.storage.log_slice import Appended, AppendedRun
@@ -125,13 +133,41 @@ class LogAppender:
         append_time_ms = now_ms if config.stamps_append_time else -1
         return AppendedRun(offsets, append_time_ms, log.log_start_offset, size, last)
 
+    def append_marker(
+        self,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        log = self._log
+        if log.failure is not None:
+            raise log.failure
+        data = build_marker_batch(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=now_ms,
+            timestamp_type=log.config.message_timestamp_type,
+        )
+        header = decode_header(data)
+        log.producer_state.check_marker(header, marker, transaction_version)
+        checked: list[CheckedBatch] = [(header, (data[HEAD_BYTES:],))]
+        offset = self._write(checked, len(data), leader_epoch)
+        append_time_ms = now_ms if log.config.stamps_append_time else -1
+        return Appended(offset, offset, append_time_ms, log.log_start_offset, duplicate=False)
+
     def _check_producers(
         self, checked: list[CheckedBatch], origin: AppendOrigin
     ) -> Appended | None:
         """Raise unless the batches follow the last ones of their producers. Returns the earlier append
         if they repeat it."""
         log = self._log
-        if origin is not AppendOrigin.CLIENT:
+        if origin is not CLIENT:
+            log.producer_state.check_unnumbered(header for header, _ in checked)
             return None
         if len(checked) > 1:
             log.producer_state.check_all(header for header, _ in checked)
@@ -296,15 +332,17 @@ class LogAppender:
     def _note_producer(
         self, header: BatchHeader, segment: Segment, position: int, base_offset: int
     ) -> None:
-        producers = self._log.producer_state
+        log = self._log
         if not header.is_control:
-            producers.update(header, base_offset)
+            log.producer_state.update(header, base_offset)
             return
         data = memoryview(segment.file.read_at(position, header.size))
         for record in RecordBatch(header, data).records():
             marker = decode_end_marker(record)
             if marker is not None:
-                producers.end_transaction(header, marker)
+                aborted = log.producer_state.end_transaction(header, marker, base_offset)
+                if aborted is not None:
+                    log.transaction_indexes.add(segment.base_offset, aborted)
 
     def _note_failed_write(self, error: BrokerError) -> None:
         if isinstance(error, DiskFull):

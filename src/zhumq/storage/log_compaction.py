@@ -5,6 +5,7 @@ import logging
 from zhumq.storage.compaction import (
     CompactedSegment,
     CompactionTicket,
+    LastBatch,
     SealedSegment,
     is_worthwhile,
 )
@@ -26,9 +27,9 @@ def begin_compaction(
     if not config.is_compacted or log.failure is not None or log.corrupt_ranges:
         return None
     limit = min(high_watermark, log.recovery_point)
-    first_undecided_offset = log.producer_state.first_undecided_offset
-    if first_undecided_offset is not None:
-        limit = min(limit, first_undecided_offset)
+    first_unstable_offset = log.producer_state.first_unstable_offset(high_watermark)
+    if first_unstable_offset is not None:
+        limit = min(limit, first_unstable_offset)
     sealed: list[SealedSegment] = []
     for place, segment in enumerate(log.segments.all[:-1]):
         next_offset = log.segments.next_offset_of(place, log.log_end_offset)
@@ -48,11 +49,13 @@ def begin_compaction(
         first_dirty_offset=log.first_dirty_offset,
         end_offset=sealed[-1].next_offset,
         now_ms=now_ms,
-        producer_sequences={
-            producer_id: entry.batches[-1].last_sequence
+        last_batches={
+            producer_id: LastBatch(
+                entry.batches[-1].last_offset if entry.batches else None, entry.epoch
+            )
             for producer_id, entry in log.producer_state.producers.items()
-            if entry.batches
         },
+        aborted=log.aborted_transactions(sealed[0].segment.base_offset, sealed[-1].next_offset),
     )
 
 
@@ -70,6 +73,8 @@ def finish_compaction(log: SegmentedLog, ticket: CompactionTicket) -> list[str]:
     for done in ticket.compacted:
         segment = _open_compacted(log, done)
         log.segments.replace([each.segment for each in done.replaced], [segment])
+        bases = [each.segment.base_offset for each in done.replaced]
+        log.transaction_indexes.replace(bases, segment.base_offset, done.aborted)
         swaps.append((done, segment))
     log.first_dirty_offset = ticket.end_offset
     log.proof.gaps_end = max(log.proof.gaps_end, ticket.end_offset)

@@ -3,6 +3,7 @@
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"  # to be removed after file.delete.delay.ms
 CLEANED_SUFFIX = ".cleaned"  # compaction is still writing it; removed after a crash

@@ -109,13 +109,21 @@ class LogFlushing:
         active = log.segments.active
         try:
             active.write_indexes(final=False)
+            transaction_indexes = log.transaction_indexes.write()
         except BrokerError as error:
             # The data can still be synced; the next checkpoint tries again.
             logger.warning("%s: cannot write a checkpoint: %s", log.topic_partition, error)
             return
         ticket.is_checkpoint = True
         self._checkpointed_active = (active.base_offset, active.size)
-        ticket.paths = (*ticket.paths, *self._unsynced_index_paths, *active.paths[1:])
+        ticket.paths = (
+            *ticket.paths,
+            *self._unsynced_index_paths,
+            *active.paths[1:],
+            *transaction_indexes,
+        )
+        if transaction_indexes and not ticket.directories:
+            ticket.directories = (log.directory,)
         self._unsynced_index_paths = []
         snapshot = file_prefix(log.directory, log.log_end_offset) + SNAPSHOT_SUFFIX
         producers = encode_snapshot(log.producer_state)
@@ -175,13 +183,14 @@ class LogFlushing:
         if not previous.size:
             return
         previous.write_indexes(final=True)
+        transaction_indexes = log.transaction_indexes.write()
         segment = log.new_segment(log.log_end_offset)
         snapshot = segment.prefix + SNAPSHOT_SUFFIX
         if self.snapshot_offset != segment.base_offset:
             log.disk.write_file(snapshot, encode_snapshot(log.producer_state), sync=False)
         previous.seal(segment.base_offset)
         self._unsynced_segments.append(previous)
-        self._unsynced_index_paths += (*previous.paths[1:], snapshot)
+        self._unsynced_index_paths += (*previous.paths[1:], *transaction_indexes, snapshot)
         self._has_new_files = True
         log.segments.add(segment)
 
@@ -215,6 +224,7 @@ class LogFlushing:
                 for each in log.segments.all[:-1]
                 if each.next_offset is not None and each.next_offset <= recovery_point
             ),
+            transaction_indexes=log.transaction_indexes.proofs,
         )
 
     def write_manifest(self) -> None:

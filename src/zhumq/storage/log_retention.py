@@ -65,6 +65,7 @@ def _confirm_timestamps(log: SegmentedLog, count: int) -> int:
 def _delete_first(log: SegmentedLog, count: int) -> list[str]:
     removed = log.segments.take_first(count)
     trash: list[str] = []
+    log.transaction_indexes.remove(segment.base_offset for segment in removed)
     log.flushing.write_manifest()
     for segment in removed:
         trash.extend(rename_deleted(log, segment))

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from zhumq.model.errors import CorruptMessage, OffsetOutOfRange
-from zhumq.storage.log_files import SNAPSHOT_SUFFIX
+from zhumq.storage.log_files import SNAPSHOT_SUFFIX, offset_in
 from zhumq.storage.producer_restore import restore_producers
 from zhumq.storage.recovery import write_corrupt_ranges
 from zhumq.storage.segment import Segment
@@ -66,8 +66,13 @@ class LogTruncation:
         self._lower_recovery_point(min(offset, log.log_start_offset))
         removed = log.segments.take_all()
         log.flushing.drop_manifest()
+        log.transaction_indexes.truncate_to(0)
         for segment in removed:
             self._remove_files(segment)
+        for entry in log.disk.list_directory(log.directory):
+            if offset_in(entry.name, SNAPSHOT_SUFFIX) is not None:
+                # The producers go with the records.
+                log.disk.unlink(f"{log.directory}/{entry.name}")
         log.segments.add(log.new_segment(offset))
         log.log_start_offset = offset
         log.recovery_point = offset
@@ -90,8 +95,13 @@ class LogTruncation:
         log.flushing.forget_removed()
         if log.leader_epochs.truncate_end(end_offset):
             log.flushing.write_leader_epochs()
+        log.transaction_indexes.truncate_to(end_offset)
         log.producer_state, log.flushing.snapshot_offset = restore_producers(
-            log.directory, log.segments.all, end_offset, disk=log.disk
+            log.directory,
+            log.segments.all,
+            end_offset,
+            disk=log.disk,
+            indexes=log.transaction_indexes,
         )
 
     def _remove_files(self, segment: Segment) -> None:

@@ -12,6 +12,7 @@ from zhumq.model.errors import BrokerError
 from zhumq.records.codecs import crc32c
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.newest_file import NewestFile
+from zhumq.storage.transaction_index import IndexProof
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Manifest:
     active_size: int  # the flushed bytes of the active segment, at least
     epochs: tuple[EpochStart, ...]
     sealed: tuple[SealedRecord, ...]
+    transaction_indexes: tuple[IndexProof, ...] = ()
 
     def without(self, first: int, next_offset: int) -> "Manifest":
         """The same without the segments that begin in this range."""
@@ -60,6 +62,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "active": [manifest.active_base_offset, manifest.active_size],
             "epochs": manifest.epochs,
             "sealed": manifest.sealed,
+            "transaction_indexes": manifest.transaction_indexes,
         },
         separators=(",", ":"),
     ).encode()
@@ -85,6 +88,9 @@ def decode_manifest(data: bytes) -> Manifest | None:
         active_size=active_size,
         epochs=tuple(EpochStart(*each) for each in content["epochs"]),
         sealed=tuple(SealedRecord(*each) for each in content["sealed"]),
+        transaction_indexes=tuple(
+            IndexProof(*each) for each in content.get("transaction_indexes", ())
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from zhumq.storage.leader_epochs import LeaderEpochs
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.segment import Segment
+from zhumq.storage.transaction_index import TransactionIndexes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class LoadedLog:
     recovery_point: int
     leader_epochs: LeaderEpochs
     producer_state: ProducerState
+    transaction_indexes: TransactionIndexes
     snapshot_offset: int  # of the newest snapshot on disk; -1 if there is none
     topic_id: uuid.UUID | None
     is_new: bool
@@ -64,6 +66,7 @@ def new_log(
         recovery_point=0,
         leader_epochs=LeaderEpochs(),
         producer_state=ProducerState(),
+        transaction_indexes=TransactionIndexes(directory, disk, ()),
         snapshot_offset=-1,
         topic_id=topic_id,
         is_new=True,

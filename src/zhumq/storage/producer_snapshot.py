@@ -72,21 +72,22 @@ def _decode(data: bytes) -> ProducerState:
     if count < 0 or entries_end > len(content):
         raise SnapshotCorrupt(f"{count} entries do not fit into {len(data)} bytes")
     remembered = _decode_remembered(content[entries_end:])
-    state = ProducerState()
+    producers: dict[int, ProducerEntry] = {}
     for fields in ENTRY.iter_unpack(content[COUNT.size : entries_end]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first_offset = fields
         batches = remembered.get(producer_id)
         if batches is None:
             known = offset >= 0
             batches = [WrittenBatch(sequence, offset, delta, timestamp)] if known else []
-        entry = ProducerEntry(
+        producers[producer_id] = ProducerEntry(
             epoch=epoch,
             coordinator_epoch=coordinator,
             last_timestamp=timestamp,
             transaction_first_offset=first_offset,
             batches=batches,
         )
-        state.restore(producer_id, entry)
+    state = ProducerState()
+    state.restore(producers)
     return state
 
 

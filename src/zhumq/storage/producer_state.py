@@ -1,4 +1,4 @@
-"""The last batches of each idempotent producer: detects duplicates, sequence gaps and fenced producers."""
+"""The last batches and the open transaction of each producer: detects duplicates, gaps and fenced producers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,12 +9,17 @@ from zhumq.model.errors import (
     InvalidTxnState,
     OutOfOrderSequenceNumber,
 )
+from zhumq.model.transaction_errors import TransactionCoordinatorFenced
 from zhumq.records.batch import SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
-from zhumq.records.control import EndMarker
+from zhumq.records.control import EndMarker, MarkerType
+from zhumq.storage.transaction_index import AbortedTransaction
 
 REMEMBERED_BATCHES = 5  # the most a client may have in flight (max.in.flight.requests)
 NO_EPOCH = -1
 NO_OFFSET = -1
+EPOCH_MAX = 2**15 - 1
+# KIP-890: the coordinator raises the epoch of a producer with each end of a transaction.
+EPOCH_BUMPING_VERSION = 2
 
 
 class WrittenBatch(NamedTuple):
@@ -61,13 +66,22 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """All producers of one log. Hard state: exactly the replay of the log's batches."""
+    """All producers of one log. Hard state: exactly the replay of the log's batches.
 
-    __slots__ = ("_transactions", "producers")
+    A transaction is open from its first batch to its marker. Until the marker is below the high
+    watermark, the transaction still counts for the last stable offset: a new leader may not have it.
+    """
+
+    __slots__ = ("_allowed", "_ended", "_transactions", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
-        self._transactions: dict[int, int] = {}  # producer id -> first offset of the open one
+        # Producer id -> first offset of its open transaction; in the order of the offsets.
+        self._transactions: dict[int, int] = {}
+        # Marker's offset -> first offset of a transaction that ended; in the order of the markers.
+        self._ended: dict[int, int] = {}
+        # Producer id -> epoch: may begin a transaction here. Soft state.
+        self._allowed: dict[int, int] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ProducerState) and self.producers == other.producers
@@ -76,8 +90,34 @@ class ProducerState:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """The first offset of the oldest open transaction: the last stable offset cannot pass it."""
-        return min(self._transactions.values()) if self._transactions else None
+        """The first offset of the oldest open transaction."""
+        return next(iter(self._transactions.values()), None)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset of the oldest transaction that is open or whose marker is not committed: the
+        last stable offset cannot pass it."""
+        if self._ended:
+            self.forget_ended(high_watermark)
+        undecided = self.first_undecided_offset
+        if not self._ended:
+            return undecided
+        ended = min(self._ended.values())
+        return ended if undecided is None else min(ended, undecided)
+
+    def forget_ended(self, high_watermark: int) -> None:
+        """Forget the transactions whose markers are below the high watermark."""
+        committed = []
+        for marker_offset in self._ended:
+            if marker_offset >= high_watermark:
+                break
+            committed.append(marker_offset)
+        for marker_offset in committed:
+            del self._ended[marker_offset]
+
+    def allow_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """The coordinator confirmed that this partition is in the producer's transaction, whose first batch
+        may be appended (KIP-890). Ends with that batch, or with the next marker."""
+        self._allowed[producer_id] = producer_epoch
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch in the log that this one repeats; None if it follows its producer's last one.
@@ -85,7 +125,14 @@ class ProducerState:
         Raises if it does neither.
         """
         entry = self.producers.get(header.producer_id)
-        return None if entry is None else _find_repeated(entry, header)
+        if entry is None:
+            if header.attributes & TRANSACTIONAL_FLAG:
+                self._check_allowed(header)
+            return None
+        repeated = _find_repeated(entry, header)
+        if repeated is None and header.attributes & TRANSACTIONAL_FLAG:
+            self._check_begins(entry, header)
+        return repeated
 
     def check_all(self, headers: Iterable[BatchHeader]) -> None:
         """Raise unless each batch follows its producer's last one, also within the same append."""
@@ -94,6 +141,8 @@ class ProducerState:
             if header.producer_id >= 0:
                 entry = self._staged(header.producer_id, staged)
                 check_follows(entry, header)
+                if header.attributes & TRANSACTIONAL_FLAG:
+                    self._check_begins(entry, header)
                 _write(entry, header, 0, header.last_offset_delta)
 
     def check_next(
@@ -106,8 +155,58 @@ class ProducerState:
         entry = self._staged(header.producer_id, staged)
         repeated = _find_repeated(entry, header)
         if repeated is None:
+            if header.attributes & TRANSACTIONAL_FLAG:
+                self._check_begins(entry, header)
             _write(entry, header, base_offset, base_offset + header.last_offset_delta)
         return repeated
+
+    def check_unnumbered(self, headers: Iterable[BatchHeader]) -> None:
+        """Like `check_all`, for batches of a coordinator, which have no sequences: only the epoch counts."""
+        for header in headers:
+            entry = self.producers.get(header.producer_id)
+            if entry is not None and header.producer_id >= 0:
+                _check_epoch(entry, header)
+                _check_inside(entry, header)
+
+    def check_marker(
+        self, header: BatchHeader, marker: EndMarker, transaction_version: int
+    ) -> None:
+        """Raise unless the marker may end the producer's transaction: its coordinator and its producer
+        epoch are not fenced."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        epoch = header.producer_epoch
+        is_repeated = epoch == entry.epoch and (
+            entry.transaction_first_offset == NO_OFFSET or epoch == EPOCH_MAX
+        )
+        # KIP-1228: a marker of version 2 has a larger epoch than the batches that it ends. One that was
+        # delayed past the start of the next transaction has that transaction's epoch.
+        if epoch < entry.epoch or (
+            transaction_version >= EPOCH_BUMPING_VERSION
+            and epoch == entry.epoch
+            and not is_repeated
+        ):
+            raise InvalidProducerEpoch(
+                f"a marker of producer {header.producer_id} has epoch {epoch},"
+                f" the producer has {entry.epoch} here"
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker of producer {header.producer_id} is of coordinator epoch"
+                f" {marker.coordinator_epoch}, a newer coordinator has {entry.coordinator_epoch}"
+            )
+
+    def _check_begins(self, entry: ProducerEntry, header: BatchHeader) -> None:
+        """Raise if this transactional batch begins a transaction and may not."""
+        if entry.transaction_first_offset == NO_OFFSET:
+            self._check_allowed(header)
+
+    def _check_allowed(self, header: BatchHeader) -> None:
+        if self._allowed.get(header.producer_id) != header.producer_epoch:
+            raise InvalidTxnState(
+                f"producer {header.producer_id} has no transaction that includes this partition"
+            )
 
     def _staged(self, producer_id: int, staged: dict[int, ProducerEntry]) -> ProducerEntry:
         entry = staged.get(producer_id)
@@ -123,26 +222,44 @@ class ProducerState:
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry()
         _write(entry, header, base_offset, base_offset + header.last_offset_delta)
-        if header.attributes & TRANSACTIONAL_FLAG and entry.transaction_first_offset == NO_OFFSET:
-            entry.transaction_first_offset = base_offset
-            self._transactions[producer_id] = base_offset
+        if header.attributes & TRANSACTIONAL_FLAG and producer_id not in self._transactions:
+            self._transactions[producer_id] = entry.transaction_first_offset
+            self._allowed.pop(producer_id, None)
 
-    def end_transaction(self, header: BatchHeader, marker: EndMarker) -> None:
-        """Record the marker that ends the producer's transaction."""
-        entry = self.producers.setdefault(header.producer_id, ProducerEntry())
+    def end_transaction(
+        self, header: BatchHeader, marker: EndMarker, offset: int
+    ) -> AbortedTransaction | None:
+        """Record the marker at this offset. Returns the transaction that it aborts, if that has batches."""
+        producer_id = header.producer_id
+        entry = self.producers.setdefault(producer_id, ProducerEntry())
+        first_offset = entry.transaction_first_offset
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
         entry.transaction_first_offset = NO_OFFSET
-        self._transactions.pop(header.producer_id, None)
+        self._transactions.pop(producer_id, None)
+        self._allowed.pop(producer_id, None)
+        if first_offset == NO_OFFSET:
+            return None
+        self._ended[offset] = first_offset
+        if marker.marker_type is MarkerType.COMMIT:
+            return None
+        undecided = self.first_undecided_offset
+        return AbortedTransaction(
+            producer_id, first_offset, offset, offset + 1 if undecided is None else undecided
+        )
 
-    def restore(self, producer_id: int, entry: ProducerEntry) -> None:
-        """Add an entry of a snapshot."""
-        self.producers[producer_id] = entry
-        if entry.transaction_first_offset != NO_OFFSET:
-            self._transactions[producer_id] = entry.transaction_first_offset
+    def restore(self, producers: dict[int, ProducerEntry]) -> None:
+        """Take the producers of a snapshot."""
+        self.producers = producers
+        first_offsets = (
+            (entry.transaction_first_offset, producer_id)
+            for producer_id, entry in producers.items()
+            if entry.transaction_first_offset != NO_OFFSET
+        )
+        self._transactions = {producer_id: first for first, producer_id in sorted(first_offsets)}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove producers that wrote nothing for expiration_ms; returns how many."""
@@ -162,7 +279,9 @@ def _find_repeated(entry: ProducerEntry, header: BatchHeader) -> WrittenBatch | 
     if entry.epoch == header.producer_epoch:
         sequence = header.base_sequence
         # The most frequent case first.
-        if sequence == entry.next_sequence and entry.transaction_first_offset == NO_OFFSET:
+        if sequence == entry.next_sequence and (
+            entry.transaction_first_offset == NO_OFFSET or header.attributes & TRANSACTIONAL_FLAG
+        ):
             return None
         last_sequence = header.last_sequence
         for batch in reversed(entry.batches):
@@ -176,17 +295,25 @@ def check_follows(entry: ProducerEntry | None, header: BatchHeader) -> None:
     """Raise unless the batch follows the last one of this entry."""
     if entry is None or entry.epoch == NO_EPOCH:
         return  # Unknown, possibly because retention deleted its batches: any start is valid.
-    if header.producer_epoch < entry.epoch:
-        raise InvalidProducerEpoch(
-            f"producer {header.producer_id} has epoch {header.producer_epoch}, "
-            f"a newer instance has {entry.epoch}"
-        )
+    _check_epoch(entry, header)
     expected = entry.next_sequence if header.producer_epoch == entry.epoch else 0
     if header.base_sequence != expected:
         raise OutOfOrderSequenceNumber(
             f"producer {header.producer_id} sent sequence {header.base_sequence}, "
             f"expected is {expected}"
         )
+    _check_inside(entry, header)
+
+
+def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:
+    if header.producer_epoch < entry.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+            f"a newer instance has {entry.epoch}"
+        )
+
+
+def _check_inside(entry: ProducerEntry, header: BatchHeader) -> None:
     if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
         raise InvalidTxnState(
             f"producer {header.producer_id} has an open transaction and wrote outside of it"
@@ -205,5 +332,7 @@ def _write(entry: ProducerEntry, header: BatchHeader, base_offset: int, last_off
     if sequence >= 0:
         sequence = (sequence + delta) & SEQUENCE_MAX
     timestamp = entry.last_timestamp = header.max_timestamp
+    if header.attributes & TRANSACTIONAL_FLAG and entry.transaction_first_offset == NO_OFFSET:
+        entry.transaction_first_offset = base_offset
     # Bypasses NamedTuple's constructor: this runs for every batch of an idempotent producer.
     batches.append(tuple.__new__(WrittenBatch, (sequence, last_offset, delta, timestamp)))

@@ -36,7 +36,7 @@ from zhumq.storage.log_files import (
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.manifest import Manifest, read_manifest
 from zhumq.storage.new_log import LoadedLog, new_log
-from zhumq.storage.producer_restore import keep_snapshot, restore_producers
+from zhumq.storage.producer_restore import keep_snapshot, load_indexes, restore_producers
 from zhumq.storage.recovery_scan import ScanResult, scan_segment
 from zhumq.storage.segment import Segment
 from zhumq.storage.verification import Proof
@@ -122,7 +122,19 @@ def load_log(
     start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_end(end_offset)
     epochs.truncate_start(start_offset)
-    producers = restore_producers(directory, segments, end_offset, disk=disk, entries=entries)
+    proofs = None if manifest is None else manifest.transaction_indexes
+    indexes = load_indexes(directory, segments, entries, proofs, swapped, disk)
+    if not clean_shutdown:
+        indexes.truncate_to(min(recovery_point, end_offset))
+    producers = restore_producers(
+        directory,
+        segments,
+        end_offset,
+        disk=disk,
+        indexes=indexes,
+        entries=entries,
+        snapshot_offset_max=None if clean_shutdown else recovery_point,
+    )
     if not clean_shutdown and producers.state.producers:
         producers = keep_snapshot(directory, producers, end_offset, disk)
     for segment in segments:
@@ -134,6 +146,7 @@ def load_log(
         recovery_point=end_offset if clean_shutdown else min(recovery_point, end_offset),
         leader_epochs=epochs,
         producer_state=producers.state,
+        transaction_indexes=indexes,
         snapshot_offset=producers.snapshot_offset,
         topic_id=topic_id,
         is_new=not entries,

@@ -20,10 +20,12 @@ from zhumq.storage.log_flushing import LogFlushing
 from zhumq.storage.log_slice import CorruptRange, LogSlice
 from zhumq.storage.log_truncation import LogTruncation
 from zhumq.storage.new_log import LoadedLog
+from zhumq.storage.producer_restore import rebuild_index
 from zhumq.storage.recovery import load_log, write_corrupt_ranges
 from zhumq.storage.segment import Segment
 from zhumq.storage.segment_list import SegmentList
 from zhumq.storage.time_lookup import TimestampedOffset
+from zhumq.storage.transaction_index import AbortedTransaction
 from zhumq.storage.verification import Proof, Unverified, examine_segment
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class SegmentedLog:
         self.before_recovery_point_falls: Callable[[], None] = _ignore
         self.leader_epochs = loaded.leader_epochs
         self.producer_state = loaded.producer_state
+        self.transaction_indexes = loaded.transaction_indexes
+        self.transaction_indexes.rebuild = self._rebuild_transaction_index
         self.proof = Proof(gaps_end=loaded.gaps_end, epochs=loaded.leader_epochs)
         self.segments = SegmentList(topic_partition, loaded.segments, self.proof)
         self.flushing = LogFlushing(self, loaded, clock)
@@ -76,6 +80,7 @@ class SegmentedLog:
         self.append = appender.append
         self.append_each = appender.append_each
         self.append_fetched = appender.append_fetched
+        self.append_marker = appender.append_marker
 
     @classmethod
     def open(
@@ -171,6 +176,12 @@ class SegmentedLog:
             except Unverified as found:
                 # Afterwards nothing of this segment is unverified, so the loop ends.
                 self.examine(found.segment)
+
+    def aborted_transactions(self, offset: int, next_offset: int) -> list[AbortedTransaction]:
+        return self.transaction_indexes.find(offset, next_offset)
+
+    def _rebuild_transaction_index(self, base_offset: int) -> list[AbortedTransaction]:
+        return rebuild_index(self.directory, self.segments.all, base_offset, self.disk)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         return time_lookup.first_at_or_after(self.segments.all, timestamp, self.log_start_offset)

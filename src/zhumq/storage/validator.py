@@ -49,7 +49,7 @@ BATCH_RECORDS_MAX = 1_000_000
 
 
 class AppendOrigin(Enum):
-    """The source of an append: only the broker's own coordinators may write control records."""
+    """The source of an append: batches of the broker's own coordinators have no sequences."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -113,12 +113,11 @@ def check_batch(
     ):
         raise _count_error(header)
     is_from_client = origin is CLIENT
-    if is_from_client and (attributes & CONTROL_FLAG or producer_id >= 0):
+    if attributes & CONTROL_FLAG or (is_from_client and producer_id >= 0):
         _check_producer(header)
     # Decision 0027: the lengths of all records are checked, and their fields if the topic requires it.
     if config.checks_records:
-        if not attributes & CONTROL_FLAG:
-            _check_records(batch, header, config, now_ms, budget or WalkBudget())
+        _check_records(batch, header, config, now_ms, budget or WalkBudget())
     elif is_from_client:
         try:
             ends = end_of(batch, HEADER_BYTES, count) if count <= FEW and not codec else 0

@@ -4,10 +4,8 @@ import pytest
 from storage_support import FOLDER, LOG_FILE, NOW_MS, append, open_log
 
 from zhumq.model.errors import StorageFailed
-from zhumq.records.builder import build_batch
-from zhumq.records.control import EndMarker, MarkerType, encode_end_marker
+from zhumq.records.control import EndMarker, MarkerType
 from zhumq.storage.dump import DumpedBatch, DumpedProblem, NotDumpable, dump_file
-from zhumq.storage.validator import AppendOrigin
 from zhumq.testing.disk import MemoryDisk
 
 
@@ -57,14 +55,14 @@ def test_records_are_dumped_on_demand(disk: MemoryDisk) -> None:
 def test_markers_are_dumped(disk: MemoryDisk) -> None:
     log = open_log(disk)
     marker = EndMarker(marker_type=MarkerType.ABORT, coordinator_epoch=9)
-    batch = build_batch(
-        [encode_end_marker(marker, timestamp=NOW_MS)],
+    log.append_marker(
+        marker,
         producer_id=5,
         producer_epoch=1,
-        is_control=True,
-        is_transactional=True,
+        transaction_version=0,
+        leader_epoch=2,
+        now_ms=NOW_MS,
     )
-    log.append(batch, leader_epoch=2, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     last = dump(disk, LOG_FILE, records=True)[-1]
     assert "endTxnMarker: ABORT coordinatorEpoch: 9" in last
 

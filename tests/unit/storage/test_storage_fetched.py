@@ -19,7 +19,6 @@ from zhumq.records.builder import build_batch
 from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
-from zhumq.storage.validator import AppendOrigin
 from zhumq.testing.disk import MemoryDisk
 
 
@@ -96,8 +95,8 @@ def test_the_leader_change_batches_of_an_earlier_release_stay_readable() -> None
         key=struct.pack(">hh", 0, 2),
         value=struct.pack(">hiBBB", 0, 3, 1, 1, 0),
     )
-    old = build_batch([change], is_control=True)
-    log.append(old, leader_epoch=4, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    old = build_batch([change], is_control=True, partition_leader_epoch=4)
+    assert _fetch(log, old) == 1
     append(log, b"a message", leader_epoch=4)
     log.close()
     log = open_log(disk)

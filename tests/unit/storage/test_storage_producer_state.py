@@ -6,10 +6,9 @@ from storage_support import NOW_MS, append, make_batch, open_log
 from zhumq.model.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from zhumq.records.batch import BatchHeader, Record, decode_header
 from zhumq.records.builder import build_batch
-from zhumq.records.control import EndMarker, MarkerType, encode_end_marker
+from zhumq.records.control import EndMarker, MarkerType
 from zhumq.storage.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from zhumq.storage.producer_state import ProducerState
-from zhumq.storage.validator import AppendOrigin
 from zhumq.testing.disk import MemoryDisk
 
 SEQUENCE_MAX = 2**31 - 1
@@ -33,6 +32,7 @@ def state_after(*headers: BatchHeader) -> ProducerState:
     state = ProducerState()
     offset = 0
     for each in headers:
+        state.allow_transaction(each.producer_id, each.producer_epoch)
         assert state.check(each) is None
         state.update(each, offset)
         offset += each.records_count
@@ -112,17 +112,17 @@ def test_a_transaction_is_open_until_its_marker() -> None:
     log = open_log(MemoryDisk())
     append(log, b"outside")
     ids = {"producer_id": 3, "producer_epoch": 0}
+    log.producer_state.allow_transaction(3, 0)
     append(log, b"inside", base_sequence=0, is_transactional=True, **ids)
     append(log, b"inside", base_sequence=1, is_transactional=True, **ids)
     assert log.producer_state.first_undecided_offset == 1
     with pytest.raises(InvalidTxnState):
         append(log, b"outside", base_sequence=2, **ids)
     marker = EndMarker(marker_type=MarkerType.COMMIT, coordinator_epoch=7)
-    record = encode_end_marker(marker, timestamp=NOW_MS)
-    batch = build_batch([record], is_control=True, is_transactional=True, **ids)
-    log.append(batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    log.append_marker(marker, transaction_version=0, leader_epoch=0, now_ms=NOW_MS, **ids)
     assert log.producer_state.first_undecided_offset is None
     assert log.producer_state.producers[3].coordinator_epoch == 7
+    log.producer_state.allow_transaction(3, 0)
     assert append(log, b"next", base_sequence=2, is_transactional=True, **ids) == 4
     assert log.producer_state.first_undecided_offset == 4
 
