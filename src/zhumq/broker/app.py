@@ -37,6 +37,7 @@ from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of, tls_source
 from zhumq.broker.metrics import broker_metrics, health_problems
+from zhumq.broker.wiring.audit import open_audit
 from zhumq.broker.wiring.authorization import open_authorization
 from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
@@ -110,6 +111,7 @@ class BrokerApp:
             )
             flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
             parts.callback(flusher.close)
+            audit = open_audit(config, clock, parts)
             replicas = ReplicaManager(
                 config.broker_id,
                 logs,
@@ -139,7 +141,7 @@ class BrokerApp:
                 store.watch(watcher)
             push = await _listen_push(config, store, delivery.service, groups.routed, clock)
             parts.push_async_callback(push.close)
-            authorization = open_authorization(config.settings, store)
+            authorization = open_authorization(config.settings, store, audit)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
                 _handlers(

@@ -1,12 +1,14 @@
 """Wiring of authorization: the authorizer of the settings over the ACLs of the newest metadata image."""
 
-from zhumq.broker.authorization import AclAuthorization
+from zhumq.broker.authorization import AclAuthorization, OnDecision
 from zhumq.broker.authorizer_settings import authorizer_of
 from zhumq.cluster.store import MetadataStore
 from zhumq.model.settings import Settings
 
 
-def open_authorization(settings: Settings, store: MetadataStore) -> AclAuthorization | None:
+def open_authorization(
+    settings: Settings, store: MetadataStore, on_decision: OnDecision
+) -> AclAuthorization | None:
     """None without an authorizer: everything is permitted. Raises SettingInvalid."""
     authorizer = authorizer_of(settings)
     if authorizer is None:
@@ -15,6 +17,7 @@ def open_authorization(settings: Settings, store: MetadataStore) -> AclAuthoriza
         authorizer,
         lambda: store.image,
         creates_topics=settings.boolean("auto.create.topics.enable"),
+        on_decision=on_decision,
     )
     store.watch(authorization.apply)
     return authorization
