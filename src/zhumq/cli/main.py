@@ -31,6 +31,7 @@ COMMANDS = {
     "demo": "zhumq.cli.demo",
     "zookeeper": "zhumq.cli.zookeeper",
     "cluster": "zhumq.cli.cluster",
+    "tls": "zhumq.cli.tls",
 }
 
 

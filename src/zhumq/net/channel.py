@@ -113,6 +113,7 @@ class Channel:
         self._backoff_ms = 0
         self._retry_at = 0.0
         self._is_closed = False
+        self._tls_failure = ""  # as logged last
         self.connections_made = 0
 
     @property
@@ -135,11 +136,19 @@ class Channel:
                 wire = await self._open()
             except (TimeoutError, OSError, BrokerError) as reason:
                 self._back_off()
+                self._log_tls_failure(reason)
                 raise PeerUnavailable(
                     f"{self._name} cannot be reached: {reason or 'no answer in time'}"
                 ) from reason
             self._wire = wire
+            self._tls_failure = ""
             self.connections_made += 1
+
+    def _log_tls_failure(self, reason: Exception) -> None:
+        """Log, once, what another attempt does not solve: certificates that do not fit."""
+        if isinstance(reason, ssl.SSLError) and str(reason) != self._tls_failure:
+            self._tls_failure = str(reason)
+            logger.warning("no TLS to %s: %s", self._name, reason)
 
     def _back_off(self) -> None:
         limits = self._limits

@@ -11,6 +11,7 @@ from zhumq.broker.handlers.groups import CoordinatorKind, GroupsHandler
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.coordinators.router import LeaderRouter
+from zhumq.metadata.image import Broker, Endpoint
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
 from zhumq.model.settings import Settings
@@ -114,6 +115,22 @@ def test_the_first_question_for_a_coordinator_creates_the_offsets_topic() -> Non
         found = await coordinator(broker)
         assert (found.error_code, found.node_id, found.port) == (0, BROKER_ID, 9092)
         assert len(broker.store.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 2
+
+    with_groups(scenario)
+
+
+def test_a_coordinator_is_named_with_the_endpoint_of_the_clients_listener() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        await coordinator(broker)
+        inside, outside = Endpoint(host="inside", port=1), Endpoint(host="outside", port=2)
+        for endpoints, found in (
+            ({"PLAINTEXT": inside, "SSL": outside}, (ErrorCode.NONE, "inside", 1)),
+            ({"SSL": outside}, (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", -1)),
+        ):
+            registered = Broker(broker_id=BROKER_ID, host="outside", port=2, endpoints=endpoints)
+            await broker.store.register(registered)
+            answer = await coordinator(broker)
+            assert (answer.error_code, answer.host, answer.port) == found
 
     with_groups(scenario)
 

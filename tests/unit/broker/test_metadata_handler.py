@@ -5,6 +5,7 @@ import uuid
 from one_broker import BROKER_ID, OneBroker, with_broker
 
 from zhumq.broker.handlers.metadata import AUTO_CREATED_TOPICS_MAX, MetadataHandler
+from zhumq.metadata.image import NO_BROKER, Broker, Endpoint
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import APIS, ApiKey
 from zhumq.protocol.messages.metadata import (
@@ -144,5 +145,50 @@ def test_partitions_are_described_page_by_page() -> None:
             if cursor is None:
                 break
         assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
+
+    with_broker(scenario)
+
+
+def test_a_client_gets_the_endpoints_of_its_listener() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        serve(broker)
+        await broker.create("a")
+        endpoints = {
+            "PLAINTEXT": Endpoint(host="inside", port=1),
+            "SSL": Endpoint(host="outside", port=2),
+        }
+        await broker.store.register(
+            Broker(broker_id=BROKER_ID, host="first", port=9, endpoints=endpoints)
+        )
+        found = await broker.ask(METADATA, VERSION, about("a"))
+        assert [(each.host, each.port) for each in found.brokers] == [("inside", 1)]
+        assert found.controller_id == BROKER_ID
+        described = await broker.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
+        assert [(each.host, each.port) for each in described.brokers] == [("inside", 1)]
+
+    with_broker(scenario)
+
+
+def test_a_broker_without_the_clients_listener_is_left_out() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        serve(broker)
+        await broker.create("a")
+        endpoints = {"SSL": Endpoint(host="outside", port=2)}
+        await broker.store.register(
+            Broker(broker_id=BROKER_ID, host="outside", port=2, endpoints=endpoints)
+        )
+        for version, code in (
+            (6, ErrorCode.LISTENER_NOT_FOUND),
+            (VERSION, ErrorCode.LISTENER_NOT_FOUND),
+            (5, ErrorCode.LEADER_NOT_AVAILABLE),  # as Kafka answers older clients
+        ):
+            found = await broker.ask(METADATA, version, about("a"))
+            assert found.brokers == []
+            assert found.controller_id == NO_BROKER
+            (partition,) = found.topics[0].partitions
+            assert (partition.error_code, partition.leader_id) == (code, NO_BROKER)
+            assert partition.offline_replicas == [BROKER_ID]
+        described = await broker.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
+        assert described.brokers == []
 
     with_broker(scenario)
