@@ -18,6 +18,7 @@ from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.recovery import restore_producers
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
+from zhumq.storage.transaction_index import TransactionIndexes
 from zhumq.testing.disk import MemoryDisk
 
 NOW_MS = 1_700_000_000_000
@@ -212,7 +213,11 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "log"))
     def the_live_producers_are_those_of_the_log(self) -> None:
         replayed = restore_producers(
-            FOLDER, self.log.segments.all, self.log.log_end_offset, disk=self.disk
+            FOLDER,
+            self.log.segments.all,
+            self.log.log_end_offset,
+            disk=self.disk,
+            indexes=TransactionIndexes(FOLDER, self.disk, ()),
         )
         assert replayed.state == self.log.producer_state
 
