@@ -21,6 +21,7 @@ from zhumq.protocol.messages import (
     produce,
     producers,
     reassignments,
+    sasl,
     share,
     topics,
 )
@@ -729,6 +730,42 @@ CLUSTER_ROWS = (
             client_software_name="test", client_software_version="1"
         ),
         needs=(),
+    ),
+    Row(
+        key=ApiKey.SASL_HANDSHAKE,
+        request=lambda names: sasl.SaslHandshakeRequest(mechanism="PLAIN"),
+        needs=(),
+        refused=ErrorCode.ILLEGAL_SASL_STATE,  # on a listener without SASL
+    ),
+    Row(
+        key=ApiKey.SASL_AUTHENTICATE,
+        request=lambda names: sasl.SaslAuthenticateRequest(auth_bytes=b"a token"),
+        needs=(),
+        refused=ErrorCode.ILLEGAL_SASL_STATE,
+    ),
+    Row(
+        key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        request=lambda names: sasl.DescribeUserScramCredentialsRequest(users=None),
+        needs=(on(Operation.DESCRIBE, CLUSTER),),
+        refused=CLUSTER_REFUSED,
+        shows_all=True,
+    ),
+    Row(
+        key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        request=lambda names: sasl.AlterUserScramCredentialsRequest(
+            deletions=[sasl.ScramCredentialDeletion(name="a user", mechanism=1)],
+            upsertions=[
+                sasl.ScramCredentialUpsertion(
+                    name="another user",
+                    mechanism=2,
+                    iterations=4_096,
+                    salt=b"salt",
+                    salted_password=b"salted",
+                )
+            ],
+        ),
+        needs=(on(Operation.ALTER, CLUSTER),),
+        refused=CLUSTER_REFUSED,
     ),
     Row(
         key=ApiKey.DESCRIBE_CLUSTER,

@@ -16,6 +16,7 @@ from typing import Final, Self
 import uvloop
 
 from zhumq.broker.access import Access
+from zhumq.broker.authentication import Authentication
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
 from zhumq.broker.dispatch import Dispatcher, Handler
@@ -30,14 +31,16 @@ from zhumq.broker.handlers.offsets import OffsetsHandler
 from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.handlers.producers import ProducersHandler
 from zhumq.broker.handlers.reassignments import ReassignmentsHandler
+from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of, tls_source
-from zhumq.broker.metrics import broker_metrics, health_problems
+from zhumq.broker.metrics import authentication_metrics, broker_metrics, health_problems
 from zhumq.broker.wiring.audit import open_audit
+from zhumq.broker.wiring.authentication import open_authentication
 from zhumq.broker.wiring.authorization import open_authorization
 from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
@@ -139,9 +142,11 @@ class BrokerApp:
             for watcher in (replicas.apply, groups.apply, delivery.apply):
                 watcher(store.image)
                 store.watch(watcher)
+            authentication = await open_authentication(config, member, clock)
+            parts.callback(authentication.close)
             push = await _listen_push(config, store, delivery.service, groups.routed, clock)
             parts.push_async_callback(push.close)
-            authorization = open_authorization(config.settings, store, audit)
+            authorization = open_authorization(config, store, audit)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
                 _handlers(
@@ -153,11 +158,13 @@ class BrokerApp:
                     replicas,
                     groups,
                     delivery,
+                    authentication,
                     clock,
                     has_authorizer=authorization is not None,
                 ),
                 produce.answer_run,
                 Access(authorization),
+                gate=authentication,
                 on_connection_lost=delivery.connection_lost,
             )
             parts.callback(_write_high_watermarks, logs, replicas)
@@ -181,6 +188,7 @@ class BrokerApp:
                 member,
                 disk_room,
                 scrubber,
+                authentication,
             )
             parts.push_async_callback(http.close)
             addresses = [Address(*address) for address in listener.addresses]
@@ -278,6 +286,7 @@ async def _listen_http(
     member: Membership,
     disk_room: DiskRoom,
     scrubber: Scrubber,
+    authentication: Authentication,
 ) -> HttpServer:
     def metrics() -> list[Metric]:
         return [
@@ -285,6 +294,7 @@ async def _listen_http(
             *groups.lags.metrics(),
             *delivery.metrics(),
             *member.metrics(replicas),
+            *authentication_metrics(authentication),
         ]
 
     def problems() -> list[str]:
@@ -376,6 +386,8 @@ def _limits(config: BrokerConfig) -> Limits:
     settings = config.settings
     return Limits(
         frame_bytes_max=settings.integer("socket.request.max.bytes"),
+        unauthenticated_frame_bytes_max=settings.integer("sasl.server.max.receive.size"),
+        authentication_ms=settings.integer("sasl.authentication.timeout.ms"),
         request_bytes_total_max=settings.integer("queued.max.request.bytes"),
         connections_max=settings.integer("max.connections"),
         connections_per_address_max=settings.integer("max.connections.per.ip"),
@@ -425,6 +437,7 @@ def _handlers(
     replicas: ReplicaManager,
     groups: GroupCoordinator,
     delivery: DeliveryCoordinator,
+    authentication: Authentication,
     clock: Clock,
     *,
     has_authorizer: bool,
@@ -466,6 +479,8 @@ def _handlers(
         ),
         GroupsHandler(groups.service, groups.topic, store),
         AclsHandler(store, metadata_client, has_authorizer=has_authorizer),
+        authentication,
+        ScramCredentialsHandler(store, metadata_client),
     )
     for family in families:
         handlers.update(family.handlers())

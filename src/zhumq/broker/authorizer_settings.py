@@ -1,5 +1,6 @@
 """Settings of authorization, with Kafka's names."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from zhumq.model.errors import SettingInvalid
@@ -37,9 +38,9 @@ AUTHORIZER_SETTINGS: Final = (
 )
 
 
-def authorizer_of(settings: Settings) -> Authorizer | None:
+def authorizer_of(settings: Settings, more_super_users: Iterable[str] = ()) -> Authorizer | None:
     """The authorizer that the settings ask for. Raises SettingInvalid."""
-    super_users = _super_users(settings.text("super.users"))
+    super_users = _super_users(settings.text("super.users")) | frozenset(more_super_users)
     if not settings.text("authorizer.class.name"):
         return None
     return Authorizer(

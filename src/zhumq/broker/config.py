@@ -22,6 +22,7 @@ from zhumq.broker.tls_settings import has_key_store
 from zhumq.model.address import Address, parse_listener
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import BrokerId
+from zhumq.model.password import Password
 from zhumq.model.security_protocol import SecurityProtocol
 from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
@@ -58,6 +59,9 @@ class BrokerConfig:
     push: ListenerConfig | None
     # About the settings, for the log.
     warnings: tuple[str, ...] = ()
+    # Created at the start with this password unless it exists.
+    admin_user: str | None = None
+    admin_password: Password | None = None
 
     @classmethod
     def load(
@@ -73,6 +77,8 @@ class BrokerConfig:
         insecure: bool = False,
         zookeeper: str | None = None,
         push: str | None = None,
+        admin_user: str | None = None,
+        admin_password: Password | None = None,
     ) -> Self:
         """Merge the sources; `--set` overrides the file. Raises SettingInvalid."""
         if broker_id < 0:
@@ -105,6 +111,8 @@ class BrokerConfig:
             rack=rack,
             settings=loaded,
             warnings=(*warnings, *exposed),
+            admin_user=admin_user,
+            admin_password=admin_password,
             zookeeper=zookeeper,
             inter_broker=kafka.inter_broker.to_bind(),
             push=None if push_listener is None else push_listener.to_bind(),

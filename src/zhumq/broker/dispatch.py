@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from zhumq.broker.access import Access, May, may_do_all
 from zhumq.broker.long_requests import LongRequests, is_long
@@ -31,8 +31,15 @@ Handler = Callable[["RequestContext", Any], Any]
 # answers. None, and nothing was done: the first one is for the handler.
 AnswerRun = Callable[[ProduceRun, int], tuple[int, Answer] | None]
 
-# Answers a request of a client that has yet to authenticate. MalformedFrame closes its connection.
-Gate = Callable[[bytes, ConnectionInfo], Answer]
+
+class Gate(Protocol):
+    """Decides what a client may send that has yet to authenticate."""
+
+    def admit(self, frame: bytes, connection: ConnectionInfo) -> None:
+        """Raises MalformedFrame, which closes the connection, for all that does not authenticate."""
+
+    def connection_lost(self, connection: ConnectionInfo) -> None: ...
+
 
 _VERSION_ZERO: Final = 0
 _PRODUCE: Final = ApiKey.PRODUCE
@@ -81,7 +88,7 @@ class Dispatcher:
         on_connection_lost: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._handlers = handlers
-        self._gate = gate or _closed_gate
+        self._gate = gate or _ClosedGate()
         self._answer_run = answer_run
         self._access = access or Access()
         self._long_requests = LongRequests()
@@ -94,7 +101,7 @@ class Dispatcher:
         the same for both: decode, quota, authorize, handler, answer."""
         frame = frames[0]
         if not connection.is_authenticated:
-            return 1, self._gate(frame, connection)
+            self._gate.admit(frame, connection)
         access = self._access
         if frame.startswith(_PRODUCE_KEY):
             run = parse_run(frames)
@@ -147,6 +154,7 @@ class Dispatcher:
 
     def connection_lost(self, connection: ConnectionInfo) -> None:
         """A connection ended. Its parked requests are cancelled already."""
+        self._gate.connection_lost(connection)
         self._on_connection_lost(connection.id)
 
     async def _answer_long(self, frame: bytes, connection: ConnectionInfo) -> list[Part] | None:
@@ -240,10 +248,13 @@ class Dispatcher:
         return context.encode(response)
 
 
-def _closed_gate(_frame: bytes, connection: ConnectionInfo) -> Answer:
-    raise MalformedFrame(
-        f"listener {connection.listener} ({connection.security_protocol}) has no way to authenticate"
-    )
+class _ClosedGate:
+    """The gate of a broker whose listeners have no SASL."""
+
+    def admit(self, frame: bytes, connection: ConnectionInfo) -> None:  # noqa: ARG002
+        raise MalformedFrame(f"listener {connection.listener} has no way to authenticate")
+
+    def connection_lost(self, connection: ConnectionInfo) -> None: ...
 
 
 def _encode_failure(context: RequestContext, failure: BaseException) -> list[Part]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
+from zhumq.broker.authentication import Authentication
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.http import Metric
 from zhumq.cluster.store import SessionState
@@ -17,6 +18,17 @@ from zhumq.storage.scrub import Scrubber
 
 PROBLEMS_MAX: Final = 20  # partitions that /healthz names
 _NO_LABELS = ""
+
+
+def authentication_metrics(authentication: Authentication) -> Iterable[Metric]:
+    yield _counter(
+        "zhumq_authentications_total", "Clients that authenticated.", authentication.succeeded
+    )
+    yield _counter(
+        "zhumq_authentications_failed_total",
+        "Clients whose authentication failed.",
+        authentication.failed,
+    )
 
 
 def broker_metrics(

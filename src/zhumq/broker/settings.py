@@ -6,6 +6,7 @@ from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.authorizer_settings import AUTHORIZER_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
 from zhumq.broker.listener_settings import LISTENER_SETTINGS
+from zhumq.broker.sasl_settings import SASL_SETTINGS
 from zhumq.broker.tls_settings import TLS_SETTINGS
 from zhumq.broker.zookeeper_settings import ZOOKEEPER_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
@@ -310,6 +311,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     *DELIVERY_SETTINGS,
     *AUDIT_SETTINGS,
     *AUTHORIZER_SETTINGS,
+    *SASL_SETTINGS,
     # Limits
     _integer(
         "socket.request.max.bytes", 100 << 20, "The largest request that is read.", minimum=1024

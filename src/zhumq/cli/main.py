@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": "zhumq.cli.consume",
     "group": "zhumq.cli.group",
     "session": "zhumq.cli.session",
+    "user": "zhumq.cli.user",
     "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
     "pipeline": "zhumq.cli.pipeline",

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Annotated
 import typer
 
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, parse_settings
+from zhumq.cli.passwords import password_of
+from zhumq.model.password import Password
 
 app = typer.Typer()
 
+ADMIN_PASSWORD_VARIABLE = "ZHUMQ_ADMIN_PASSWORD"  # noqa: S105 (the name of a variable)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -71,6 +75,20 @@ def start(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines connect, without encryption.")
     ] = False,
+    admin_user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A user who may do everything, and is created if it does not exist.",
+        ),
+    ] = None,
+    admin_password_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"The password of a new --admin-user; or the variable {ADMIN_PASSWORD_VARIABLE}.",
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="The level of the log on stderr.")] = (
         LogLevel.INFO
     ),
@@ -96,6 +114,15 @@ def start(
         insecure=insecure,
         zookeeper=zookeeper,
         push=push,
+        admin_user=admin_user,
+        admin_password=_admin_password(admin_password_file),
     )
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format=LOG_FORMAT)
     raise typer.Exit(serve(loaded))
+
+
+def _admin_password(file: Path | None) -> Password | None:
+    reference = None
+    if file is None and ADMIN_PASSWORD_VARIABLE in os.environ:
+        reference = f"${{env:{ADMIN_PASSWORD_VARIABLE}}}"
+    return password_of(file=file, reference=reference, option="--admin-password")

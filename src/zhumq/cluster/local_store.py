@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 JOURNAL_NAME: Final = "cluster-metadata.journal"
 # After this many entries the journal is replaced by one snapshot, which bounds its size.
 JOURNAL_ENTRIES_MAX: Final = 1_000
+SECRET_NAME: Final = "cluster-secret"  # noqa: S105 (the name of a file)
+SECRET_BYTES: Final = 32
 # Its only broker is registered as long as the store is open.
 BROKER_EPOCH: Final = 0
 
@@ -76,6 +79,15 @@ class LocalStore:
     @property
     def image(self) -> ClusterImage:
         return self._image
+
+    def secret(self) -> bytes:
+        """A secret of this cluster of one broker, which is made at first use. Raises StorageFailed."""
+        path = str(Path(self._path).with_name(SECRET_NAME))
+        held = self._disk.read_file(path)
+        if held is None or len(held) < SECRET_BYTES:
+            held = secrets.token_bytes(SECRET_BYTES)
+            self._disk.write_file(path, held, sync=True)
+        return held
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)

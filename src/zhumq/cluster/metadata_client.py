@@ -28,6 +28,19 @@ PRODUCER_ID_BLOCK: Final = 1_000
 SECURITY_CHANGES_MAX: Final = 32
 
 
+async def change_security(
+    store: MetadataStore, plan: Callable[[SecurityImage], Sequence[SecurityChange]]
+) -> None:
+    """Write what the plan finds missing in the current image, until it finds nothing more."""
+    while True:
+        image = store.image
+        changes = plan(image.security)
+        if not changes:
+            return
+        with contextlib.suppress(VersionConflict):
+            await store.propose(changes[:SECURITY_CHANGES_MAX], image.version)
+
+
 class MetadataClient:
     """Writes the metadata changes that clients request of this broker."""
 
@@ -139,13 +152,7 @@ class MetadataClient:
         self, plan: Callable[[SecurityImage], Sequence[SecurityChange]]
     ) -> None:
         """Write what the plan finds missing in the current image, until it finds nothing more."""
-        while True:
-            image = self._store.image
-            changes = plan(image.security)
-            if not changes:
-                return
-            with contextlib.suppress(VersionConflict):
-                await self._store.propose(changes[:SECURITY_CHANGES_MAX], image.version)
+        await change_security(self._store, plan)
 
     async def next_producer_id(self) -> ProducerId:
         """A new producer id. Ids are allocated in blocks, so few calls cost a write."""

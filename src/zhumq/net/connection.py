@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from time import monotonic, thread_time
 
@@ -70,6 +71,9 @@ class Connection(asyncio.Protocol):
         self._memory = owner.memory
         self._wheel = owner.wheel
         self._codec = ConnectionCodec(owner.limits.frame_bytes_max)
+        if not info.is_authenticated:
+            self._codec.limit_frames(owner.limits.unauthenticated_frame_bytes_max)
+            info.on_authenticated = partial(self._codec.limit_frames, owner.limits.frame_bytes_max)
         self._answers = AnswerWriter(
             owner.loop,
             transport,
@@ -221,6 +225,7 @@ class Connection(asyncio.Protocol):
             frame_tick=self._frame_tick,
             frame_bytes=self._half_bytes + self._codec.missing_bytes,
             has_asked=self._has_asked,
+            may_be_anyone=self.info.on_authenticated is not None,
             is_reading=self.is_reading,
             is_parked=bool(self._slots),
             is_stuck=self._answers.is_stuck,
@@ -385,6 +390,8 @@ class Connection(asyncio.Protocol):
             slots.popleft()
             self._answer(count, size, answer)
         self._pump()
+        if self.info.closes_after_answer and not slots:
+            self._close_after_answers()
 
     def _answer(self, request_count: int, request_bytes: int, parts: list[Part] | None) -> None:
         """Queues the answer of the oldest unanswered requests."""

@@ -14,6 +14,7 @@ class ConnectionActivity(NamedTuple):
     frame_tick: int  # when the incomplete frame started, or got its memory
     frame_bytes: int  # of the incomplete frame; 0: there is none
     has_asked: bool
+    may_be_anyone: bool  # the client has to authenticate, and has not
     is_reading: bool
     is_parked: bool  # the service has requests that it has not answered
     is_stuck: bool  # the client has to read before more can be sent
@@ -34,6 +35,9 @@ def deadline_of(
     if activity.is_reading and not activity.has_asked:
         deadline = activity.accepted_tick + ticks(limits.first_frame_ms)
         return deadline, "sent no whole request" if is_half else ""
+    if activity.may_be_anyone:
+        deadline = activity.accepted_tick + ticks(limits.authentication_ms)
+        return deadline, "did not authenticate in time"
     if is_half:
         arrival_ms = activity.frame_bytes * 1000 // limits.frame_bytes_per_second_min
         deadline = min(

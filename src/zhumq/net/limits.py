@@ -12,6 +12,9 @@ class Limits:
 
     # Kafka's socket.request.max.bytes: a larger frame closes its connection.
     frame_bytes_max: int = 100 * 1024 * 1024
+    # The same before the client has authenticated, and how long it may take to.
+    unauthenticated_frame_bytes_max: int = 64 * 1024
+    authentication_ms: int = 30_000
     # Requests of one connection that the service has not answered yet.
     requests_in_flight_max: int = 64
     # Request bytes of one connection; a single frame larger than this is still served, alone.
@@ -42,7 +45,13 @@ class Limits:
 
     @property
     def shortest_wait_ms(self) -> int:
-        return min(self.idle_ms, self.first_frame_ms, self.half_frame_ms, self.memory_wait_ms)
+        return min(
+            self.idle_ms,
+            self.first_frame_ms,
+            self.half_frame_ms,
+            self.memory_wait_ms,
+            self.authentication_ms,
+        )
 
 
 @dataclass(slots=True)

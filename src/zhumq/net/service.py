@@ -1,7 +1,7 @@
 """Interface between a listener and the service that answers its requests."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,18 @@ class ConnectionInfo:
     # False on a listener with SASL until the client has authenticated: then it may do nothing else.
     is_authenticated: bool = True
     throttle_ms: int = 0  # in every answer: for how long the client has to pause
+    # Set by the service together with an answer that it gives by a future: the last one of the connection.
+    closes_after_answer: bool = False
+    # Set by the connection, which holds a client to other limits until it has authenticated.
+    on_authenticated: Callable[[], None] | None = None
+
+    def authenticate(self, principal: Principal) -> None:
+        """The client has authenticated."""
+        self.principal = principal
+        self.is_authenticated = True
+        if self.on_authenticated is not None:
+            self.on_authenticated()
+            self.on_authenticated = None
 
 
 class Service(Protocol):

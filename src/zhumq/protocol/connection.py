@@ -64,6 +64,10 @@ class ConnectionCodec:
                 return frames
             frames.append(data[body:position])
 
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Sets the size of the largest frame, for frames that begin from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
     def close(self) -> None:
         """Drops the incomplete frame; nothing more is received."""
         self._held.clear()

@@ -3,10 +3,10 @@
 import base64
 import uuid
 
-from zhumq.host.disk import TEMPORARY_SUFFIX, Disk
-from zhumq.model.errors import DataDirUnusable, StorageFailed
+from zhumq.host.disk import TEMPORARY_SUFFIX, Disk, DiskLock
+from zhumq.model.errors import BrokerError, DataDirUnusable, StorageFailed
 from zhumq.model.ids import TopicPartition
-from zhumq.storage.checkpoints import META_FILE, MetaProperties, read_meta, write_meta
+from zhumq.storage.checkpoints import LOCK_FILE, META_FILE, MetaProperties, read_meta, write_meta
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
@@ -19,9 +19,23 @@ def parse_folder_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(partition))
 
 
-def claim_data_dir(
+def lock_data_dir(
     data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk
-) -> MetaProperties:
+) -> tuple[MetaProperties, DiskLock]:
+    """Lock the folder, and create it if it is missing, without a look at its logs. Raises DataDirUnusable."""
+    try:
+        disk.make_directory(data_dir)
+    except BrokerError as error:
+        raise DataDirUnusable(str(error)) from error
+    lock = disk.lock(f"{data_dir}/{LOCK_FILE}")
+    try:
+        return _claim(data_dir, broker_id, cluster_id, disk), lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _claim(data_dir: str, broker_id: int, cluster_id: str | None, disk: Disk) -> MetaProperties:
     """Read the folder's owner, or make this broker the owner of a new folder. Removes files that a
     crash left half written. Raises DataDirUnusable if the folder belongs to another broker."""
     path = f"{data_dir}/{META_FILE}"

@@ -12,7 +12,6 @@ from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk, DiskLock
 from zhumq.model.errors import (
     BrokerError,
-    DataDirUnusable,
     DiskFull,
     InconsistentTopicId,
     UnknownTopicOrPartition,
@@ -23,7 +22,6 @@ from zhumq.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
-    LOCK_FILE,
     LOG_START_FILE,
     PARTITION_FILE,
     RECOVERY_POINT_FILE,
@@ -33,7 +31,7 @@ from zhumq.storage.checkpoints import (
     write_topic_id,
 )
 from zhumq.storage.compaction import CompactionTicket
-from zhumq.storage.data_folder import claim_data_dir, parse_folder_name
+from zhumq.storage.data_folder import lock_data_dir, parse_folder_name
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log import Log
@@ -136,16 +134,7 @@ class LogManager:
     ) -> "LogManager":
         """Lock the folder, and create it if it is missing, without opening its logs. Without a cluster
         id, the folder keeps its own or gets a new one."""
-        try:
-            disk.make_directory(data_dir)
-        except BrokerError as error:
-            raise DataDirUnusable(str(error)) from error
-        lock = disk.lock(f"{data_dir}/{LOCK_FILE}")
-        try:
-            meta = claim_data_dir(data_dir, broker_id, cluster_id, disk)
-        except BaseException:
-            lock.release()
-            raise
+        meta, lock = lock_data_dir(data_dir, broker_id, cluster_id, disk)
         return cls(data_dir, meta, lock, disk=disk, clock=clock)
 
     def load(self, config_of: Callable[[str], LogConfig]) -> None:

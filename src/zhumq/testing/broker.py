@@ -14,6 +14,7 @@ import uvloop
 from zhumq.broker.app import BrokerApp
 from zhumq.broker.config import BrokerConfig
 from zhumq.host.disk import Disk
+from zhumq.model.password import Password
 
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
@@ -37,11 +38,13 @@ def broker(
     data_dir: Path | None = None,
     settings: Mapping[str, str] | None = None,
     disk: Disk | None = None,
+    listen: str = _ANY_PORT,
+    admin: tuple[str, str] | None = None,
 ) -> Iterator[RunningBroker]:
     """Run a broker on a free port until the end of the block.
 
-    Without a data folder it uses a temporary one. Clients connect to
-    `bootstrap` as to any broker:
+    Without a data folder it uses a temporary one. `admin` is a user and its password, who is created
+    at the start. Clients connect to `bootstrap` as to any broker:
 
         with broker() as running:
             producer = confluent_kafka.Producer({"bootstrap.servers": running.bootstrap})
@@ -49,8 +52,14 @@ def broker(
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zhumq-")))
+        admin_user, admin_password = admin or (None, "")
         config = BrokerConfig.load(
-            listen=_ANY_PORT, http=_ANY_PORT, data_dir=data_dir, settings=settings
+            listen=listen,
+            http=_ANY_PORT,
+            data_dir=data_dir,
+            settings=settings,
+            admin_user=admin_user,
+            admin_password=Password(admin_password),
         )
         loop = uvloop.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="zhumq-broker", daemon=True)

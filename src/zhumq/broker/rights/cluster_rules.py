@@ -40,6 +40,11 @@ from zhumq.protocol.messages.reassignments import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from zhumq.protocol.messages.sasl import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from zhumq.protocol.schema import Message
 from zhumq.security.acl import CLUSTER_NAME, Operation, ResourceType
 
@@ -121,10 +126,30 @@ def _check_elect_leaders(subject: Subject, request: ElectLeadersRequest) -> Perm
     )
 
 
+def _check_alter_users(
+    subject: Subject, request: AlterUserScramCredentialsRequest
+) -> Permitted | Message:
+    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+        return Permitted(request)
+    users = [each.name for each in request.deletions]
+    users += [each.name for each in request.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=_REFUSED, error_message=_WHY)
+            for user in dict.fromkeys(users)
+        ]
+    )
+
+
 _ALTER: Final = (refuse(Operation.ALTER, _CLUSTER),)
 
 CLUSTER_RULES: Final[Mapping[ApiKey, Rule]] = {
-    ApiKey.API_VERSIONS: Rule(needs=(), check=lambda _, request: Permitted(request)),
+    **dict.fromkeys(
+        (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+        Rule(needs=(), check=lambda _, request: Permitted(request)),
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: on_cluster(Operation.DESCRIBE),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Rule(needs=_ALTER, check=_check_alter_users),
     ApiKey.DESCRIBE_CLUSTER: Rule(
         needs=(Need(Operation.DESCRIBE, _CLUSTER, "authorized operations are left out"),),
         check=_check_describe_cluster,

@@ -2,15 +2,17 @@
 
 from zhumq.broker.authorization import AclAuthorization, OnDecision
 from zhumq.broker.authorizer_settings import authorizer_of
+from zhumq.broker.config import BrokerConfig
 from zhumq.cluster.store import MetadataStore
-from zhumq.model.settings import Settings
 
 
 def open_authorization(
-    settings: Settings, store: MetadataStore, on_decision: OnDecision
+    config: BrokerConfig, store: MetadataStore, on_decision: OnDecision
 ) -> AclAuthorization | None:
     """None without an authorizer: everything is permitted. Raises SettingInvalid."""
-    authorizer = authorizer_of(settings)
+    settings = config.settings
+    admin = () if config.admin_user is None else (f"User:{config.admin_user}",)
+    authorizer = authorizer_of(settings, admin)
     if authorizer is None:
         return None
     authorization = AclAuthorization(

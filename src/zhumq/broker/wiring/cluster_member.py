@@ -141,6 +141,9 @@ class ClusterMember:
             balance_seconds=None if balance is None else balance.interval_seconds,
         )
 
+    def secret(self) -> bytes:
+        return self.store.secret
+
     async def listen(self, parts: contextlib.AsyncExitStack) -> Address | None:
         try:
             listener = await Listener.open(

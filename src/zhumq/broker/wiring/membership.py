@@ -23,6 +23,9 @@ class Membership(Protocol):
     @property
     def replication(self) -> Replication: ...
 
+    def secret(self) -> bytes:
+        """A secret that all brokers of the cluster share, and no client knows."""
+
     async def listen(self, parts: contextlib.AsyncExitStack) -> Address | None:
         """Listen for the other brokers until `parts` close; None: there are none. Raises SettingInvalid."""
 
@@ -41,6 +44,9 @@ class SoleMember:
 
     store: LocalStore
     replication: Replication
+
+    def secret(self) -> bytes:
+        return self.store.secret()
 
     async def listen(self, parts: contextlib.AsyncExitStack) -> Address | None:  # noqa: ARG002
         return None
