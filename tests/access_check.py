@@ -46,8 +46,15 @@ class World:
     The broker's own machine and the administrator keep all rights; the tested client has none.
     """
 
-    def __init__(self, bootstrap: str, *, quotes_requests: bool = False) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        tested_host: str = TESTED_HOST,
+        quotes_requests: bool = False,
+    ) -> None:
         """`quotes_requests`: error messages of the broker quote the request that they refuse."""
+        self._tested_host = tested_host
         self._bootstrap = bootstrap
         self.quotes_requests = quotes_requests
         self.admin = connect(bootstrap, ADMIN_HOST)
@@ -57,6 +64,7 @@ class World:
         everything = [
             acl_of(Right(Operation.ALL, type_), name, host)
             for host in ("127.0.0.1", ADMIN_HOST)
+            if host != tested_host
             for type_, name in (
                 (TOPIC, "*"),
                 (GROUP, "*"),
@@ -113,7 +121,7 @@ class World:
     def ask(self, row: Row, names: Names) -> Any:
         """The tested client asks, on a connection of its own."""
         self.prepare(row, names)
-        with connect(self._bootstrap, TESTED_HOST) as tested:
+        with connect(self._bootstrap, self._tested_host) as tested:
             return tested.ask(row.key, row.request(names), row.version)
 
     def settle(
@@ -122,11 +130,8 @@ class World:
         """What is wrong when the tested client has these rights and no others."""
         self.revoke_all()
         marker = f"marker-{next(self._numbers)}"
-        seen = Right(Operation.DESCRIBE, TOPIC, marker)
-        self._create(
-            [acl_of(right, name_of(right, names), TESTED_HOST) for right in rights]
-            + [acl_of(seen, marker, TESTED_HOST)]
-        )
+        named = [(right, name_of(right, names)) for right in rights]
+        self.grant(*named, (Right(Operation.DESCRIBE, TOPIC), marker))
         self._until_described(marker)
         return list(check())
 
@@ -136,12 +141,16 @@ class World:
             topics=[metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         deadline = time.monotonic() + SECONDS_MAX
-        with connect(self._bootstrap, TESTED_HOST) as tested:
+        with connect(self._bootstrap, self._tested_host) as tested:
             while codes_of(tested.ask(ApiKey.METADATA, request)) & REFUSALS:
                 assert time.monotonic() < deadline, "the broker does not take up its ACLs"
 
+    def grant(self, *rights: tuple[Right, str]) -> None:
+        """Each right with the name of its resource."""
+        self._create([acl_of(right, name, self._tested_host) for right, name in rights])
+
     def revoke_all(self) -> None:
-        mine = acls.DeleteAclsFilter(**{**ANY_ACL, "host_filter": TESTED_HOST})
+        mine = acls.DeleteAclsFilter(**{**ANY_ACL, "host_filter": self._tested_host})
         result = self.admin.ask(ApiKey.DELETE_ACLS, acls.DeleteAclsRequest(filters=[mine]))
         assert not result.filter_results[0].error_code, result
 

@@ -50,11 +50,7 @@ def tested(bootstrap: str, world: World) -> Iterator[Connection]:
 
 
 def grant(world: World, *rights: tuple[Operation, Any, str]) -> None:
-    creations = [
-        acl_of(Right(operation, type_), name, TESTED_HOST) for operation, type_, name in rights
-    ]
-    for result in create(world.admin, *creations):
-        assert not result.error_code, result
+    world.grant(*((Right(operation, type_), name) for operation, type_, name in rights))
 
 
 def create(client: Connection, *creations: acls.AclCreation) -> list[acls.AclCreationResult]:

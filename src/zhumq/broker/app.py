@@ -17,6 +17,7 @@ import uvloop
 
 from zhumq.broker.access import Access
 from zhumq.broker.authentication import Authentication
+from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
 from zhumq.broker.dispatch import Dispatcher, Handler
@@ -144,9 +145,11 @@ class BrokerApp:
                 store.watch(watcher)
             authentication = await open_authentication(config, member, clock)
             parts.callback(authentication.close)
-            push = await _listen_push(config, store, delivery.service, groups.routed, clock)
-            parts.push_async_callback(push.close)
             authorization = open_authorization(config, store, audit)
+            push = await _listen_push(
+                config, store, delivery.service, groups.routed, clock, authorization
+            )
+            parts.push_async_callback(push.close)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
                 _handlers(
@@ -317,9 +320,10 @@ async def _listen_push(
     deliveries: Deliveries,
     groups: RoutedGroups,
     clock: Clock,
+    authorization: AclAuthorization | None,
 ) -> PushPart:
     try:
-        return await PushPart.open(config, store, deliveries, groups, clock)
+        return await PushPart.open(config, store, deliveries, groups, clock, authorization)
     except OSError as reason:
         assert config.push is not None
         raise cannot_listen(config.push, reason) from None

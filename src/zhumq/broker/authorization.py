@@ -106,6 +106,12 @@ class AclAuthorization:
             return response
         return _finish_later(response, finish)
 
+    def caller(
+        self, listener: str, principal: Principal, client_host: str, action: str
+    ) -> "Caller":
+        """Who calls a method of another listener than Kafka's."""
+        return Caller(self, principal, client_host, listener=listener, action=action)
+
     def decide(
         self, principal: str, host: str, operation: Operation, type_: ResourceType, name: str
     ) -> bool:

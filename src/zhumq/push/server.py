@@ -17,11 +17,13 @@ from zhumq.net.tls_context import TlsSource
 from zhumq.net.tls_material import TlsMaterial, decrypted_key
 from zhumq.net.tls_principal import principal_of_pem
 from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.callers import Caller, host_of
 from zhumq.push.frames import MODE_CODES, Refusal, code_of, leaders
 from zhumq.push.services import PushServices
 from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
 from zhumq.push.wire import WireBroken
+from zhumq.security.acl import Operation, ResourceType
 from zhumq.security.principal_mapping import NoRuleMatches, PrincipalMapping
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ STOP_SECONDS: Final = 1.0
 STOP_SECONDS_MAX: Final = 10.0
 CANCEL_CHECKS: Final = 5
 CANCEL_CHECK_SECONDS: Final = 0.01
+_NOT_PERMITTED: Final = "this is not permitted to the principal of the call"
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", -1),  # a record batch is as large as its topic allows
@@ -208,11 +211,11 @@ def _handlers(services: PushServices, principals: _Principals) -> grpc.GenericRp
                 request_deserializer=_parse_frame,
                 response_serializer=None,  # _CallWire.write serializes, and then frees the frame
             ),
-            "Leaders": _unary(calls.leaders, pb.LeadersRequest),
-            "ListSessions": _unary(calls.list_sessions, pb.ListSessionsRequest),
-            "ResumeSession": _unary(calls.resume_session, pb.ResumeSessionRequest),
-            "ListGroups": _unary(calls.list_groups, pb.ListGroupsRequest),
-            "Release": _unary(calls.release, pb.ReleaseRequest),
+            "Leaders": calls.unary(calls.leaders, pb.LeadersRequest),
+            "ListSessions": calls.unary(calls.list_sessions, pb.ListSessionsRequest),
+            "ResumeSession": calls.unary(calls.resume_session, pb.ResumeSessionRequest),
+            "ListGroups": calls.unary(calls.list_groups, pb.ListGroupsRequest),
+            "Release": calls.unary(calls.release, pb.ReleaseRequest),
         },
     )
 
@@ -225,20 +228,6 @@ def _parse_frame(data: bytes) -> pb.ClientFrame:
         return pb.ClientFrame()
 
 
-def _unary(
-    call: Callable[[Any], Awaitable[Any]], request: Any
-) -> "grpc.RpcMethodHandler[Any, Any]":
-    async def answer(message: Any, context: Any) -> Any:
-        del context
-        return await call(message)
-
-    return grpc.unary_unary_rpc_method_handler(
-        answer,
-        request_deserializer=request.FromString,
-        response_serializer=lambda response: response.SerializeToString(),
-    )
-
-
 class _Calls:
     """The methods of the gRPC service."""
 
@@ -246,21 +235,42 @@ class _Calls:
         self._services = services
         self._principals = principals
 
+    def unary(
+        self, call: Callable[[Any, Caller], Awaitable[Any]], request: Any
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        action = request.DESCRIPTOR.name.removesuffix("Request")
+
+        async def answer(message: Any, context: Any) -> Any:
+            return await call(message, await self._caller(context, action))
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer,
+            request_deserializer=request.FromString,
+            response_serializer=lambda response: response.SerializeToString(),
+        )
+
     async def stream(self, requests: Any, context: Any) -> None:
         del requests
+        caller = await self._caller(context, "Stream")
+        try:
+            await serve_stream(self._services, _CallWire(context), caller)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("a push stream of %s failed", context.peer())
+            raise
+
+    async def _caller(self, context: Any, action: str) -> Caller:
         try:
             principal = self._principals.of(context)
         except NoRuleMatches as reason:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(reason))
-        try:
-            await serve_stream(self._services, _CallWire(context))
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            logger.exception("a push stream of %s at %s failed", principal, context.peer())
-            raise
+        return self._services.caller_of(principal, host_of(context.peer()), action)
 
-    async def leaders(self, request: pb.LeadersRequest) -> pb.LeadersResponse:
+    async def leaders(self, request: pb.LeadersRequest, caller: Caller) -> pb.LeadersResponse:
+        for name in request.topics:
+            if not caller.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                return pb.LeadersResponse(code=pb.NOT_AUTHORIZED, message=_NOT_PERMITTED)
         image = self._services.image
         places = []
         for name in request.topics:
@@ -272,9 +282,13 @@ class _Calls:
             places += [TopicPartition(name, index) for index in range(len(topic.partitions))]
         return pb.LeadersResponse(leaders=leaders(image, places, self._services.push_addresses()))
 
-    async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
+    async def list_sessions(
+        self, request: pb.ListSessionsRequest, caller: Caller
+    ) -> pb.ListSessionsResponse:
         response = pb.ListSessionsResponse()
         for session, stream in await self._services.sessions.listed(request.group):
+            if not _sees(caller, session.group, *session.topic.split(",")):
+                continue
             traffic = stream.traffic if stream is not None else None
             response.sessions.append(
                 pb.Session(
@@ -296,8 +310,12 @@ class _Calls:
             )
         return response
 
-    async def resume_session(self, request: pb.ResumeSessionRequest) -> pb.ResumeSessionResponse:
+    async def resume_session(
+        self, request: pb.ResumeSessionRequest, caller: Caller
+    ) -> pb.ResumeSessionResponse:
         group, _, consumer = request.name.rpartition("/")
+        if not caller.may(Operation.READ, ResourceType.GROUP, group):
+            return pb.ResumeSessionResponse(code=pb.NOT_AUTHORIZED, message=_NOT_PERMITTED)
         try:
             found = await self._services.sessions.resume(group, consumer)
         except BrokerError as error:
@@ -308,16 +326,20 @@ class _Calls:
             )
         return pb.ResumeSessionResponse()
 
-    async def list_groups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
+    async def list_groups(
+        self, request: pb.ListGroupsRequest, caller: Caller
+    ) -> pb.ListGroupsResponse:
         deliveries, name = self._services.deliveries, request.group
         response = pb.ListGroupsResponse()
         for claim in await deliveries.local_claims():
-            if name in ("", claim.group):
+            if name in ("", claim.group) and _sees(caller, claim.group, claim.topic):
                 mode = MODE_CODES[claim.mode]
                 response.claims.append(
                     pb.GroupClaim(topic=claim.topic, group=claim.group, mode=mode)
                 )
         for each in await deliveries.positions(name):
+            if not _sees(caller, each.group, each.topic):
+                continue
             response.partitions.append(
                 pb.GroupPartition(
                     group=each.group,
@@ -333,26 +355,44 @@ class _Calls:
             )
         for stream in self._services.sessions.streams:
             session = stream.session
-            if name in ("", session.group):
+            topics = session.topic.split(",")
+            if name in ("", session.group) and _sees(caller, session.group, *topics):
                 response.consumers.append(
                     pb.GroupConsumer(
                         group=session.group,
                         consumer=session.consumer,
                         client_id=session.client,
                         mode=MODE_CODES[session.mode],
-                        topics=session.topic.split(","),
+                        topics=topics,
                     )
                 )
         return response
 
-    async def release(self, request: pb.ReleaseRequest) -> pb.ReleaseResponse:
+    async def release(self, request: pb.ReleaseRequest, caller: Caller) -> pb.ReleaseResponse:
+        deliveries, topic, group = self._services.deliveries, request.topic, request.group
         try:
-            rest = await self._services.deliveries.unclaim(request.topic, request.group)
+            is_permitted = caller.may(Operation.READ, ResourceType.TOPIC, topic)
+            if is_permitted and not group:
+                claim = await deliveries.claim_of(topic)
+                group = "" if claim is None else claim.group
+            # Without a group there is nothing to release.
+            if not is_permitted or (
+                group and not caller.may(Operation.DELETE, ResourceType.GROUP, group)
+            ):
+                return pb.ReleaseResponse(code=pb.NOT_AUTHORIZED, message=_NOT_PERMITTED)
+            rest = await deliveries.unclaim(topic, group)
         except BrokerError as error:
             return pb.ReleaseResponse(code=code_of(error), message=str(error))
         if rest is not None:
             return pb.ReleaseResponse(
                 code=pb.GROUP_CONFLICT,
-                message=f"topic {request.topic!r} is read point-to-point by group {rest.group!r}",
+                message=f"topic {topic!r} is read point-to-point by group {rest.group!r}",
             )
         return pb.ReleaseResponse()
+
+
+def _sees(caller: Caller, group: str, *topics: str) -> bool:
+    """Whether the caller may know of the group and of what it reads."""
+    return caller.sees(Operation.DESCRIBE, ResourceType.GROUP, group) and all(
+        caller.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics
+    )

@@ -11,6 +11,7 @@ from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.push.callers import CallerOf, any_caller
 from zhumq.push.membership import GroupCalls
 from zhumq.push.sessions import Sessions
 from zhumq.push.settings import PushSettings
@@ -32,6 +33,7 @@ class PushServices:
         clock: Clock,
         settings: PushSettings,
         push_addresses: Callable[[], dict[int, str]],
+        caller_of: CallerOf = any_caller,
     ) -> None:
         self.broker_id = broker_id
         self.deliveries = deliveries
@@ -39,18 +41,23 @@ class PushServices:
         self.clock = clock
         self.settings = settings
         self.push_addresses = push_addresses
+        self.caller_of = caller_of
         self.sessions = Sessions(deliveries, clock, settings.session)
         self.topic_ids = _StoreTopicIds(store)
         self.endings = Endings()
         self.unread = UnreadFrames(time.monotonic)
         self.closing = False
         self._store = store
+        self._acls = store.image.security.acls
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new metadata image: leaders may have changed."""
-        del image
+        """Called with every new metadata image: leaders may have changed, and rights."""
+        acls_changed = image.security.acls is not self._acls
+        self._acls = image.security.acls
         for stream in tuple(self.sessions.streams):
             stream.refresh()
+            if acls_changed:
+                stream.check_rights()
 
     @property
     def image(self) -> ClusterImage:

@@ -54,6 +54,9 @@ class LiveStream(Protocol):
     def refresh(self) -> None:
         """Handle a new metadata image: this broker may lead other partitions."""
 
+    def check_rights(self) -> None:
+        """ACLs have changed: end the stream if its consumer has lost its rights."""
+
     def resume_session(self) -> None:
         """Resume a parked consumer at an operator's request."""
 

@@ -12,6 +12,7 @@ from zhumq.model.errors import BrokerError
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.ack_deadlines import SILENT, AckDeadlines
 from zhumq.push.answers import Answers
+from zhumq.push.callers import Caller, not_permitted
 from zhumq.push.delivery_buffer import DeliveryBuffer
 from zhumq.push.frames import Refusal
 from zhumq.push.ownership import Ownership
@@ -96,6 +97,11 @@ class Stream:
 
     def refresh(self) -> None:
         self._spawn(self._refresh())
+
+    def check_rights(self) -> None:
+        """ACLs have changed: a consumer without its rights gets nothing more."""
+        if not self._accepted.is_permitted:
+            self.end(not_permitted("this subscription"))
 
     def end(self, why: Refusal) -> None:
         """End the stream with this code and message."""
@@ -390,10 +396,10 @@ def _bad_credit(credit: int) -> Refusal:
     return Refusal(pb.CREDIT_INVALID, f"credit {credit} is not between 0 and {CREDITS_MAX}")
 
 
-async def serve_stream(services: PushServices, wire: Wire) -> None:
+async def serve_stream(services: PushServices, wire: Wire, caller: Caller) -> None:
     """Serve one call from its first frame to its end."""
     try:
-        accepted = await accept(services, await _subscribe_frame(wire))
+        accepted = await accept(services, await _subscribe_frame(wire), caller)
     except Refusal as refusal:
         with contextlib.suppress(WireBroken):
             await wire.write(refusal.frame())

@@ -8,9 +8,11 @@ from typing import Final
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
+from zhumq.push.callers import Caller, may_subscribe, not_permitted
 from zhumq.push.frames import MODES, Refusal, start_of
 from zhumq.push.services import PushServices
 from zhumq.push.sessions import reconnected
+from zhumq.security.acl import Operation, ResourceType
 from zhumq.share.push_session import PushSession, SessionState, resumed
 from zhumq.share.subscription import Start, StartKind, Subscription, SubscriptionMode
 
@@ -44,6 +46,7 @@ class Accepted:
     attachment: pb.Attachment | None
     # Topics whose partitions are all subscribed, also those that are added later.
     whole_topics: frozenset[str]
+    caller: Caller
 
     @property
     def joins(self) -> bool:
@@ -53,6 +56,12 @@ class Accepted:
             and self.attachment is None
             and bool(self.whole_topics)
         )
+
+    @property
+    def is_permitted(self) -> bool:
+        """Whether the caller has the rights that the subscription needs."""
+        group = None if self.anonymous else self.session.group
+        return may_subscribe(self.caller, self.topics, group)
 
     @property
     def chooses(self) -> bool:
@@ -74,7 +83,7 @@ class Accepted:
         return Start(StartKind.STORED, otherwise=otherwise)
 
 
-async def accept(services: PushServices, subscribe: pb.Subscribe) -> Accepted:
+async def accept(services: PushServices, subscribe: pb.Subscribe, caller: Caller) -> Accepted:
     """Check a subscription. Raises Refusal."""
     mode = MODES.get(subscribe.mode)
     if mode is None:
@@ -104,7 +113,12 @@ async def accept(services: PushServices, subscribe: pb.Subscribe) -> Accepted:
             raise Refusal(pb.INVALID, f"a name has at most {NAME_CHARACTERS_MAX} characters")
     topics = _topics(subscribe, mode)
     anonymous = not subscribe.group and mode is SubscriptionMode.PSB
+    # Before anything is looked up: the answer is the same whether the topics exist.
+    if not may_subscribe(caller, topics, subscribe.group or None):
+        raise not_permitted("this subscription")
     group = subscribe.group or await _unnamed_group(services, topics, anonymous=anonymous)
+    if not anonymous and not caller.may(Operation.READ, ResourceType.GROUP, group):
+        raise not_permitted("this subscription")
     start = start_of(subscribe, mode)
     places = await _places(services, subscribe, mode=mode, group=group, start=start)
     consumer = subscribe.consumer or (
@@ -142,6 +156,7 @@ async def accept(services: PushServices, subscribe: pb.Subscribe) -> Accepted:
         instance=instance,
         attachment=attachment,
         whole_topics=frozenset(each.name for each in subscribe.topics if not each.partitions),
+        caller=caller,
     )
 
 

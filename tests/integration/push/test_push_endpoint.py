@@ -21,6 +21,7 @@ from zhumq import PushConsumer
 from zhumq.client.errors import PushUnavailable, SubscriptionRefused
 from zhumq.net.tls_config import ClientAuth, Store, TlsConfig
 from zhumq.net.tls_context import TlsSource
+from zhumq.push.callers import any_caller
 from zhumq.push.server import PushServer
 from zhumq.push.settings import PushSettings
 from zhumq.push.unread import UnreadFrames
@@ -139,6 +140,7 @@ class _EmptyCluster:
         self.streams: set[object] = set()
         self.unread = UnreadFrames(time.monotonic)
         self.closing = False
+        self.caller_of = any_caller
 
     async def restore(self) -> None: ...
 

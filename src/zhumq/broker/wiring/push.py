@@ -1,8 +1,10 @@
 """Wiring of the push listener. Without grpcio the broker logs a hint and serves without push."""
 
 import logging
+from functools import partial
 from typing import Protocol, Self
 
+from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import PUSH_OFF, BrokerConfig
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import tls_source
@@ -16,6 +18,8 @@ from zhumq.push.settings import PushSettings
 from zhumq.share.push_session import SessionPolicy
 
 logger = logging.getLogger(__name__)
+
+LISTENER = "PUSH"  # its name in the audit log
 
 # Imported name and the package to install.
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf"}
@@ -55,12 +59,14 @@ class PushPart:
         deliveries: Deliveries,
         groups: RoutedGroups,
         clock: Clock,
+        authorization: AclAuthorization | None,
     ) -> Self:
         """Listen for push consumers, if configured and grpcio is installed. Raises OSError."""
         if config.push is None:
             return cls(None, None)
         try:
             # Imported here: grpcio is an extra, and a broker works without it.
+            from zhumq.push.callers import any_caller  # noqa: PLC0415
             from zhumq.push.server import PushServer  # noqa: PLC0415
             from zhumq.push.services import PushServices  # noqa: PLC0415
         except ModuleNotFoundError as missing:
@@ -83,6 +89,9 @@ class PushPart:
             clock=clock,
             settings=push_settings(config.settings),
             push_addresses=addresses,
+            caller_of=any_caller
+            if authorization is None
+            else partial(authorization.caller, LISTENER),
         )
         bind = config.push.bind
         server = await PushServer.open(services, bind.host, bind.port, tls=tls_source(config.push))

@@ -30,6 +30,7 @@ class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NOT_LEADER: _ClassVar[Code]
     FENCED: _ClassVar[Code]
     INTERNAL: _ClassVar[Code]
+    NOT_AUTHORIZED: _ClassVar[Code]
 
 class StartKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -63,6 +64,7 @@ UNAVAILABLE: Code
 NOT_LEADER: Code
 FENCED: Code
 INTERNAL: Code
+NOT_AUTHORIZED: Code
 EARLIEST: StartKind
 LATEST: StartKind
 OFFSET: StartKind
