@@ -143,7 +143,7 @@ class BrokerApp:
             for watcher in (replicas.apply, groups.apply, delivery.apply):
                 watcher(store.image)
                 store.watch(watcher)
-            authentication = await open_authentication(config, member, clock)
+            authentication = await open_authentication(config, member, clock, audit)
             parts.callback(authentication.close)
             authorization = open_authorization(config, store, audit)
             push = await _listen_push(

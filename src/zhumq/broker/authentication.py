@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ from zhumq.broker.token_check import TokenChecker, TokenRefused
 from zhumq.broker.user_credentials import UserCredentials
 from zhumq.host.clock import Clock
 from zhumq.model.errors import ErrorCode, MalformedFrame
-from zhumq.model.ids import Principal
+from zhumq.model.ids import ANONYMOUS, Principal
 from zhumq.net.service import ConnectionInfo
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.sasl import (
@@ -24,6 +24,7 @@ from zhumq.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from zhumq.security import oauthbearer, plain
+from zhumq.security.audit import AuditEvent
 from zhumq.security.exchange import (
     Accepted,
     Challenge,
@@ -43,7 +44,6 @@ logger = logging.getLogger(__name__)
 # Failures whose answers are held back; beyond it a connection is closed without an answer.
 DELAYED_FAILURES_MAX: Final = 4_096
 LOG_INTERVAL_SECONDS: Final = 1.0  # failures must not fill the log
-REASON_LOGGED_MAX: Final = 200  # characters: names come from clients
 
 Response = TypeVar("Response", SaslHandshakeResponse, SaslAuthenticateResponse)
 
@@ -79,8 +79,10 @@ class Authentication:
         credentials: UserCredentials,
         passwords: PasswordChecker,
         clock: Clock,
+        on_login: Callable[[AuditEvent], None] = lambda _: None,
     ) -> None:
         self._configs = configs
+        self._on_login = on_login
         self._credentials = credentials
         self._passwords = passwords
         self._tokens = {
@@ -159,8 +161,8 @@ class Authentication:
         if taken is Handshake.TAKEN:
             return response
         response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        reason = f"the mechanism {request.mechanism!r} is not enabled"
-        return self._fail(connection, login.config, response, reason)
+        refused = Rejected(reason="a mechanism that is not enabled", message="")
+        return self._fail(connection, login, request.mechanism, response, refused)
 
     def authenticate(
         self, context: RequestContext, request: SaslAuthenticateRequest
@@ -205,8 +207,9 @@ class Authentication:
             raise MalformedFrame("too many passwords wait for their check") from None
         if is_right:
             return Accepted(user=given.user)
-        reason = f"a wrong password or no user {given.user!r}"
-        return Rejected(reason=reason, message=plain.REFUSED)
+        return Rejected(
+            reason="a wrong password, or no such user", user=given.user, message=plain.REFUSED
+        )
 
     async def _check_token(
         self, connection: ConnectionInfo, login: _Login, given: TokenGiven
@@ -228,6 +231,7 @@ class Authentication:
         if isinstance(step, Challenge):
             return response
         self.succeeded += 1
+        self._report(connection, login.session.mechanism, step.user, allowed=True)
         lifetime_ms = login.session.start_session(step, self._clock.now_ms())
         if login.expiry is not None:
             login.expiry.cancel()
@@ -253,35 +257,59 @@ class Authentication:
         response = SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=rejected.message
         )
-        return self._fail(connection, login.config, response, rejected.reason)
+        return self._fail(connection, login, login.session.mechanism, response, rejected)
 
     async def _fail(
-        self, connection: ConnectionInfo, config: SaslConfig, response: Response, reason: str
+        self,
+        connection: ConnectionInfo,
+        login: _Login,
+        mechanism: str,
+        response: Response,
+        rejected: Rejected,
     ) -> Response:
         """The response after a delay, which slows down guessing. The connection is closed after it."""
         self.failed += 1
-        self._log_failure(connection, reason)
+        self._report(connection, mechanism, rejected.user, allowed=False)
+        self._log_failure(connection, mechanism, rejected)
         if self._delayed >= DELAYED_FAILURES_MAX:
             raise MalformedFrame("too many failed authentications wait for their answers")
         self._delayed += 1
         try:
-            await asyncio.sleep(config.failure_delay_ms / 1000)
+            await asyncio.sleep(login.config.failure_delay_ms / 1000)
         finally:
             self._delayed -= 1
         connection.closes_after_answer = True
         return response
 
-    def _log_failure(self, connection: ConnectionInfo, reason: str) -> None:
+    def _report(
+        self, connection: ConnectionInfo, mechanism: str, user: str, *, allowed: bool
+    ) -> None:
+        self._on_login(
+            AuditEvent(
+                principal=f"User:{user}" if user else ANONYMOUS,
+                host=connection.client_host,
+                listener=connection.listener,
+                action="Authenticate",
+                operation="",
+                resource=mechanism,
+                allowed=allowed,
+            )
+        )
+
+    def _log_failure(self, connection: ConnectionInfo, mechanism: str, rejected: Rejected) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._logged_at < LOG_INTERVAL_SECONDS:
             self._not_logged += 1
             return
         logger.info(
-            "authentication of %s:%d on listener %s failed: %s (%d more failures since the last line)",
+            "authentication of %s:%d on listener %s failed (%.32r, user %.64r): %.200s"
+            " (%d more failures since the last line)",
             connection.client_host,
             connection.client_port,
             connection.listener,
-            reason[:REASON_LOGGED_MAX],
+            mechanism,
+            rejected.user,
+            rejected.reason,
             self._not_logged,
         )
         self._logged_at = now

@@ -25,6 +25,7 @@ class Rejected:
     """The client is not who it claims to be."""
 
     reason: str  # for the log: clients never see it
+    user: str = ""  # as whom the client tried, if it got that far
     # For the client. It depends on the mechanism and on what the client sent, never on the users that exist.
     message: str
 

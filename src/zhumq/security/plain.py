@@ -24,9 +24,9 @@ class PlainExchange:
         if not user or not password:
             return _reject("no user, or no password")
         if authorization_id not in ("", user):
-            return _reject("an authorization id that is not the user")
+            return _reject("an authorization id that is not the user", user)
         return PasswordGiven(user=user, password=password)
 
 
-def _reject(reason: str) -> Rejected:
-    return Rejected(reason=reason, message=REFUSED)
+def _reject(reason: str, user: str = "") -> Rejected:
+    return Rejected(reason=reason, user=user, message=REFUSED)

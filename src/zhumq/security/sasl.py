@@ -111,7 +111,8 @@ class SaslSession:
             case Accepted() if self.user not in (None, step.user):
                 self._enter(SaslState.FAILED)
                 return Rejected(
-                    reason=f"a re-authentication of {self.user!r} as {step.user!r}",
+                    reason=f"a re-authentication of {self.user!r}",
+                    user=step.user,
                     message="Cannot change principals during re-authentication",
                 )
             case Accepted():

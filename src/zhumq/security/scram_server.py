@@ -121,7 +121,7 @@ class ScramExchange:
             return self._reject("a malformed first message")
         user = _unescaped(found["user"])
         if found["authorization"] is not None and _unescaped(found["authorization"]) != user:
-            return self._reject("an authorization id that is not the user")
+            return self._reject("an authorization id that is not the user", user)
         held = self._find(user)
         credential = held.credential
         nonce = found["nonce"] + self._server_nonce
@@ -139,30 +139,31 @@ class ScramExchange:
     def _final(self, message: str, pending: "_Pending") -> Step:
         found = _CLIENT_FINAL.fullmatch(message)
         if found is None:
-            return self._reject("a malformed final message")
+            return self._reject("a malformed final message", pending.user)
         if not hmac.compare_digest(found["nonce"], pending.nonce):
-            return self._reject("another nonce than the server's")
+            return self._reject("another nonce than the server's", pending.user)
         if found["binding"] != pending.binding:
-            return self._reject("another header than in the first message")
+            return self._reject("another header than in the first message", pending.user)
         credential = pending.found.credential
         signed = (pending.signed + found["bare"]).encode()
         signature = keyed_hash(self._hash, credential.stored_key, signed)
         proof = _decoded(found["proof"])
         if len(proof) != len(signature):
-            return self._reject("a proof of another length")
+            return self._reject("a proof of another length", pending.user)
         proven_key = stored_key(self._hash, xor(proof, signature))
         is_proven = hmac.compare_digest(proven_key, credential.stored_key)
         verifier = keyed_hash(self._hash, credential.server_key, signed)
         if not (is_proven and pending.found.is_real):
-            return self._reject(f"a wrong password or no user {pending.user!r}")
+            return self._reject("a wrong password, or no such user", pending.user)
         return Accepted(user=pending.user, data=b"v=" + base64.b64encode(verifier))
 
-    def _reject(self, reason: str) -> Rejected:
+    def _reject(self, reason: str, user: str = "") -> Rejected:
         self._is_over = True
         name = self._mechanism.sasl_name
         # Kafka's message, which does not tell why.
         return Rejected(
             reason=reason,
+            user=user,
             message="Authentication failed during authentication due to invalid credentials with SASL"
             f" mechanism {name}",
         )

@@ -1,6 +1,7 @@
 """Wiring of authentication: the SASL settings of each listener, the users, and the first user."""
 
 import logging
+from collections.abc import Callable
 
 from zhumq.broker.authentication import Authentication
 from zhumq.broker.config import BrokerConfig
@@ -11,12 +12,16 @@ from zhumq.broker.users import StoredUsers, ensure_admin
 from zhumq.broker.wiring.membership import Membership
 from zhumq.host.clock import Clock
 from zhumq.model.errors import SettingInvalid
+from zhumq.security.audit import AuditEvent
 
 logger = logging.getLogger(__name__)
 
 
 async def open_authentication(
-    config: BrokerConfig, member: Membership, clock: Clock
+    config: BrokerConfig,
+    member: Membership,
+    clock: Clock,
+    on_login: Callable[[AuditEvent], None],
 ) -> Authentication:
     """The authentication of all listeners with SASL; without one it refuses SASL. Raises SettingInvalid."""
     store = member.store
@@ -28,7 +33,7 @@ async def open_authentication(
     # Made-up credentials are all that the secret is for.
     secret = member.secret() if configs else b""
     credentials = UserCredentials(lambda: store.image.security.users, secret)
-    return Authentication(configs, credentials, PasswordChecker(credentials), clock)
+    return Authentication(configs, credentials, PasswordChecker(credentials), clock, on_login)
 
 
 def _configs(config: BrokerConfig) -> dict[str, SaslConfig]:
