@@ -59,7 +59,10 @@ def topic_on(
     replicas: int = 1,
 ) -> Iterator[str]:
     """A topic with a leader for each partition, deleted at the end so that the disk does not fill."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": LOG_LEVEL_ERROR})
+    settings = {"bootstrap.servers": server.bootstrap, "log_level": LOG_LEVEL_ERROR}
+    if server.ca_file:
+        settings |= {"security.protocol": "SSL", "ssl.ca.location": server.ca_file}
+    admin = AdminClient(settings)
     topic = f"bench-{uuid.uuid4().hex[:12]}"
     created = admin.create_topics(
         [NewTopic(topic, partitions, replicas, config=dict(config or {}))],

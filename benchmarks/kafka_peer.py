@@ -57,6 +57,7 @@ def settings_of(
     data: Path,
     extra: Mapping[str, str],
     node_id: int = 0,
+    protocol: str = "PLAINTEXT",
 ) -> dict[str, str]:
     """The settings of a node with both roles, broker and controller; internal topics have one replica."""
     controller_port = controller_ports[node_id]
@@ -65,10 +66,11 @@ def settings_of(
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.voters": ",".join(voters),
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": f"{protocol}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"{protocol}://127.0.0.1:{port}",
+        "inter.broker.listener.name": protocol,
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"{protocol}:{protocol},CONTROLLER:PLAINTEXT",
         "log.dirs": str(data),
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
@@ -80,7 +82,13 @@ def settings_of(
     }
 
 
-def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None) -> Prepared:
+def prepare_kafka(
+    directory: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    protocol: str = "PLAINTEXT",
+    ca_file: str = "",
+) -> Prepared:
     """A cluster of one node."""
     port, controller_port = free_ports(2)
     return prepare_kafka_node(
@@ -89,6 +97,8 @@ def prepare_kafka(directory: Path, *, settings: Mapping[str, str] | None = None)
         controller_ports=[controller_port],
         cluster_id=new_cluster_id(),
         settings=settings,
+        protocol=protocol,
+        ca_file=ca_file,
     )
 
 
@@ -105,6 +115,8 @@ def prepare_kafka_node(
     cluster_id: str,
     node_id: int = 0,
     settings: Mapping[str, str] | None = None,
+    protocol: str = "PLAINTEXT",
+    ca_file: str = "",
 ) -> Prepared:
     """Write the settings, and format the storage below `directory` if it is new."""
     data = directory / "kafka-data"
@@ -115,6 +127,7 @@ def prepare_kafka_node(
         data=data,
         extra=settings or {},
         node_id=node_id,
+        protocol=protocol,
     )
     properties = directory / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
@@ -134,6 +147,7 @@ def prepare_kafka_node(
         data=data,
         log=log,
         output=directory / "kafka.out",
+        ca_file=ca_file,
     )
 
 

@@ -1,6 +1,7 @@
 """The two load programs in C: built once, run as processes, their JSON read back."""
 
 import json
+import os
 import subprocess
 
 from benchmarks.server import BUILD, REPOSITORY, Measured
@@ -36,11 +37,12 @@ def compile_if_older(name: str, flags: tuple[str, ...], libraries: tuple[str, ..
     )
 
 
-def run_loader(program: str, *words: object) -> Figures:
-    """Run a load program to its end; returns the JSON object that it prints."""
+def run_loader(program: str, *words: object, ca_file: str = "") -> Figures:
+    """Run a load program to its end; returns the JSON object that it prints. With a CA: over TLS."""
     done = subprocess.run(
         [str(BINARIES / program), *map(str, words)],
         capture_output=True, text=True, timeout=RUN_WAIT_S, check=False,
+        env={**os.environ, **({"BENCH_CA": ca_file} if ca_file else {})},
     )  # fmt: skip
     if done.returncode:
         raise LoaderFailed(f"{program} {' '.join(map(str, words))}: {done.stderr.strip()[-500:]}")
@@ -55,15 +57,18 @@ class LoaderFailed(Exception):
 def produce(
     server: Measured, topic: str, *, partitions: int, count: int, size: int, acks: int
 ) -> Figures:
-    return run_loader("client", "produce", server.bootstrap, topic, partitions, count, size, acks)
+    words = ("produce", server.bootstrap, topic, partitions, count, size, acks)
+    return run_loader("client", *words, ca_file=server.ca_file)
 
 
 def consume(server: Measured, topic: str, *, partitions: int, count: int) -> Figures:
-    return run_loader("client", "consume", server.bootstrap, topic, partitions, count)
+    words = ("consume", server.bootstrap, topic, partitions, count)
+    return run_loader("client", *words, ca_file=server.ca_file)
 
 
 def latency(server: Measured, topic: str, *, rate: int, seconds: int, acks: int = 1) -> Figures:
-    return run_loader("client", "latency", server.bootstrap, topic, rate, seconds, acks)
+    words = ("latency", server.bootstrap, topic, rate, seconds, acks)
+    return run_loader("client", *words, ca_file=server.ca_file)
 
 
 def one_record_requests(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import partitions, three_nodes
+from benchmarks import partitions, three_nodes, tls
 from benchmarks.cases import Case, Sizes, cases, start_and_idle, topic_on
 from benchmarks.kafka_peer import prepare_kafka
 from benchmarks.loaders import (
@@ -32,7 +32,7 @@ from benchmarks.spark_cases import TITLE as SPARK_TITLE
 from benchmarks.spark_cases import measure_spark
 from benchmarks.zhumq_server import prepare_zhumq
 
-PREPARE: dict[str, Callable[[Path], Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
+PREPARE: dict[str, Callable[..., Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
 WARM_MESSAGES = 500_000  # before the first measurement, so that Kafka's hot code is compiled
 REPETITIONS = 3
 QUICK_DIVISOR = 10
@@ -155,6 +155,10 @@ def main() -> None:
             rows += parts.measure(
                 lambda: [partitions.measure_partitions(names, PREPARE, quick=quick)]
             )
+        if encrypted := [case for case in tls.cases(sizes) if arguments.only in case.name]:
+            rows += parts.measure(
+                lambda: measure_tls(encrypted, names, folder, arguments.repetitions, console)
+            )
         options = arguments.only, sizes, arguments.repetitions
         rows += parts.measure(lambda: measure_push(*options, folder / "push", console))
         if replicated := [case for case in three_nodes.cases(sizes) if arguments.only in case.name]:
@@ -182,6 +186,17 @@ class Parts:
             self._console.print_exception()
             self.exit_code = 1
             return []
+
+
+def measure_tls(
+    chosen: list[Case], names: Sequence[str], folder: Path, repetitions: int, console: Console
+) -> list[Row]:
+    with tls.servers(names, folder, PREPARE) as servers:
+        for server in servers:
+            with topic_on(server, 1) as topic:
+                produce(server, topic, partitions=1, count=WARM_MESSAGES, size=1000, acks=1)
+                consume(server, topic, partitions=1, count=WARM_MESSAGES)
+        return measure_cases(chosen, servers, repetitions, console)
 
 
 def measure_three_nodes(

@@ -3,10 +3,12 @@
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -35,6 +37,10 @@ class Measured(Protocol):
     @property
     def bootstrap(self) -> str: ...
 
+    @property
+    def ca_file(self) -> str:
+        """The certificate that clients trust; empty: no TLS."""
+
     def cpu_seconds(self) -> float: ...
 
 
@@ -42,11 +48,19 @@ class Server:
     """One running broker process; use it as a context manager."""
 
     def __init__(
-        self, *, name: str, process: subprocess.Popen[bytes], bootstrap: str, data: Path, log: Path
+        self,
+        *,
+        name: str,
+        process: subprocess.Popen[bytes],
+        bootstrap: str,
+        data: Path,
+        log: Path,
+        ca_file: str = "",
     ) -> None:
         self.name = name
         self.process = process
         self.bootstrap = bootstrap
+        self.ca_file = ca_file
         self.data = data
         self.log = log
 
@@ -98,6 +112,7 @@ class Prepared:
     data: Path
     log: Path
     output: Path
+    ca_file: str = ""
 
     def launch(self) -> Server:
         """Start the process and return at once; it does not answer yet."""
@@ -110,13 +125,18 @@ class Prepared:
                 env={**os.environ, "LC_ALL": "C.UTF-8"},
             )
         return Server(
-            name=self.name, process=process, bootstrap=self.bootstrap, data=self.data, log=self.log
+            name=self.name,
+            process=process,
+            bootstrap=self.bootstrap,
+            data=self.data,
+            log=self.log,
+            ca_file=self.ca_file,
         )
 
     def start(self) -> Server:
         """Start the process and return once it answers."""
         server = self.launch()
-        wait_until(lambda: serves(server.bootstrap), server)
+        wait_until(lambda: serves(server.bootstrap, server.ca_file), server)
         return server
 
 
@@ -135,11 +155,17 @@ def wait_until(fact: Callable[[], bool], server: Server, wait_s: float = READY_W
         time.sleep(POLL_INTERVAL_S)
 
 
-def serves(bootstrap: str) -> bool:
+def serves(bootstrap: str, ca_file: str = "") -> bool:
     """Does the address answer an ApiVersions request?"""
     host, _, port = bootstrap.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=1) as connection:
+        with ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=1))
+            if ca_file:
+                context = ssl.create_default_context(cafile=ca_file)
+                connection = stack.enter_context(
+                    context.wrap_socket(connection, server_hostname=host)
+                )
             connection.sendall(API_VERSIONS_V0)
             return len(connection.recv(4)) == 4
     except OSError:

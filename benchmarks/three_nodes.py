@@ -48,6 +48,7 @@ class Cluster:
     servers: Sequence[Server]
     # Further processes of the cluster that serve no client: ZooKeeper's.
     helper_pids: Sequence[int] = ()
+    ca_file: str = ""
 
     @property
     def bootstrap(self) -> str:

@@ -49,6 +49,16 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
                 die(name, error);
 }
 
+/* The address, and TLS where BENCH_CA names the certificate to trust. */
+static void set_server(rd_kafka_conf_t *conf, const char *bootstrap) {
+        const char *authority = getenv("BENCH_CA");
+        set(conf, "bootstrap.servers", bootstrap);
+        if (authority) {
+                set(conf, "security.protocol", "SSL");
+                set(conf, "ssl.ca.location", authority);
+        }
+}
+
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
         (void)rk;
         (void)opaque;
@@ -70,7 +80,7 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
 
 static rd_kafka_t *new_producer(const char *bootstrap, const char *acks, const char *linger_ms) {
         rd_kafka_conf_t *conf = rd_kafka_conf_new();
-        set(conf, "bootstrap.servers", bootstrap);
+        set_server(conf, bootstrap);
         set(conf, "acks", acks);
         set(conf, "linger.ms", linger_ms);
         set(conf, "batch.num.messages", "10000");
@@ -84,7 +94,7 @@ static rd_kafka_t *new_producer(const char *bootstrap, const char *acks, const c
 /* A consumer of these partitions from `offset`, all on one queue. */
 static rd_kafka_t *new_consumer(const char *bootstrap, const char *topic, int partitions, int64_t offset) {
         rd_kafka_conf_t *conf = rd_kafka_conf_new();
-        set(conf, "bootstrap.servers", bootstrap);
+        set_server(conf, bootstrap);
         set(conf, "group.id", "benchmark");
         set(conf, "enable.auto.commit", "false");
         set(conf, "enable.partition.eof", "false");

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from zhumq.testing.process import BrokerProcess, broker_process
+from zhumq.testing.process import BrokerProcess
 
 from .attacker import ATTACKS, BEGUN
 from .honest import HonestClient, Samples
-from .target import Target, memory_bytes, prepare, reset_peak
+from .target import Target, attacked_broker, memory_bytes, reset_peak
 
 P99_SECONDS_MAX = 0.25
 MEMORY_BYTES_MAX = 512 * 1024 * 1024
@@ -112,9 +112,7 @@ def run_all(names: Iterable[str], seconds: float) -> list[Result]:
 
 
 def run_one(name: str, seconds: float, folder: Path) -> Result:
-    with broker_process(folder / "data") as broker:
-        target = Target(kafka=broker.bootstrap, push=broker.push, http=broker.http)
-        prepare(target)
+    with attacked_broker(folder) as (broker, target):
         honest = HonestClient(target)
         honest.start()
         honest.wait_calm(RECOVERY_SECONDS_MAX)

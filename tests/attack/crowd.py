@@ -26,6 +26,13 @@ class AttackConnection:
     async def connect(self) -> None:
         await self._loop.sock_connect(self._socket, self._where)
 
+    async def connect_anew(self) -> None:
+        """Closes, and opens another connection."""
+        self._socket.close()
+        self._socket = socket.socket()
+        self._socket.setblocking(False)
+        await self.connect()
+
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self._socket, data)
 

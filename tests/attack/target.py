@@ -3,9 +3,14 @@
 import struct
 import time
 import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.certificates import make_authority
+
+from zhumq.host.ports import HOST, free_ports
 from zhumq.protocol.api import ApiKey, RequestHeader, encode_request
 from zhumq.protocol.messages.produce import (
     PartitionProduceData,
@@ -21,6 +26,7 @@ from zhumq.protocol.messages.topics import (
 from zhumq.protocol.schema import Message
 from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
+from zhumq.testing.process import BrokerProcess, broker_process
 from zhumq.testing.raw_client import RawClient
 
 HONEST = "honest"
@@ -39,11 +45,30 @@ class Target:
     """The addresses of a broker under attack."""
 
     kafka: str
+    tls: str
     push: str
     http: str
 
     def to_arguments(self) -> list[str]:
         return [f"--{name}={value}" for name, value in asdict(self).items()]
+
+
+@contextmanager
+def attacked_broker(
+    folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[BrokerProcess, Target]]:
+    """A broker with a plain and a TLS listener, and the topics that attacks use."""
+    # RSA: the broker's part of a handshake costs several times as much as with elliptic curves.
+    certificate = make_authority(folder / "ca").issue("broker", is_rsa=True)
+    plain, tls = (f"{HOST}:{port}" for port in free_ports(2))
+    listeners = {
+        "listeners": f"PLAINTEXT://{plain},SSL://{tls}",
+        "ssl.keystore.location": str(certificate.combined_file),
+    }
+    with broker_process(folder / "data", settings={**listeners, **(settings or {})}) as process:
+        target = Target(kafka=process.bootstrap, tls=tls, push=process.push, http=process.http)
+        prepare(target)
+        yield process, target
 
 
 def address(bootstrap: str) -> tuple[str, int]:

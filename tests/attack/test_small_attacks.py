@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from zhumq.testing.process import BrokerProcess, broker_process
+from zhumq.testing.process import BrokerProcess
 
 from . import crowd
 from .attacker import ATTACKS
 from .crowd import tasks
 from .honest import HonestClient
-from .target import Target, prepare
+from .target import Target, attacked_broker
 
 SETTINGS = {"queued.max.request.bytes": str(16 << 20), "offsets.topic.num.partitions": "4"}
 REQUEST_BYTES_MAX = (16 << 20) * 5 // 4 + (1 << 20)
@@ -24,11 +24,12 @@ SMALL_CROWD = 30
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def attacked(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[BrokerProcess, Target]]:
     folder: Path = tmp_path_factory.mktemp("attacked")
-    with broker_process(folder / "data", settings=SETTINGS) as process:
-        prepare(Target(kafka=process.bootstrap, push=process.push, http=process.http))
-        yield process
+    with attacked_broker(folder, SETTINGS) as running:
+        yield running
 
 
 def metric(process: BrokerProcess, name: str) -> float:
@@ -41,9 +42,9 @@ def metric(process: BrokerProcess, name: str) -> float:
 
 @pytest.mark.parametrize("name", sorted(ATTACKS.keys() - LARGE))
 def test_an_honest_client_is_served_beside_the_attack(
-    running: BrokerProcess, name: str, monkeypatch: pytest.MonkeyPatch
+    attacked: tuple[BrokerProcess, Target], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = Target(kafka=running.bootstrap, push=running.push, http=running.http)
+    running, target = attacked
     monkeypatch.setattr(crowd, "CROWD_MAX", SMALL_CROWD)
 
     async def scenario() -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 from zhumq.net.limits import Counters
 from zhumq.net.sendfile import FileRegion, FileSender, read_region, split_region
+from zhumq.net.tls_stream import WRITE_BYTES as TLS_WRITE_BYTES
 from zhumq.net.tls_stream import TlsStream
 from zhumq.protocol.api import Part
 
@@ -153,12 +154,12 @@ class AnswerWriter:
                 return
             gathered: list[Buffer] = []
             size = 0
-            while parts and size < WRITE_BYTES:
+            while parts and size < TLS_WRITE_BYTES:
                 part = parts.popleft()
                 if not isinstance(part, _BYTES_LIKE):
                     region = cast("FileRegion", part)
-                    if len(region) > WRITE_BYTES:
-                        region, rest = split_region(region, WRITE_BYTES)
+                    if len(region) > TLS_WRITE_BYTES:
+                        region, rest = split_region(region, TLS_WRITE_BYTES)
                         parts.appendleft(cast("Part", rest))
                     try:
                         part = read_region(region)

@@ -11,7 +11,7 @@ from zhumq.net.handshakes import Handshakes
 Buffer = bytes | bytearray | memoryview
 
 # Bytes that are encrypted at once: ciphertext of no more than this waits to be copied to the transport.
-WRITE_BYTES: Final = 256 * 1024
+WRITE_BYTES: Final = 128 * 1024
 READ_BYTES: Final = 256 * 1024
 # What a client may send before its handshake is complete: hello, certificates, finished.
 HANDSHAKE_BYTES_MAX: Final = 256 * 1024

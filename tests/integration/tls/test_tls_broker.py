@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
 from tls_brokers import Secured, consume, listeners, produce
 
+from zhumq.broker.authorizer_settings import OURS
 from zhumq.model.address import parse_address
 from zhumq.testing.process import BrokerProcess, broker_process
 
@@ -275,6 +276,33 @@ def test_a_replaced_certificate_is_shown_without_a_restart(tmp_path: Path) -> No
             assert time.monotonic() < deadline
         assert shown() == "renewed"
         assert process.log.count("the earlier ones stay") == 1
+
+
+def test_the_authorizer_and_the_audit_log_know_a_client_by_its_certificate(
+    tmp_path: Path,
+) -> None:
+    secured = Secured(tmp_path)
+    text, addresses = listeners("SSL")
+    settings = {
+        **secured.stores,
+        "listeners": text,
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=([a-z]+)$/$1/",
+        "authorizer.class.name": OURS,
+        "super.users": "User:alice",
+    }
+    bob = secured.authority.issue("bob")
+    with broker_process(tmp_path / "data", settings=settings) as process:
+        topic = NewTopic("hers", 1, 1)
+        of_bob = AdminClient(secured.librdkafka(addresses["SSL"], bob))
+        with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
+            of_bob.create_topics([topic])["hers"].result(SECONDS_MAX)
+        of_alice = AdminClient(secured.librdkafka(addresses["SSL"], secured.alice))
+        of_alice.create_topics([topic])["hers"].result(SECONDS_MAX)
+        process.stop()
+        audit = (process.data_dir / "audit.log").read_text()
+        assert "User:bob" in audit
+        assert "User:alice" in audit
 
 
 def test_a_client_without_tls_gets_nothing_from_a_tls_listener(running: Running) -> None:
