@@ -11,6 +11,7 @@ from zhumq.records.builder import build_batch
 # key: | version i16 | type i16 |     value: | version i16 | coordinator epoch i32 |
 MARKER_KEY = struct.Struct(">hh")
 MARKER_VALUE = struct.Struct(">hi")
+MARKER_BATCH_BYTES = 78  # the header and one record, always the same
 
 
 class MarkerType(IntEnum):

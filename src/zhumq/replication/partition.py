@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zhumq.consensus.contract import Role, RoleChange
@@ -20,8 +20,10 @@ from zhumq.model.errors import (
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
 from zhumq.model.isolation import Isolation
+from zhumq.records.control import MARKER_BATCH_BYTES, EndMarker
 from zhumq.replication.driver import Core, ReplicaDriver
 from zhumq.replication.driver_seam import DriverHost
+from zhumq.replication.partition_log import PartitionLog
 from zhumq.replication.pending import (
     DurabilityWaiters,
     DurableCallback,
@@ -31,11 +33,8 @@ from zhumq.replication.pending import (
 )
 from zhumq.replication.producer_order import ProducerOrder
 from zhumq.replication.tail import Tail
-from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log import Log
-from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
-from zhumq.storage.producer_state import ProducerEntry
-from zhumq.storage.time_lookup import TimestampedOffset
+from zhumq.storage.log_slice import Appended, AppendedRun, LogSlice
 from zhumq.storage.validator import WalkBudget
 
 # How long an append waits for other replicas by default: as long as most producers do.
@@ -49,7 +48,7 @@ TRANSFER_CHECK_SECONDS: Final = 0.005
 LeadershipCallback = Callable[[TopicPartition, bool, int], None]
 
 
-class Partition:
+class Partition(PartitionLog):
     """A partition whose replicas agree on what is committed. The only way to its log.
 
     Consumers see what is committed, whatever acks the producer asked for. A leader serves once its high watermark
@@ -75,7 +74,6 @@ class Partition:
         "driver",
         "is_sole",
         "leader_epoch",
-        "log",
         "min_in_sync_replicas",
         "rebuilds",
         "topic_id",
@@ -94,9 +92,9 @@ class Partition:
         min_in_sync_replicas: int,
         damaged_from: int | None = None,
     ) -> None:
+        super().__init__(log)
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log = log
         self.min_in_sync_replicas = min_in_sync_replicas
         self.rebuilds = 0
         self.damaged_from = damaged_from  # found when the log was opened
@@ -182,7 +180,7 @@ class Partition:
         else:
             self.driver.appended()
 
-    # Offsets, and facts of the log for requests and metrics
+    # Offsets
 
     @property
     def high_watermark(self) -> int:
@@ -191,16 +189,13 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where consumers that read committed records have to stop."""
-        return self.high_watermark
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
+        """Where consumers that read committed records have to stop: before the oldest transaction that is
+        open, or whose marker is not committed."""
+        high_watermark = self.high_watermark
+        unstable = self.log.producer_state.first_unstable_offset(high_watermark)
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log.log_start_offset)
 
     def end_offset(self, isolation: Isolation) -> int:
         """Where consumers of this isolation level have to stop."""
@@ -210,42 +205,6 @@ class Partition:
     def waiters_count(self) -> int:
         """How many appends wait until they are durable."""
         return len(self._durable)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return self.log.size_bytes
-
-    @property
-    def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
-        """Damaged ranges, which readers are refused."""
-        return self.log.corrupt_ranges
-
-    @property
-    def failure(self) -> BrokerError | None:
-        """Why the log is offline; None while it works."""
-        return self.log.failure
-
-    @property
-    def producers(self) -> Mapping[int, ProducerEntry]:
-        """The idempotent producers whose last batches are remembered, by producer id."""
-        return self.log.producer_state.producers
-
-    def epoch_of(self, offset: int) -> int:
-        """The leader epoch in which this offset was written; -1 if it is not known."""
-        return self.log.epoch_of(offset)
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochStart:
-        """The largest known epoch not above this one, and the offset where it ends."""
-        return self.log.end_offset_for_epoch(epoch)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record that is not older than this timestamp."""
-        return self.log.offset_for_timestamp(timestamp)
-
-    def max_timestamp_offset(self) -> TimestampedOffset | None:
-        """The record with the largest timestamp."""
-        return self.log.max_timestamp_offset()
 
     # Appending and reading
 
@@ -268,6 +227,34 @@ class Partition:
             raise self._order.error_for(gap, now_ms) from None
         if not appended.duplicate and (self._watchers or not self.is_sole):
             self._written(len(batches))
+        return appended
+
+    def allow_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """The coordinator confirmed that the producer's transaction includes this partition."""
+        self.log.producer_state.allow_transaction(producer_id, producer_epoch)
+
+    def append_marker(
+        self,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> Appended:
+        """End the transaction of a producer as the leader, for its coordinator."""
+        driver = self.driver
+        if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
+            raise self._refusal()
+        appended = self.log.append_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_version=transaction_version,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+        )
+        self._written(MARKER_BATCH_BYTES)
         return appended
 
     def append_each(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
@@ -380,7 +367,8 @@ class Partition:
         isolation: Isolation | None = None,
         at_least_one: bool = True,
     ) -> LogSlice:
-        """Whole batches from an offset up to where this isolation level ends.
+        """Whole batches from an offset up to where this isolation level ends; at read_committed with the
+        aborted transactions among them.
 
         A consumer gets no batches without records, so the result may be empty while the offset is
         below the high watermark. The broker's own readers give no level and get every batch.
@@ -398,7 +386,7 @@ class Partition:
             )
         end = self.last_stable_offset if isolation is READ_COMMITTED else high_watermark
         try:
-            return log.read(
+            part = log.read(
                 offset,
                 max_bytes=max_bytes,
                 up_to_offset=end,
@@ -411,6 +399,9 @@ class Partition:
             # Another replica has the record: the client tries again, and finds the new leader.
             self.driver.on_damaged(offset)
             raise self._not_leader() from None
+        if isolation is READ_COMMITTED and part.regions:
+            part.aborted = log.aborted_transactions(offset, part.next_offset)
+        return part
 
     def observe(
         self, offset: int, *, on_records: Callable[[], None], on_closed: Callable[[], None]
@@ -462,6 +453,7 @@ class Partition:
                 self.driver.request_flush()
 
     def on_high_watermark_raised(self, high_watermark: int) -> None:
+        self.log.producer_state.forget_ended(high_watermark)
         if self.driver.core.serving and not self.is_sole:
             self._durable.reached(high_watermark)
             self._show_up_to(high_watermark)

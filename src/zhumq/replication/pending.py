@@ -43,14 +43,25 @@ class Watchers(set[Watcher]):
 
 class ParkedFetch:
     """A fetch that waits until enough bytes have arrived on its partitions since it was created, or one
-    is retired, or its time is up."""
+    is retired, or its time is up.
 
-    __slots__ = ("_missing_bytes", "_partitions", "_timer", "done")
+    `is_worthwhile` says whether the fetch would get any of the bytes: those of an open transaction it
+    may not get.
+    """
 
-    def __init__(self, partitions: Sequence[Watched], missing_bytes: int, wait_ms: int) -> None:
+    __slots__ = ("_is_worthwhile", "_missing_bytes", "_partitions", "_timer", "done")
+
+    def __init__(
+        self,
+        partitions: Sequence[Watched],
+        missing_bytes: int,
+        wait_ms: int,
+        is_worthwhile: Callable[[], bool] | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._partitions = partitions
         self._missing_bytes = missing_bytes
+        self._is_worthwhile = is_worthwhile
         self.done: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(wait_ms / 1000, self.wake)
         for partition in partitions:
@@ -64,7 +75,7 @@ class ParkedFetch:
 
     def on_bytes(self, count: int) -> None:
         self._missing_bytes -= count
-        if self._missing_bytes <= 0:
+        if self._missing_bytes <= 0 and (self._is_worthwhile is None or self._is_worthwhile()):
             self.wake()
 
     def on_retired(self) -> None:

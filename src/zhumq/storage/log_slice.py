@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from zhumq.host.disk import DiskFile
 from zhumq.model.errors import BrokerError
+from zhumq.storage.transaction_index import AbortedTransaction
 
 
 class Appended(NamedTuple):
@@ -52,11 +53,13 @@ class FileRegion:
 class LogSlice:
     """Whole batches from one offset on. Empty or one region: a read does not span segments."""
 
-    __slots__ = ("next_offset", "regions")
+    __slots__ = ("aborted", "next_offset", "regions")
 
     def __init__(self, regions: Sequence[FileRegion], next_offset: int) -> None:
         self.regions = regions
         self.next_offset = next_offset  # where the next read continues
+        # The aborted transactions among them, for readers of committed records.
+        self.aborted: Sequence[AbortedTransaction] = ()
 
     def __len__(self) -> int:
         return self.regions[0].length if self.regions else 0

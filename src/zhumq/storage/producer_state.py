@@ -96,8 +96,7 @@ class ProducerState:
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of the oldest transaction that is open or whose marker is not committed: the
         last stable offset cannot pass it."""
-        if self._ended:
-            self.forget_ended(high_watermark)
+        self.forget_ended(high_watermark)
         undecided = self.first_undecided_offset
         if not self._ended:
             return undecided
@@ -106,6 +105,8 @@ class ProducerState:
 
     def forget_ended(self, high_watermark: int) -> None:
         """Forget the transactions whose markers are below the high watermark."""
+        if not self._ended:
+            return
         committed = []
         for marker_offset in self._ended:
             if marker_offset >= high_watermark:

@@ -38,6 +38,20 @@ def test_a_fetch_wakes_when_enough_bytes_came_from_all_its_partitions() -> None:
     run(scenario)
 
 
+def test_bytes_that_a_fetch_would_not_get_do_not_wake_it() -> None:
+    async def scenario() -> None:
+        source = Source()
+        is_visible = False
+        parked = ParkedFetch([source], 100, 60_000, lambda: is_visible)
+        parked.on_bytes(200)
+        assert not parked.done.done()
+        is_visible = True
+        parked.on_bytes(1)
+        assert parked.done.done()
+
+    run(scenario)
+
+
 def test_a_fetch_wakes_when_its_time_is_up() -> None:
     async def scenario(_: ManualClock) -> None:
         source = Source()

@@ -1,6 +1,6 @@
 """Fetch: whole batches straight from the segments; waits for bytes when there are too few."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zhumq.broker.access import May
@@ -21,6 +21,7 @@ from zhumq.model.errors import BrokerError, ErrorCode, UnknownTopicId
 from zhumq.model.isolation import Isolation
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -102,6 +103,7 @@ class FetchHandler:
             attempt.readable,
             request.min_bytes - attempt.bytes_read,
             min(request.max_wait_ms, WAIT_MS_MAX),
+            _new_committed_records(attempt.readable, request),
         )
         return self._wait_and_fetch(
             context.may, parked, asked, request, session, by_id, incremental
@@ -157,7 +159,15 @@ class FetchHandler:
             size = len(records)
             answer.records = records.regions[0] if size else b""
             attempt.bytes_read += size
-            if size and records.next_offset < answer.high_watermark:
+            end_offset = answer.high_watermark
+            if isolation is Isolation.READ_COMMITTED:
+                end_offset = answer.last_stable_offset
+            if records.aborted:
+                answer.aborted_transactions = [
+                    AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                    for each in records.aborted
+                ]
+            if size and records.next_offset < end_offset:
                 # A read ends with its segment, or before an emptied batch: more bytes for min_bytes
                 # exist already, behind these.
                 attempt.must_answer = True
@@ -174,6 +184,16 @@ class FetchHandler:
         if not may(_READ, _TOPIC, name):
             raise TopicAuthorizationFailed("reading this topic is not permitted")
         return self._replicas.partition(name, key.partition)
+
+
+def _new_committed_records(
+    partitions: Sequence[Partition], request: FetchRequest
+) -> Callable[[], bool] | None:
+    """Whether a partition has more committed records than now; None if all records count."""
+    if Isolation.of(request.isolation_level) is not Isolation.READ_COMMITTED:
+        return None
+    ends = [(partition, partition.last_stable_offset) for partition in partitions]
+    return lambda: any(partition.last_stable_offset > end for partition, end in ends)
 
 
 def _asked_partitions(request: FetchRequest) -> list[FetchedPartition]:

@@ -150,12 +150,16 @@ def _locate(
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
         return _UNKNOWN, start, partition.epoch_of(start)
-    if timestamp == MAX_TIMESTAMP:
-        return partition.max_timestamp_offset()
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # There is no tiered storage, so there is no such offset.
         return None
-    return partition.offset_for_timestamp(timestamp)
+    if timestamp == MAX_TIMESTAMP:
+        found = partition.max_timestamp_offset()
+    else:
+        found = partition.offset_for_timestamp(timestamp)
+    # As in Kafka: a record that this consumer cannot read yet is not found.
+    is_visible = found is not None and found.offset < partition.end_offset(isolation)
+    return found if is_visible else None
 
 
 def _delete_before(partition: Partition, offset: int) -> int:

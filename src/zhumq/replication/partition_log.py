@@ -1,0 +1,63 @@
+"""Facts of a partition's log, for requests and metrics."""
+
+from collections.abc import Mapping
+
+from zhumq.model.errors import BrokerError
+from zhumq.storage.leader_epochs import EpochStart
+from zhumq.storage.log import Log
+from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.producer_state import ProducerEntry
+from zhumq.storage.time_lookup import TimestampedOffset
+
+
+class PartitionLog:
+    """What a partition knows by its log alone, as leader and as follower."""
+
+    __slots__ = ("log",)
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.log.size_bytes
+
+    @property
+    def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
+        """Damaged ranges, which readers are refused."""
+        return self.log.corrupt_ranges
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """Why the log is offline; None while it works."""
+        return self.log.failure
+
+    @property
+    def producers(self) -> Mapping[int, ProducerEntry]:
+        """The idempotent producers whose last batches are remembered, by producer id."""
+        return self.log.producer_state.producers
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch in which this offset was written; -1 if it is not known."""
+        return self.log.epoch_of(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochStart:
+        """The largest known epoch not above this one, and the offset where it ends."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record that is not older than this timestamp."""
+        return self.log.offset_for_timestamp(timestamp)
+
+    def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The record with the largest timestamp."""
+        return self.log.max_timestamp_offset()
