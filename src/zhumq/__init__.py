@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from zhumq.client.message import Message
     from zhumq.client.producer import Producer
     from zhumq.client.push_consumer import PushConsumer
+    from zhumq.client.security import ClientSecurity
     from zhumq.client.worker import Worker
 
     __version__: str
 
-__all__ = ["Admin", "Consumer", "Message", "Producer", "PushConsumer", "Worker"]
+__all__ = ["Admin", "ClientSecurity", "Consumer", "Message", "Producer", "PushConsumer", "Worker"]
 
 # Imported on first use, so that a starting broker does not load the client library.
 _HOMES = {
     "Admin": "zhumq.admin.client",
+    "ClientSecurity": "zhumq.client.security",
     "Consumer": "zhumq.client.consumer",
     "Message": "zhumq.client.message",
     "Producer": "zhumq.client.producer",

@@ -5,6 +5,7 @@ from zhumq.admin.dead_letters import count_dead_letters, read_dead_letters, repl
 from zhumq.admin.sessions import list_sessions, resume_session
 from zhumq.admin.subscriptions import release_topic, subscription_groups
 from zhumq.admin.topics import create_topic, delete_topic, list_topics
+from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
 
 
@@ -18,8 +19,18 @@ class Admin(ClusterConnection):
     True
     """
 
-    def __init__(self, bootstrap: str = "127.0.0.1:9092", *, push: str | None = None) -> None:
-        super().__init__(bootstrap, push=push, waiting=Waiting(bootstrap))
+    def __init__(
+        self,
+        bootstrap: str = "127.0.0.1:9092",
+        *,
+        push: str | None = None,
+        security: Security = None,
+    ) -> None:
+        """`security` is a ClientSecurity, or settings with Kafka's names."""
+        secured = as_security(security)
+        super().__init__(
+            bootstrap, push=push, waiting=Waiting(bootstrap, secured), security=secured
+        )
 
     create_topic = create_topic
     delete_topic = delete_topic

@@ -9,6 +9,7 @@ from zhumq.admin.errors import Unavailable, kafka_errors
 from zhumq.admin.reachability import REACH_TIMEOUT_SECONDS, addresses_of
 from zhumq.client.retrying_admin import AdminRequest, RetryingAdmin
 from zhumq.client.routes import quiet_settings
+from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
 from zhumq.model.errors import MalformedFrame
 
@@ -26,6 +27,7 @@ class ClusterConnection:
 
     It connects with the first request, and any broker will do. `push` gives the push listeners that the
     brokers would otherwise be asked for. With `waiting`, connection errors are logged and explained.
+    `security` is a ClientSecurity, or settings with Kafka's names.
     """
 
     def __init__(
@@ -35,15 +37,20 @@ class ClusterConnection:
         push: str | None = None,
         client_id: str = "zhumq-admin",
         waiting: Waiting | None = None,
+        security: Security = None,
     ) -> None:
         self.bootstrap = bootstrap
         self.push = push
+        self.security = as_security(security)
         self._client_id = client_id
         self._waiting = waiting
         settings: dict[str, Any] = {"client.id": client_id}
         if waiting is not None:
             settings["error_cb"] = waiting.on_error
-        self._admin = RetryingAdmin(quiet_settings(bootstrap, **settings))
+        self._admin = RetryingAdmin(
+            quiet_settings(bootstrap, self.security, **settings),
+            waiting.raise_if_refused if waiting is not None else None,
+        )
         self._wire: Connection | None = None
 
     def __enter__(self) -> Self:
@@ -88,6 +95,7 @@ class ClusterConnection:
                     client_id=self._client_id,
                     connect_seconds=REACH_TIMEOUT_SECONDS,
                     request_seconds=REQUEST_TIMEOUT_SECONDS,
+                    security=self.security,
                 )
             return self._wire.ask(key, body)
         except (OSError, MalformedFrame) as reason:

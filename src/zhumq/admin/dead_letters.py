@@ -109,7 +109,7 @@ def replay_dead_letters(
     chosen = group is not None or offsets is not None
     with (
         _DeadLetterReader(connection) as reader,
-        Producer(connection.bootstrap) as producer,
+        Producer(connection.bootstrap, security=connection.security) as producer,
     ):
         committed = reader.committed(name)
         leave_out = not again and offsets is None
@@ -152,9 +152,11 @@ class _DeadLetterReader:
 
     def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
-        self._waiting = Waiting(connection.bootstrap)
+        self._waiting = Waiting(connection.bootstrap, connection.security)
         self._consumer = confluent_kafka.Consumer(
-            quiet_settings(connection.bootstrap, error_cb=self._waiting.on_error)
+            quiet_settings(
+                connection.bootstrap, connection.security, error_cb=self._waiting.on_error
+            )
             | {
                 "group.id": REPLAY_GROUP,
                 "enable.auto.commit": False,

@@ -10,6 +10,8 @@ from zhumq.client.routes import find_push_addresses, parse_addresses
 try:
     import grpc
 
+    from zhumq.client.link import refusal_of
+    from zhumq.client.push_credentials import channel_credentials
     from zhumq.client.subscribe_frame import MODE_NAMES
     from zhumq.protocol.push import push_pb2 as pb
 except ImportError as missing:
@@ -27,16 +29,18 @@ def mode_name(code: Any) -> str | None:
 
 def call_one(connection: ClusterConnection, method: str, **fields: Any) -> Any:
     """The answer of one broker to the method's request with these fields."""
-    return _call(_addresses(connection)[0], method, fields)
+    credentials = channel_credentials(connection.security)
+    return _call(_addresses(connection)[0], credentials, method, fields)
 
 
 def call_all(connection: ClusterConnection, method: str, **fields: Any) -> list[Any]:
     """The answers of all brokers that carry out the request. Raises AdminError if none does."""
     answers = []
     failure: AdminError | None = None
+    credentials = channel_credentials(connection.security)
     for address in _addresses(connection):
         try:
-            answers.append(_call(address, method, fields))
+            answers.append(_call(address, credentials, method, fields))
         except AdminError as error:
             failure = error
     if failure is not None and not answers:
@@ -48,11 +52,15 @@ def _addresses(connection: ClusterConnection) -> list[str]:
     """The push addresses: those given, else those that the brokers advertise."""
     if connection.push is not None:
         return parse_addresses(connection.push)
-    return list(find_push_addresses(connection.bootstrap).values())
+    return list(find_push_addresses(connection.bootstrap, connection.security).values())
 
 
-def _call(address: str, method: str, fields: dict[str, Any]) -> Any:
-    with grpc.insecure_channel(address) as channel:
+def _call(address: str, credentials: Any, method: str, fields: dict[str, Any]) -> Any:
+    with (
+        grpc.insecure_channel(address)
+        if credentials is None
+        else grpc.secure_channel(address, credentials)
+    ) as channel:
         call: grpc.UnaryUnaryMultiCallable[Any, Any] = channel.unary_unary(
             f"/zhumq.push.v1.Push/{method}",
             request_serializer=lambda message: message.SerializeToString(),
@@ -63,6 +71,9 @@ def _call(address: str, method: str, fields: dict[str, Any]) -> Any:
         except grpc.RpcError as error:
             # The raised error is also a grpc.Call, which has details(); its static type lacks that.
             known: Any = error
+            refusal = refusal_of(known.code(), known.details() or "", address)
+            if refusal is not None:
+                raise refusal from None
             raise Unavailable(
                 f"the push endpoint at {address} did not answer: {known.details()}"
             ) from error

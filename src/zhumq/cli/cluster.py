@@ -10,7 +10,13 @@ import typer
 
 from zhumq.admin.cluster import describe_cluster
 from zhumq.cli.client import connect
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, parse_settings
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    JsonOption,
+    SecurityOption,
+    parse_settings,
+)
 from zhumq.cli.output import headings, print_facts, print_json, print_table
 from zhumq.cli.rebalance import rebalance
 
@@ -101,9 +107,13 @@ def up(
 
 
 @app.command()
-def status(as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
+def status(
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
+) -> None:
     """Show the brokers, how many partitions each leads, and leaderless or underreplicated partitions."""
-    state = asdict(describe_cluster(connect(bootstrap)))
+    state = asdict(describe_cluster(connect(bootstrap, security)))
     if as_json:
         print_json(state)
         return

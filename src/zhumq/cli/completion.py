@@ -5,7 +5,14 @@ from typing import Any, Final
 
 import typer
 
-from zhumq.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, CommandFailed
+from zhumq.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    CONFIG_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    CommandFailed,
+)
+from zhumq.client.errors import SecurityInvalid
+from zhumq.client.security import ClientSecurity
 
 SECONDS_MAX: Final = 1.0  # a person waits for the completion
 NAMES_MAX: Final = 1_000
@@ -42,11 +49,14 @@ def _admin(context: typer.Context) -> Any:
 
     given = context.params.get("bootstrap") or os.environ.get(BOOTSTRAP_VARIABLE)
     bootstrap = given or DEFAULT_BOOTSTRAP
+    security = context.params.get("security")
     try:
-        check_reachable(bootstrap, seconds=SECONDS_MAX)
-    except CommandFailed:
+        if security is None and CONFIG_VARIABLE in os.environ:
+            security = ClientSecurity.read(os.environ[CONFIG_VARIABLE])
+        check_reachable(bootstrap, security, seconds=SECONDS_MAX)
+        return AdminClient(client_settings(bootstrap, security))
+    except (CommandFailed, SecurityInvalid):
         return None
-    return AdminClient(client_settings(bootstrap))
 
 
 def _names(ask: Any, incomplete: str) -> list[str]:

@@ -15,11 +15,18 @@ from zhumq.admin.topics import topic_partitions
 from zhumq.cli import completion
 from zhumq.cli.client import check_reachable, client_settings, connect
 from zhumq.cli.messages import format_json_line, format_line
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    INT32_MAX,
+    BootstrapOption,
+    CommandFailed,
+    SecurityOption,
+)
 from zhumq.cli.output import print_note
 from zhumq.cli.positions import parse_position
 from zhumq.cli.subscription import Mode, Progress, StopRules, read
 from zhumq.client.message import Message as Delivered
+from zhumq.client.security import ClientSecurity
 
 POLL_SECONDS = 0.2  # the delay until a Ctrl-C or a deadline takes effect
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
@@ -101,6 +108,7 @@ def consume(
         bool, typer.Option("--resume", help="With --mode: resume a parked session.")
     ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Print messages as they arrive."""
     position = parse_position(start, option="--from")
@@ -115,7 +123,7 @@ def consume(
         )
     if group is not None and mode is None and partition is not None:
         raise CommandFailed("--partition and --group need --mode: a Kafka group shares partitions")
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     known = topic_partitions(connection, topic)
     ends = resolve_offsets(connection, topic, known, LATEST) if at_end else None
     if at_end and mode is not None and mode is not Mode.PSB:
@@ -141,6 +149,7 @@ def consume(
             "group": group,
             "mode": mode.value,
             "bootstrap": bootstrap,
+            "security": security,
             "credits": credits_max,
             "consumer": consumer_name,
             "resume": resume,
@@ -157,8 +166,10 @@ def consume(
         _report(printed, messages_max, topic)
         return
     with kafka_errors(f"read {topic!r}"):
-        watch = BrokerWatch(bootstrap)
-        settings = _settings(bootstrap, group, position.edge or "earliest")
+        watch = BrokerWatch(bootstrap, security)
+        settings = client_settings(bootstrap, security) | _settings(
+            group, position.edge or "earliest"
+        )
         consumer = Consumer(settings | {"error_cb": watch.on_error})
         try:
             if group is None:
@@ -182,8 +193,8 @@ def _report(printed: int, messages_max: int | None, topic: str) -> None:
     print_note(f"read {printed:,} messages from {topic}")
 
 
-def _settings(bootstrap: str, group: str | None, reset: str) -> dict[str, Any]:
-    return client_settings(bootstrap) | {
+def _settings(group: str | None, reset: str) -> dict[str, Any]:
+    return {
         "group.id": group if group is not None else SOLE_READER_GROUP,
         "enable.auto.commit": group is not None,
         # An offset is stored after its message is printed, so a crash repeats messages and skips none.
@@ -228,8 +239,9 @@ def _follow(
 class BrokerWatch:
     """Detects a lost broker, where librdkafka would retry silently."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: ClientSecurity | None) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._lost_at: float | None = None
 
     def on_error(self, error: KafkaError) -> None:
@@ -240,7 +252,7 @@ class BrokerWatch:
         """Raise CommandFailed if the broker has been lost for `LOST_SECONDS_MAX` and does not answer."""
         if self._lost_at is None or time.monotonic() - self._lost_at < LOST_SECONDS_MAX:
             return
-        check_reachable(self._bootstrap)
+        check_reachable(self._bootstrap, self._security)
         self._lost_at = None
 
 

@@ -10,7 +10,13 @@ from zhumq.admin import dead_letters as admin
 from zhumq.cli import completion
 from zhumq.cli.client import connect
 from zhumq.cli.messages import text_or_base64
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    CommandFailed,
+    JsonOption,
+    SecurityOption,
+)
 from zhumq.cli.output import headings, print_json, print_table
 from zhumq.cli.progress_bar import progress_bar
 
@@ -43,9 +49,10 @@ def list_dead_letters(
     ] = None,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """List dead-letter topics with counts; with a topic, its dead letters by group and reason."""
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     rows: list[dict[str, Any]]
     if topic is None:
         counts = admin.count_dead_letters(connection)
@@ -77,9 +84,10 @@ def show(
     ] = 20,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Show dead letters with their origin, reason and content."""
-    found = admin.read_dead_letters(connect(bootstrap), topic, group=group, limit=limit)
+    found = admin.read_dead_letters(connect(bootstrap, security), topic, group=group, limit=limit)
     rows = [_row(each) for each in found]
     fields = "from group deliveries time replayed reason key value"
     columns = {"letter": "DEAD LETTER"} | headings(fields)
@@ -99,10 +107,11 @@ def replay(
     ] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Send dead letters back to the topics they came from, except those replayed before."""
     chosen = _chosen(dead_letters) if dead_letters else None
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with progress_bar(*columns, total_min=PROGRESS_DEAD_LETTERS_MIN) as report:
         count = admin.replay_dead_letters(

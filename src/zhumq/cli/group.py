@@ -9,7 +9,13 @@ import typer
 from zhumq.admin import groups as admin
 from zhumq.cli import completion
 from zhumq.cli.client import connect
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, JsonOption
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    INT32_MAX,
+    BootstrapOption,
+    JsonOption,
+    SecurityOption,
+)
 from zhumq.cli.output import headings, print_facts, print_json, print_note, print_table
 from zhumq.cli.positions import parse_position
 
@@ -22,10 +28,12 @@ GroupArgument = Annotated[
 
 @app.command("list")
 def list_groups(
-    as_json: JsonOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """List the groups."""
-    found = admin.list_groups(connect(bootstrap))
+    found = admin.list_groups(connect(bootstrap, security))
     print_note(found.warning)
     rows = [asdict(each) for each in found.groups]
     columns = headings("group state type mode claims", claims="POINT-TO-POINT")
@@ -38,9 +46,10 @@ def describe(
     group: GroupArgument,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Show a group's members, offsets and lag."""
-    found = admin.describe_group(connect(bootstrap), group)
+    found = admin.describe_group(connect(bootstrap, security), group)
     print_note(found.warning)
     facts = asdict(found)
     del facts["warning"]
@@ -82,11 +91,12 @@ def reset(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Move a group's offsets. Its consumers must be stopped."""
     position = parse_position(place, option="--to")
     changes = admin.reset_offsets(
-        connect(bootstrap), group, topic, position, partition=partition, dry_run=dry_run
+        connect(bootstrap, security), group, topic, position, partition=partition, dry_run=dry_run
     )
     rows = [
         {
@@ -110,9 +120,10 @@ def delete(
         typer.Argument(metavar="GROUP...", help="The groups.", autocompletion=completion.groups),
     ],
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Delete groups with their offsets. Their consumers must be stopped."""
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     for group in groups:
         admin.delete_group(connection, group)
         print_note(f"deleted group {group}")

@@ -5,8 +5,11 @@ from typing import Annotated
 
 import typer
 
+from zhumq.client.errors import SecurityInvalid
+from zhumq.client.security import ClientSecurity
 from zhumq.model.errors import ZhumqError
 
+CONFIG_VARIABLE = "ZHUMQ_CLIENT_CONFIG"
 BOOTSTRAP_VARIABLE = "ZHUMQ_BOOTSTRAP"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:9080"
@@ -26,11 +29,33 @@ BootstrapOption = Annotated[
         help="The address of a broker.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 class CommandFailed(ZhumqError):
     """The command failed; the message names the reason and what to do."""
+
+
+def _read_security(path: str) -> ClientSecurity:
+    try:
+        return ClientSecurity.read(path)
+    except SecurityInvalid as error:
+        # A ValueError would have its message replaced.
+        raise CommandFailed(f"--config: {error}") from None
+
+
+# A file of Kafka's client settings, e.g. for security.protocol=SASL_SSL.
+SecurityOption = Annotated[
+    ClientSecurity | None,
+    typer.Option(
+        "--config",
+        metavar="FILE.properties",
+        envvar=CONFIG_VARIABLE,
+        show_envvar=False,
+        parser=_read_security,
+        help="Kafka's client.properties with the security settings.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,13 @@ from zhumq.admin.errors import error_of, kafka_errors
 from zhumq.cli import completion
 from zhumq.cli.client import check_reachable, client_settings
 from zhumq.cli.messages import OutgoingMessage, parse_json_line, parse_line
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, BootstrapOption, CommandFailed
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    INT32_MAX,
+    BootstrapOption,
+    CommandFailed,
+    SecurityOption,
+)
 from zhumq.cli.output import print_note
 from zhumq.cli.progress_bar import progress_bar
 
@@ -75,18 +81,19 @@ def produce(
         Compression.NONE
     ),
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Send each line of stdin as a message."""
     if as_json and key_separator is not None:
         raise CommandFailed("--key-separator is for lines of text; JSON lines name their key")
     if key_separator == "":
         raise CommandFailed("--key-separator cannot be empty")
-    check_reachable(bootstrap)
+    check_reachable(bootstrap, security)
     if sys.stdin.isatty():
         print_note(f"Each line is a message to {topic}. Ctrl-D ends.")
     outbox = Outbox(
         topic,
-        client_settings(bootstrap)
+        client_settings(bootstrap, security)
         | {
             "acks": acks.value,
             # With acks=all a retry cannot write a message twice.

@@ -12,7 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from zhumq.admin import reassignment
 from zhumq.cli.client import connect
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    CommandFailed,
+    JsonOption,
+    SecurityOption,
+)
 from zhumq.cli.output import headings, print_json, print_note, print_table
 from zhumq.cli.progress_bar import progress_bar
 
@@ -43,6 +49,7 @@ def rebalance(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Move partitions to their place on the hash ring of the live brokers.
 
@@ -50,7 +57,7 @@ def rebalance(
     shows a preview first. A broker keeps its replica until the new replicas have caught up.
     """
     rate = None if throttle is None else parse_rate(throttle)
-    with connect(bootstrap) as connection:
+    with connect(bootstrap, security) as connection:
         plan = reassignment.plan_rebalancing(connection, without or [])
         if as_json:
             rows = [

@@ -8,7 +8,7 @@ import typer
 
 from zhumq.admin import sessions
 from zhumq.cli.client import connect
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, SecurityOption
 from zhumq.cli.output import headings, print_note, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Sessions of push consumers.")
@@ -22,9 +22,10 @@ def list_sessions(
     ] = None,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """List the sessions: active, retrying, or parked with the reason."""
-    found = sessions.list_sessions(connect(bootstrap), group)
+    found = sessions.list_sessions(connect(bootstrap, security), group)
     rows = [asdict(session) for session in found if state in (None, session.state)]
     for row in rows:
         row["since"] = datetime.fromtimestamp(row["since_ms"] / 1000, UTC).isoformat("T", "seconds")
@@ -41,7 +42,8 @@ def list_sessions(
 def resume(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="A name of `zhumq session list`.")],
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Resume a parked session at its position."""
-    sessions.resume_session(connect(bootstrap), name)
+    sessions.resume_session(connect(bootstrap, security), name)
     print_note(f"resumed session {name}")

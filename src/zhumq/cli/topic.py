@@ -18,6 +18,7 @@ from zhumq.cli.options import (
     BootstrapOption,
     CommandFailed,
     JsonOption,
+    SecurityOption,
     parse_settings,
 )
 from zhumq.cli.output import headings, print_facts, print_json, print_note, print_table
@@ -53,9 +54,10 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Create a topic."""
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     chosen = parse_settings(settings or [])
     if mode is not None:
         chosen["replication.mode"] = mode
@@ -82,9 +84,10 @@ def list_command(
     ] = False,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """List the topics."""
-    found = admin.list_topics(connect(bootstrap))
+    found = admin.list_topics(connect(bootstrap, security))
     rows = [asdict(each) for each in found if internal or not each.is_internal]
     columns = headings("topic partitions replicas")
     empty = "no topics yet: create one with `zhumq topic create NAME`"
@@ -96,9 +99,10 @@ def describe(
     name: NameArgument,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Show a topic's partitions, offsets and settings."""
-    topic = admin.describe_topic(connect(bootstrap), name)
+    topic = admin.describe_topic(connect(bootstrap, security), name)
     print_note(topic.warning)
     document = asdict(topic)
     del document["warning"]
@@ -121,9 +125,10 @@ def describe(
 def release(
     name: NameArgument,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Remove a group's point-to-point claim on a topic. The group must have no consumers."""
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     admin.topic_partitions(connection, name)  # raises if there is no such topic
     group = release_topic(connection, name)
     print_note(f"topic {name} is no longer read point-to-point by group {group}")
@@ -144,12 +149,13 @@ def alter(
         typer.Option("--unset", metavar="KEY", help="Reset a setting to its default."),
     ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Add partitions, or change settings."""
     if partitions is None and not settings and not unset:
         raise CommandFailed("nothing to alter: give --partitions N, --set KEY=VALUE or --unset KEY")
     changes = parse_settings(settings or [])
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     admin.topic_partitions(connection, name)  # raises if there is no such topic
     if changes or unset:
         admin_settings.alter_topic_settings(connection, name, changes, unset or ())
@@ -166,9 +172,10 @@ def delete(
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Delete topics with all their messages. Asks first at a terminal."""
-    connection = connect(bootstrap)
+    connection = connect(bootstrap, security)
     for name in names:
         admin.topic_partitions(connection, name)  # raises if there is no such topic
     if not yes and sys.stdin.isatty():

@@ -13,6 +13,7 @@ from zhumq.client.message import Answer, AnswerKind, Cursor, Delivery, Message
 from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
+from zhumq.client.security import ClientSecurity, Security, as_security
 from zhumq.client.waiting import Waiting
 
 Mode = Literal["ptp", "ptp-shared", "psb"]
@@ -86,12 +87,13 @@ class Consumer:
         max_deliveries: int = 0,
         consumer: str = "",
         resume: bool = False,
+        security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """`start` and `start_time_ms` are where a group without a position begins; psb always begins there
         if it is an offset or a time. `max_deliveries` is how often a message is delivered before it
-        becomes a dead letter. The other options are those of PushConsumer and need a mode. `settings` are
-        librdkafka's, and need no mode."""
+        becomes a dead letter. The other options are those of PushConsumer and need a mode. `security` is a
+        ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's, and need no mode."""
         if mode not in (None, "ptp", "ptp-shared", "psb"):
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         self._auto_ack = auto_ack
@@ -108,6 +110,7 @@ class Consumer:
                 | dict(settings or {}),
                 position=_position(start, start_time_ms),
                 deliveries_max=max_deliveries or DELIVERIES_MAX,
+                security=as_security(security),
             )
             return
         if settings:
@@ -129,6 +132,7 @@ class Consumer:
             max_deliveries=max_deliveries,
             consumer=consumer,
             resume=resume,
+            security=security,
         )
 
     def __enter__(self) -> Self:
@@ -246,14 +250,16 @@ class _KafkaSource:
         *,
         position: int | None,
         deliveries_max: int,
+        security: ClientSecurity,
     ) -> None:
         self._group = group
         self._bootstrap = bootstrap
+        self._security = security
         self._position = position
         self.deliveries_max = deliveries_max
-        self._waiting = Waiting(bootstrap)
+        self._waiting = Waiting(bootstrap, security)
         joins = group is not None and not any(choices.values())
-        base = quiet_settings(bootstrap, error_cb=self._waiting.on_error) | {
+        base = quiet_settings(bootstrap, security, error_cb=self._waiting.on_error) | {
             "group.id": group or ANONYMOUS_GROUP,
             "enable.auto.commit": group is not None,
             "enable.auto.offset.store": False,
@@ -286,6 +292,7 @@ class _KafkaSource:
             seconds = self._resume_due(seconds)
         first = self._consumer.poll(seconds)
         if first is None:
+            self._waiting.raise_if_refused()
             return []
         arrived = [first, *self._consumer.consume(999, timeout=0)]
         found = []
@@ -331,7 +338,7 @@ class _KafkaSource:
             offset=message.offset,
             time_ms=time.time_ns() // 1_000_000,
         )
-        with Producer(self._bootstrap) as producer:
+        with Producer(self._bootstrap, security=self._security) as producer:
             producer.send(
                 dead_letters.topic_of(place.topic),
                 message.value,

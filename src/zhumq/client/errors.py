@@ -33,3 +33,15 @@ class HandlerFailed(ClientError):
 
 class RequestFailed(ClientError):
     """A request failed; the message names the reason."""
+
+
+class SecurityInvalid(ClientError, ValueError):
+    """The security settings of a client are wrong; the message names the setting and never a secret."""
+
+
+class SecurityFailed(ClientError):
+    """The connection cannot be made secure with these settings: trying again does not help."""
+
+
+class AuthenticationFailed(SecurityFailed):
+    """The broker refused the credentials, or did not prove that it knows them."""

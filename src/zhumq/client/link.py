@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, Protocol
 
 from zhumq.client.decode import decode
-from zhumq.client.errors import PushUnavailable
+from zhumq.client.errors import AuthenticationFailed, PushUnavailable, SecurityFailed
 from zhumq.client.message import Answer, AnswerKind, Cursor, MessageBatch, Range
 
 try:
@@ -35,6 +35,15 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
+# What gRPC's core says of a handshake that will fail again.
+_HANDSHAKE_FAILURES: Final = {
+    "CERTIFICATE_VERIFY_FAILED": "the certificate is not trusted: set ssl.truststore.location to the"
+    " CA of the cluster",
+    "Hostname Verification Check failed": "the certificate is for another host: connect to a name of"
+    " the certificate",
+    "WRONG_VERSION_NUMBER": "the push listener does not speak TLS",
+}
+
 EVERYTHING: Final = (2**31, -1)
 
 Credentials = Any  # grpc.ChannelCredentials; None: plain text
@@ -45,6 +54,14 @@ def open_channel(address: str, credentials: Credentials) -> "grpc.aio.Channel":
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
     return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+def refusal_of(code: Any, details: str, address: str) -> SecurityFailed | None:
+    """The error of a call that the push listener refuses for its credentials; None for another one."""
+    if code == grpc.StatusCode.UNAUTHENTICATED:
+        return AuthenticationFailed(f"the push listener at {address} refused the client: {details}")
+    reason = next((words for mark, words in _HANDSHAKE_FAILURES.items() if mark in details), None)
+    return SecurityFailed(f"no TLS with {address}: {reason}") if reason is not None else None
 
 
 class LinkListener(Protocol):
@@ -130,6 +147,7 @@ class Link:
         self.was_open = False
         self.broker_id = -1
         self.failure = ""  # why the connection ended, if known
+        self.refusal: SecurityFailed | None = None  # connecting again would end the same
 
     async def run(self) -> "pb.Refused | None":
         """Serve until the broker refuses (returned) or the connection ends (None)."""
@@ -148,6 +166,7 @@ class Link:
         except grpc.aio.AioRpcError as error:
             # The broker is down or stopping: the consumer connects again.
             self.failure = error.details() or error.code().name
+            self.refusal = refusal_of(error.code(), self.failure, self.address)
         except asyncio.InvalidStateError:
             self.failure = "the connection ended"
         finally:

@@ -1,5 +1,6 @@
 """The producer: sends in the background, and raises for every message that could not be sent."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Self
 
@@ -7,9 +8,11 @@ import confluent_kafka
 
 from zhumq.client.errors import RequestFailed
 from zhumq.client.routes import quiet_settings
+from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
 
 FLUSH_SECONDS_MAX: Final = 30.0
+FLUSH_CHECK_SECONDS: Final = 0.5
 QUEUE_FULL_POLL_SECONDS: Final = 0.1
 
 Sent = Callable[[int, int], None]  # partition and offset
@@ -29,12 +32,18 @@ class Producer:
     """
 
     def __init__(
-        self, bootstrap: str = "127.0.0.1:9092", *, settings: Mapping[str, Any] | None = None
+        self,
+        bootstrap: str = "127.0.0.1:9092",
+        *,
+        security: Security = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`settings` are librdkafka's: `{"linger.ms": 20}`."""
-        self._waiting = Waiting(bootstrap)
+        """`security` is a ClientSecurity, or settings with Kafka's names: `{"security.protocol": "SSL", ...}`.
+        `settings` are librdkafka's: `{"linger.ms": 20}`."""
+        secured = as_security(security)
+        self._waiting = Waiting(bootstrap, secured)
         self._producer = confluent_kafka.Producer(
-            quiet_settings(bootstrap, error_cb=self._waiting.on_error)
+            quiet_settings(bootstrap, secured, error_cb=self._waiting.on_error)
             | {
                 "enable.idempotence": True,
                 "linger.ms": 2,
@@ -101,8 +110,16 @@ class Producer:
                 return
 
     def flush(self, seconds_max: float = FLUSH_SECONDS_MAX) -> None:
-        """Wait until every message so far is acknowledged. Raises RequestFailed if one is not."""
-        left = self._producer.flush(seconds_max)
+        """Wait until every message so far is acknowledged. Raises RequestFailed if one is not, and
+        SecurityFailed soon if the brokers refuse the security settings."""
+        deadline = time.monotonic() + seconds_max
+        while True:
+            left = self._producer.flush(
+                max(min(deadline - time.monotonic(), FLUSH_CHECK_SECONDS), 0)
+            )
+            if not left or time.monotonic() >= deadline:
+                break
+            self._waiting.raise_if_refused()
         failures, count = self._failures, self._failure_count
         self._failures, self._failure_count = [], 0
         if count:

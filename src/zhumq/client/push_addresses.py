@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from zhumq.client.errors import ClientError
 from zhumq.client.routes import find_push_addresses, parse_addresses
+from zhumq.client.security import ClientSecurity
 
 REFRESH_SECONDS_MIN: Final = 1.0  # between two look-ups: many streams are lost at once
 
@@ -17,8 +18,9 @@ Result = TypeVar("Result")
 class PushAddresses:
     """The given addresses, or those that the brokers behind a Kafka address advertise."""
 
-    def __init__(self, bootstrap: str, given: str | None) -> None:
+    def __init__(self, bootstrap: str, given: str | None, security: ClientSecurity) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._given = given
         self._by_broker: dict[int, str] = {}
         self._refreshing = False
@@ -27,7 +29,9 @@ class PushAddresses:
     async def look_up(self) -> None:
         """Ask the brokers, unless addresses were given. Raises ClientError."""
         if self._given is None:
-            self._by_broker = await _in_daemon_thread(lambda: find_push_addresses(self._bootstrap))
+            self._by_broker = await _in_daemon_thread(
+                lambda: find_push_addresses(self._bootstrap, self._security)
+            )
             self.known = list(self._by_broker.values())
 
     async def refresh(self) -> None:

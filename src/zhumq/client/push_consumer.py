@@ -24,6 +24,8 @@ from zhumq.client.errors import (
 from zhumq.client.link import Credentials, Link, close_link
 from zhumq.client.message import Message, MessageBatch
 from zhumq.client.push_addresses import PushAddresses
+from zhumq.client.push_credentials import channel_credentials
+from zhumq.client.security import Security, as_security
 from zhumq.client.subscribe_frame import MODES, Topics, has_partitions, start_frame, topic_choices
 from zhumq.client.waiting import Waiting, logger
 from zhumq.protocol.push import push_pb2 as pb
@@ -82,6 +84,7 @@ class PushConsumer:
         max_deliveries: int = 0,
         consumer: str = "",
         resume: bool = False,
+        security: Security = None,
         credentials: Credentials = None,
     ) -> None:
         """Does not connect: `async with` does that.
@@ -92,11 +95,14 @@ class PushConsumer:
         `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: the
         broker's setting. `consumer` is a name that stays the same over restarts: with it, the broker
         keeps the session while the consumer is disconnected. `resume` continues a parked session.
+        `security` is a ClientSecurity, or settings with Kafka's names; gRPC's `credentials` override it.
         """
         self._mode = mode or ("psb" if group is None else "ptp")
         if self._mode not in MODES:
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
-        self._addresses = PushAddresses(bootstrap, push)
+        secured = as_security(security)
+        credentials = credentials or channel_credentials(secured)
+        self._addresses = PushAddresses(bootstrap, push, secured)
         self._waiting = Waiting(push or bootstrap)
         # The group assigns partitions to a member; a consumer that chooses them connects to their leaders.
         self._joins = self._mode == "ptp" and not has_partitions(topics)
@@ -339,6 +345,9 @@ class PushConsumer:
             if refused is not None and (conflict or not refused.retry):
                 self._fail(refused)
                 return
+            if link.refusal is not None:
+                self._end(link.refusal)
+                return
             self._waiting.note(link.failure if refused is None else refused.message)
             # A broker may restart with another address.
             self._spawn(self._addresses.refresh())
@@ -373,11 +382,13 @@ class PushConsumer:
         return link
 
     def _fail(self, refused: "pb.Refused") -> None:
-        code = pb.Code.Name(refused.code)
         if refused.code == pb.SESSION_PARKED:
-            self._failure = SessionParked(refused.message)
+            self._end(SessionParked(refused.message))
         else:
-            self._failure = SubscriptionRefused(code, refused.message)
+            self._end(SubscriptionRefused(pb.Code.Name(refused.code), refused.message))
+
+    def _end(self, failure: ClientError) -> None:
+        self._failure = failure
         self._changed.set()
 
     def _share(self, links: int) -> int:

@@ -49,8 +49,12 @@ class RetryingAdmin:
     metadata response, even when that broker is dead and another one is the controller.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], on_no_answer: Callable[[], None] | None = None
+    ) -> None:
+        """`on_no_answer` is called when no broker answers; what it raises ends the request."""
         self._settings = dict(settings)
+        self._on_no_answer = on_no_answer
         self._admin = AdminClient(self._settings)
 
     def ask(self, request: AdminRequest[Answer]) -> Answer:
@@ -66,6 +70,8 @@ class RetryingAdmin:
                 if code not in TRANSIENT or time.monotonic() >= deadline:
                     raise
             if code in _NO_ANSWER:
+                if self._on_no_answer is not None:
+                    self._on_no_answer()
                 seconds = min(seconds * 2, max(deadline - time.monotonic(), FIRST_ANSWER_SECONDS))
             self._replace_client()
 

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 
 from zhumq.client.errors import PushUnavailable, RequestFailed
 from zhumq.client.retrying_admin import RetryingAdmin
+from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.client.waiting import Waiting
 from zhumq.model import address
 
@@ -23,11 +24,13 @@ def parse_addresses(text: str) -> list[str]:
     return [str(each) for each in address.parse_addresses(text)]
 
 
-def find_push_addresses(bootstrap: str) -> dict[int, str]:
+def find_push_addresses(bootstrap: str, security: ClientSecurity = PLAINTEXT) -> dict[int, str]:
     """Ask the brokers behind a Kafka address for their push listeners, by broker id. Blocks: run it in
     a thread."""
-    waiting = Waiting(bootstrap)
-    admin = RetryingAdmin(quiet_settings(bootstrap, error_cb=waiting.on_error))
+    waiting = Waiting(bootstrap, security)
+    admin = RetryingAdmin(
+        quiet_settings(bootstrap, security, error_cb=waiting.on_error), waiting.raise_if_refused
+    )
     try:
         found = admin.ask(_push_addresses)
     except KafkaException as error:
@@ -74,14 +77,26 @@ def _silent_logger() -> logging.Logger:
     return logger
 
 
+def _security_settings(security: ClientSecurity) -> dict[str, Any]:
+    if security == PLAINTEXT:
+        return {}
+    # Imported here: a client without security needs no certificates and tokens.
+    from zhumq.client.kafka_settings import security_settings  # noqa: PLC0415
+
+    return security_settings(security)
+
+
 def _ignore(error: Any) -> None:
     """Ignore an error: librdkafka retries by itself and raises what it gives up on."""
     del error
 
 
-def quiet_settings(bootstrap: str, **settings: Any) -> dict[str, Any]:
+def quiet_settings(
+    bootstrap: str, security: ClientSecurity = PLAINTEXT, **settings: Any
+) -> dict[str, Any]:
     """librdkafka's settings for a client that raises errors instead of printing them."""
     return {
+        **_security_settings(security),
         "bootstrap.servers": bootstrap,
         "log_level": 0,
         "error_cb": _ignore,

@@ -1,13 +1,19 @@
-"""The one blocking connection to a broker: a request out, its response in. SASL belongs here."""
+"""The one blocking connection to a broker: a request out, its response in, over TLS and SASL if configured."""
 
+import contextlib
+import random
 import socket
+import ssl
 import struct
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from zhumq.client.dial import dial
+from zhumq.client.dial import dial, tls_reason
+from zhumq.client.errors import SecurityFailed
+from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.model.address import Address
 from zhumq.model.errors import MalformedFrame, ZhumqError
 from zhumq.protocol.api import APIS, ApiKey, RequestHeader, decode_response, encode_request
@@ -16,7 +22,12 @@ from zhumq.protocol.messages.metadata import ApiVersionsRequest
 CONNECT_SECONDS_MAX: Final = 10.0
 # Of one response; a broker sends a little over max_bytes.
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
+ONLY_TLS: Final = "the port speaks TLS: set security.protocol=SSL or SASL_SSL"
 _SIZE: Final = struct.Struct(">i")
+# The first bytes of an alert, with which a TLS listener answers a client without TLS.
+_TLS_ALERT: Final = b"\x15\x03"
+# Of a session's lifetime, as Kafka's clients do: the broker closes the connection at its end (KIP-368).
+_REAUTHENTICATE_AT: Final = (0.85, 0.95)
 _NO_LIMITS: Final[Mapping[ApiKey, int]] = MappingProxyType({})
 
 
@@ -27,9 +38,14 @@ class BrokerUnusable(ZhumqError):
 class Connection:
     """One blocking connection. Raises OSError when it is lost; it is of no use after that."""
 
-    def __init__(self, stream: socket.socket, *, client_id: str) -> None:
+    def __init__(
+        self, stream: socket.socket, *, client_id: str, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._socket = stream
         self._client_id = client_id
+        self._security = security
+        self._reauthenticate_at: float | None = None  # monotonic
+        self._is_first_frame = True
         self._correlation_id = 0
         self._unanswered: deque[int] = deque()
         self._versions: dict[ApiKey, int] | None = None
@@ -42,11 +58,28 @@ class Connection:
         client_id: str,
         connect_seconds: float = CONNECT_SECONDS_MAX,
         request_seconds: float,
+        security: ClientSecurity = PLAINTEXT,
     ) -> Self:
-        """Connect to the first address that accepts; the last error if none does."""
-        stream = dial(addresses, seconds=connect_seconds)
+        """Connect to the first address that accepts, and authenticate; the last error if none does.
+
+        Raises SecurityFailed if that cannot succeed with these settings.
+        """
+        tls = None
+        if security.protocol.uses_tls:
+            # Imported here: a plain connection needs no certificates.
+            from zhumq.client.tls import tls_context  # noqa: PLC0415
+
+            tls = tls_context(security)
+        stream = dial(addresses, seconds=connect_seconds, tls=tls)
         stream.settimeout(request_seconds)
-        return cls(stream, client_id=client_id)
+        connection = cls(stream, client_id=client_id, security=security)
+        if security.mechanism:
+            try:
+                connection._authenticate()
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +116,8 @@ class Connection:
     def send(self, key: ApiKey, body: Any, version: int | None = None) -> None:
         """Send a request. The broker answers requests in their order."""
         version = self._version(key) if version is None else version
+        if self._reauthenticate_at is not None:
+            self._reauthenticate_if_due()
         self._correlation_id += 1
         header = RequestHeader(
             api_key=key,
@@ -106,13 +141,41 @@ class Connection:
         return response
 
     def send_bytes(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            # The broker may have said why before it closed the connection.
+            if self._is_first_frame:
+                with contextlib.suppress(OSError):
+                    self.receive_frame()
+            raise
 
     def receive_frame(self) -> bytes:
-        (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size))
+        head = self._receive_exactly(_SIZE.size)
+        if self._is_first_frame:
+            self._is_first_frame = False
+            if head.startswith(_TLS_ALERT) and not self._security.protocol.uses_tls:
+                raise SecurityFailed(ONLY_TLS)
+        (size,) = _SIZE.unpack(head)
         if not 0 <= size <= FRAME_BYTES_MAX:
             raise MalformedFrame(f"the broker announces a response of {size} bytes")
         return self._receive_exactly(size)
+
+    def _authenticate(self) -> None:
+        # Imported here: a connection without SASL needs no SCRAM.
+        from zhumq.client.sasl import authenticate  # noqa: PLC0415
+
+        self._reauthenticate_at = None
+        lifetime_seconds = authenticate(self.ask, self._security)
+        if lifetime_seconds is not None:
+            share = random.uniform(*_REAUTHENTICATE_AT)  # noqa: S311 - not for secrets
+            self._reauthenticate_at = time.monotonic() + lifetime_seconds * share
+
+    def _reauthenticate_if_due(self) -> None:
+        due = self._reauthenticate_at
+        # Not between a request and its answer: the broker answers in order.
+        if due is not None and not self._unanswered and time.monotonic() >= due:
+            self._authenticate()
 
     def _version(self, key: ApiKey) -> int:
         if self._versions is None:
@@ -129,9 +192,16 @@ class Connection:
         view = memoryview(buffer)
         filled = 0
         while filled < count:
-            received = self._socket.recv_into(view[filled:])
+            try:
+                received = self._socket.recv_into(view[filled:])
+            except ssl.SSLEOFError:
+                received = 0  # closed without TLS's farewell
+            except ssl.SSLError as error:
+                # With TLS 1.3 the broker looks at the client's certificate after the handshake.
+                reason = tls_reason(error, has_certificate=bool(self._security.key_store))
+                raise SecurityFailed(f"the broker ended the TLS connection: {reason}") from None
             if not received:
-                raise ConnectionError("the broker closed the connection")
+                raise ConnectionAbortedError("the broker closed the connection")
             filled += received
         # Not copied into bytes: nothing else holds the buffer, and a fetched frame is large.
         return buffer  # type: ignore[return-value]

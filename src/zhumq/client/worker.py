@@ -15,6 +15,7 @@ from zhumq.client.errors import HandlerFailed, RequestFailed
 from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import quiet_settings
+from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
 
 logger = logging.getLogger(__name__)
@@ -79,8 +80,10 @@ class Worker:
         retries: int = 3,
         backoff_ms: int = 100,
         on_failure: OnFailure = "stop",
+        security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        """`security` is a ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's."""
         if consumers < 1 or processors < 1 or retries < 0 or backoff_ms < 0:
             raise ValueError("consumers and processors are at least 1, retries and backoff_ms 0")
         if offset not in ("first", "last"):
@@ -98,8 +101,10 @@ class Worker:
         self._retries = retries
         self._backoff_s = backoff_ms / 1000
         self._on_failure = on_failure
-        self._waiting = Waiting(bootstrap)
-        self._settings = quiet_settings(bootstrap, error_cb=self._waiting.on_error) | {
+        self._security = as_security(security)
+        self._waiting = Waiting(bootstrap, self._security)
+        callback = self._waiting.on_error
+        self._settings = quiet_settings(bootstrap, self._security, error_cb=callback) | {
             "group.id": group,
             "auto.offset.reset": "earliest" if offset == "first" else "latest",
             "enable.auto.offset.store": False,
@@ -133,7 +138,7 @@ class Worker:
         The last case raises HandlerFailed: the message is not committed, and a later run reads it again.
         """
         if self._on_failure == "dead-letter":
-            self._dead = Producer(self._bootstrap)
+            self._dead = Producer(self._bootstrap, security=self._security)
         processors = [
             threading.Thread(target=self._process, args=(each,), name=f"zhumq-processor-{number}")
             for number, each in enumerate(self._queues)
@@ -283,6 +288,7 @@ class _Reader:
                     self._early.popleft() if self._early else self._consumer.poll(POLL_SECONDS)
                 )
                 if message is None:
+                    worker._waiting.raise_if_refused()
                     continue
                 error = message.error()
                 if error is None:
