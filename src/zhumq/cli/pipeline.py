@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from zhumq.cli.options import CommandFailed, JsonOption, parse_settings
+from zhumq.cli.options import CONFIG_VARIABLE, CommandFailed, JsonOption, parse_settings
 from zhumq.cli.output import headings, print_json, print_note, print_table
+from zhumq.client.security import read_properties
 from zhumq.pipelines.library_files import shipped
 from zhumq.pipelines.status import STATE_DIR_DEFAULT, StatusFile, known_runs
 
@@ -47,6 +48,16 @@ def run(
             help="The address of a broker; overrides the file.",
         ),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE.properties",
+            envvar=CONFIG_VARIABLE,
+            show_envvar=False,
+            help="Kafka's client.properties with the security settings; overrides the file's security.",
+        ),
+    ] = None,
     state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
     checkpoints: Annotated[
         str | None,
@@ -73,6 +84,7 @@ def run(
         parse_settings(values or []),
         master=master,
         bootstrap=bootstrap,
+        security=read_properties(config) if config is not None else None,
         state_dir=state_dir,
         checkpoint_root=checkpoints,
         as_json=as_json,

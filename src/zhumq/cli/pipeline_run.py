@@ -36,6 +36,7 @@ def run_files(
     *,
     master: str,
     bootstrap: str | None,
+    security: Mapping[str, str] | None,
     state_dir: Path,
     checkpoint_root: str | None,
     as_json: bool,
@@ -51,6 +52,7 @@ def run_files(
             state_dir=state_dir,
             master=master,
             bootstrap=bootstrap,
+            security=security,
             checkpoint_root=checkpoint_root,
         )
         with (

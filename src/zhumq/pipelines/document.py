@@ -13,6 +13,7 @@ from zhumq.model.errors import ZhumqError
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 _PARAMETER: Final = re.compile(r"\$\{([^}]*)\}")
+_PARAMETER_ONLY: Final = re.compile(r"\$\{(?!env:|file:)([^}]*)\}")
 _PARAMETER_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -64,11 +65,15 @@ class Field:
     def fail(self, words: str) -> NoReturn:
         raise self.mark.wrong(words)
 
-    def text(self) -> str:
-        """A text with its parameters filled in; numbers and words are texts too."""
+    def text(self, *, keeps_references: bool = False) -> str:
+        """A text with its parameters filled in; numbers and words are texts too.
+
+        `keeps_references` leaves `${env:NAME}` and `${file:PATH}` to the one that uses the text.
+        """
         if not isinstance(self._node, yaml.ScalarNode) or self.is_empty:
             self.fail("must be a text")
-        return _PARAMETER.sub(self._fill_in, self._node.value)
+        pattern = _PARAMETER_ONLY if keeps_references else _PARAMETER
+        return pattern.sub(self._fill_in, self._node.value)
 
     def name(self) -> str:
         """A text that can name a view of Spark SQL, a folder and a query."""
@@ -178,8 +183,11 @@ class Fields:
                     f" here there are {', '.join(names)}"
                 )
 
-    def as_texts(self) -> dict[str, str]:
-        return {name: field.text() for name, field in self._found.items()}
+    def as_texts(self, *, keeps_references: bool = False) -> dict[str, str]:
+        return {
+            name: field.text(keeps_references=keeps_references)
+            for name, field in self._found.items()
+        }
 
 
 def read_document(path: Path) -> Field:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain, one_line
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.sinks import SinkContext, dead_letter_sink, prepare, start, write_once
@@ -44,6 +45,7 @@ from zhumq.pipelines.status import (
 from zhumq.pipelines.topics import check_broker, make_topics, retention_ms_of
 from zhumq.pipelines.views import Views, build_views, function_errors, load_function
 from zhumq.spark.options import DEFAULT_BOOTSTRAP
+from zhumq.spark.security_options import PREFIX, security_options
 from zhumq.spark.session import spark_session
 
 POLL_SECONDS: Final = 0.2
@@ -77,7 +79,8 @@ class RunOptions:
 
     state_dir: Path
     master: str = "local[*]"
-    bootstrap: str | None = None  # overrides the one in the file
+    bootstrap: str | None = None  # overrides the one in the file; so does `security`
+    security: Mapping[str, str] | None = None
     checkpoint_root: str | None = None  # on a shared file system of a cluster, e.g. hdfs://...
 
 
@@ -159,7 +162,10 @@ def run_pipeline(
             name=pipeline.name, file=pipeline.file, state=State.STARTING, pid=os.getpid(),
             started_at=now, updated_at=now, bootstrap=bootstrap, master=options.master,
         )  # fmt: skip
-        run = _Run(spark, pipeline, options, files, display, status, stop or StopRequest())
+        given = pipeline.security if options.security is None else options.security
+        settings = security_options({f"{PREFIX}{name}": text for name, text in given.items()})
+        brokers = Brokers(bootstrap=bootstrap, settings=settings)
+        run = _Run(spark, pipeline, options, brokers, files, display, status, stop or StopRequest())
         try:
             run.carry_out()
         except BaseException as error:
@@ -176,6 +182,7 @@ class _Run:
         spark: SparkSession,
         pipeline: Pipeline,
         options: RunOptions,
+        brokers: Brokers,
         files: StatusFile,
         display: Display,
         status: RunStatus,
@@ -183,6 +190,7 @@ class _Run:
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
+        self._brokers = brokers
         self._files = files
         self._display = display
         self._status = status
@@ -194,7 +202,7 @@ class _Run:
         )
         self._context = SinkContext(
             spark=spark,
-            bootstrap=status.bootstrap,
+            brokers=brokers,
             trigger=pipeline.trigger,
             show=self._show,
         )
@@ -244,7 +252,7 @@ class _Run:
                     self._display.say(line)
 
     def _prepare_topics(self) -> None:
-        pipeline, bootstrap = self._pipeline, self._status.bootstrap
+        pipeline, brokers = self._pipeline, self._brokers
         targets = [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)]
         if pipeline.dead_letters is not None:
             targets.append(pipeline.dead_letters.topic)
@@ -253,8 +261,8 @@ class _Run:
             for source in pipeline.sources
         )
         if targets or reads_broker:
-            check_broker(bootstrap)
-        make_topics(bootstrap, targets)
+            check_broker(brokers)
+        make_topics(brokers, targets)
 
     def _stream(self) -> None:
         queries: dict[str, tuple[StreamingQuery, QueryProgress]] = {}
@@ -288,7 +296,7 @@ class _Run:
     def _rows_of(self, sink: Sink, index: int) -> tuple[DataFrame, QueryProgress]:
         """The rows of a sink. Each sink reads the topics on its own, and has its own lag."""
         group = self._pipeline.name if index == 0 else f"{self._pipeline.name}.{sink.name}"
-        views = build_views(self._spark, self._pipeline, self._status.bootstrap, group=group)
+        views = build_views(self._spark, self._pipeline, self._brokers, group=group)
         return self._prepared(sink, views)
 
     def _prepared(self, sink: Sink, views: Views) -> tuple[DataFrame, QueryProgress]:
@@ -339,7 +347,7 @@ class _Run:
     def _batch(self) -> None:
         run = uuid.uuid4().hex
         found: list[str] = []
-        views = build_views(self._spark, self._pipeline, self._status.bootstrap, group=None)
+        views = build_views(self._spark, self._pipeline, self._brokers, group=None)
         planned = [(sink, *self._prepared(sink, views)) for sink in self._sinks()]
         self._status.state = State.RUNNING
         self.report()
@@ -364,7 +372,7 @@ class _Run:
 
     def _warn_of_retention(self, sink: TopicSink, rows: DataFrame) -> None:
         """Warn, before the records are sent, how many of them the target topic will delete as too old."""
-        retention_ms = retention_ms_of(self._status.bootstrap, sink.topic)
+        retention_ms = retention_ms_of(self._brokers, sink.topic)
         if retention_ms is None or "timestamp" not in rows.columns:
             return
         ends_at = F.current_timestamp() - F.make_dt_interval(secs=F.lit(retention_ms / 1000))

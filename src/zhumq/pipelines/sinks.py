@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.archive import ArchiveTable
+from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.folder import Folder
@@ -30,7 +31,6 @@ from zhumq.pipelines.spec import (
     TriggerKind,
 )
 from zhumq.pipelines.views import (
-    BOOTSTRAP_OPTION,
     MESSAGE,
     as_batch_view,
     expression,
@@ -52,7 +52,7 @@ class SinkContext:
     """What all sinks of a run share."""
 
     spark: SparkSession
-    bootstrap: str
+    brokers: Brokers
     trigger: Trigger
     show: ShowRows
 
@@ -236,5 +236,5 @@ def _write_topic(sink: TopicSink, rows: DataFrame, context: SinkContext) -> int:
 
 
 def _topic_options(sink: TopicSink, context: SinkContext) -> dict[str, str]:
-    options = {BOOTSTRAP_OPTION: context.bootstrap, **sink.options, "topic": sink.topic}
+    options = {**context.brokers.options(), **sink.options, "topic": sink.topic}
     return {**options, "includeTimestamp": "true"} if "timestamp" in sink.keep else options

@@ -196,6 +196,7 @@ class Pipeline:
     name: str
     description: str
     bootstrap: str | None
+    security: Mapping[str, str]  # Kafka's client settings; secrets by reference
     trigger: Trigger
     spark: Mapping[str, str]
     sources: tuple[Source, ...]

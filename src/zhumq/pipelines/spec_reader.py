@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
+from zhumq.pipelines.secrets import security_texts, without_prefix
 from zhumq.pipelines.spec import (
     DEAD_LETTERS,
     KEPT_COLUMNS,
@@ -51,8 +52,8 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     """The pipeline in a document."""
     top = whole.fields()
     top.only(
-        "name", "description", "parameters", "bootstrap", "trigger", "spark", "sources", "steps",
-        "sinks", DEAD_LETTERS, "report",
+        "name", "description", "parameters", "bootstrap", "security", "trigger", "spark", "sources",
+        "steps", "sinks", DEAD_LETTERS, "report",
     )  # fmt: skip
     parameters = _parameters(top, file, given)
     top = whole.with_parameters(parameters).fields()
@@ -72,11 +73,13 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
                 f"finds bad rows: give the topic for them: {DEAD_LETTERS}: {{topic: NAME}}"
             )
     bootstrap, description, spark = top.get("bootstrap"), top.get("description"), top.get("spark")
+    security = top.get("security")
     return Pipeline(
         file=file,
         name=name.text(),
         description=" ".join(description.text().split()) if description else "",
         bootstrap=bootstrap.text() if bootstrap else None,
+        security=without_prefix(security) if security else {},
         trigger=trigger,
         spark=spark.fields().as_texts() if spark else {},
         sources=sources,
@@ -136,7 +139,7 @@ def _source(name: str, field: Field, *, streaming: bool) -> Source:
     fields = field.fields()
     kind, what = fields.one_of("topic", "topics", "pattern", "segments", "table")
     given = fields.get("options")
-    options = given.fields().as_texts() if given else {}
+    options = security_texts(given) if given else {}
     if kind == "table":
         fields.only("table", "format", "options")
         kind_of_table = fields.get("format")
@@ -252,7 +255,7 @@ def _sink(name: str, field: Field, views: list[str], *, streaming: bool) -> Sink
     source = fields.get("from")
     chosen = _view(source, views) if source is not None else views[-1]
     given, mode = fields.get("options"), fields.get("mode")
-    options = given.fields().as_texts() if given else {}
+    options = security_texts(given) if given else {}
     output = mode.choice("append", "update", "complete") if mode else "append"
     if kind == "topic":
         fields.only("topic", "from", "key", "value", "keep", "mode", "rate", "options")

@@ -7,31 +7,34 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import AlreadyExists
 from zhumq.admin.settings import topic_settings
 from zhumq.admin.topics import create_topic, list_topics
+from zhumq.pipelines.brokers import Brokers
 from zhumq.spark.cluster_client import ClusterClient
 
 REACH_SECONDS_MAX = 10.0
 
 
-def check_broker(bootstrap: str) -> None:
-    """Raise ClusterFailed early if no broker answers."""
-    with ClusterClient(bootstrap, retry_seconds_max=REACH_SECONDS_MAX) as client:
+def check_broker(brokers: Brokers) -> None:
+    """Raise ClusterFailed early if no broker answers, SecurityFailed if none accepts the settings."""
+    with ClusterClient(
+        brokers.bootstrap, retry_seconds_max=REACH_SECONDS_MAX, security=brokers.security()
+    ) as client:
         client.partitions([])
 
 
-def make_topics(bootstrap: str, names: Iterable[str]) -> None:
+def make_topics(brokers: Brokers, names: Iterable[str]) -> None:
     """Create those of the topics that do not exist."""
     targets = set(names)
     if not targets:
         return
-    with ClusterConnection(bootstrap) as connection:
+    with ClusterConnection(brokers.bootstrap, security=brokers.security()) as connection:
         for name in sorted(targets - {each.topic for each in list_topics(connection)}):
             with contextlib.suppress(AlreadyExists):
                 create_topic(connection, name)
 
 
-def retention_ms_of(bootstrap: str, topic: str) -> int | None:
+def retention_ms_of(brokers: Brokers, topic: str) -> int | None:
     """How long a topic keeps a record after its timestamp; None if retention does not depend on it."""
-    with ClusterConnection(bootstrap) as connection:
+    with ClusterConnection(brokers.bootstrap, security=brokers.security()) as connection:
         settings = topic_settings(connection, topic)
     values = {name: each.value for name, each in settings.items() if each.value is not None}
     deletes = "delete" in values.get("cleanup.policy", "delete").split(",")

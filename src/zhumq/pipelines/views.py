@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
 from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.spec import (
     CheckStep,
@@ -29,7 +30,6 @@ from zhumq.pipelines.spec import (
     Watermark,
 )
 
-BOOTSTRAP_OPTION: Final = "kafka.bootstrap.servers"
 REASON: Final = "_reason"
 CORRUPT: Final = "_corrupt"
 PARSED: Final = "_json"
@@ -60,7 +60,7 @@ class Views:
 
 
 def build_views(
-    spark: SparkSession, pipeline: Pipeline, bootstrap: str, *, group: str | None
+    spark: SparkSession, pipeline: Pipeline, brokers: Brokers, *, group: str | None
 ) -> Views:
     """Every view of the pipeline, in a new session, so that their names do not collide with others."""
     session = spark.newSession()
@@ -74,7 +74,7 @@ def build_views(
     for source in pipeline.sources:
         match source:
             case TopicSource():
-                frame = _read_topics(session, source, pipeline, bootstrap, group)
+                frame = _read_topics(session, source, pipeline, brokers, group)
             case TableSource():
                 with spec_errors(source.mark):
                     reader = session.read.format(source.format).options(**source.options)
@@ -141,10 +141,10 @@ def _read_topics(
     session: SparkSession,
     source: TopicSource,
     pipeline: Pipeline,
-    bootstrap: str,
+    brokers: Brokers,
     group: str | None,
 ) -> DataFrame:
-    options = {BOOTSTRAP_OPTION: bootstrap, **source.options}
+    options = {**brokers.options(), **source.options}
     if group is not None:
         options.setdefault("groupId", group)
     with spec_errors(source.mark):

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Self, TypeVar
 
+from zhumq.client.refusal import RefusalWatch
+from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.client.wire import Connection
 from zhumq.model.address import Address, parse_addresses
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode, MalformedFrame, ZhumqError
@@ -68,8 +70,11 @@ class ClusterClient:
         client_id: str = "zhumq-spark",
         retry_seconds_max: float = RETRY_SECONDS_MAX,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self._bootstrap = bootstrap
+        self._security = security
+        self._refusal = RefusalWatch(bootstrap, security)
         self._addresses = parse_addresses(bootstrap)
         self._client_id = client_id
         self._retry_seconds_max = retry_seconds_max
@@ -196,7 +201,10 @@ class ClusterClient:
         connection = self._connections.get(address)
         if connection is None:
             connection = Connection.open(
-                [address], client_id=self._client_id, request_seconds=self._request_seconds_max
+                [address],
+                client_id=self._client_id,
+                request_seconds=self._request_seconds_max,
+                security=self._security,
             )
             try:
                 connection.negotiate(VERSIONS_MAX)
@@ -207,7 +215,10 @@ class ClusterClient:
         return connection
 
     def retrying(self, ask: Callable[[], T], doing: str) -> T:
-        """Call `ask` until it succeeds, raises an error that is not retriable, or the time is up."""
+        """Call `ask` until it succeeds, raises an error that is not retriable, or the time is up.
+
+        Raises SecurityFailed soon if the brokers refuse the security settings.
+        """
         deadline = time.monotonic() + self._retry_seconds_max
         backoff = BACKOFF_SECONDS_MIN
         while True:
@@ -215,6 +226,9 @@ class ClusterClient:
                 return ask()
             except (OSError, RetriableFailure, MalformedFrame) as error:
                 self.forget()
+                if isinstance(error, OSError):
+                    self._refusal.note_error()
+                    self._refusal.check()
                 if time.monotonic() + backoff > deadline:
                     raise ClusterFailed(
                         f"cannot {doing} at {self._bootstrap}: {_reason(error)}"

@@ -1,11 +1,13 @@
 """The sink's ledger: a compacted topic with the last micro-batch that each task has written."""
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from zhumq.client.kafka_settings import security_settings
+from zhumq.client.security import ClientSecurity
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.batching import record_batches
@@ -80,8 +82,9 @@ _notes_of: dict[str, _Notes] = {}
 class Ledger:
     """Which micro-batches one task of a query has written."""
 
-    def __init__(self, bootstrap: str, query: str, task: int) -> None:
+    def __init__(self, bootstrap: str, security: ClientSecurity, query: str, task: int) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self.task = f"{query}/{task}"
         self._old_group = f"{OLD_GROUP_PREFIX}-{query}-{task}"
         self._has_old_group = False
@@ -89,7 +92,7 @@ class Ledger:
     def is_done(self, batch: int) -> bool:
         """Whether the task's rows of this batch are in their topics already."""
         notes = _notes_of.setdefault(self._bootstrap, _Notes())
-        with ClusterClient(self._bootstrap) as client:
+        with ClusterClient(self._bootstrap, security=self._security) as client:
             last_batch = notes.last_batch(client, self.task)
             if last_batch is None:
                 next_batches = client.committed_offsets(self._old_group).values()
@@ -105,18 +108,19 @@ class Ledger:
         """Delete the group of an earlier version: after the first note it is not used."""
         if self._has_old_group:
             try:
-                with ClusterClient(self._bootstrap) as client:
+                with ClusterClient(self._bootstrap, security=self._security) as client:
                     client.delete_group(self._old_group)
             except ClusterFailed as error:
                 logger.warning("%s; the group is no longer used", error)
 
 
-def ensure_ledger(bootstrap: str) -> None:
+def ensure_ledger(bootstrap: str, security: ClientSecurity) -> None:
     """Create the ledger's topic if it does not exist. Raises LedgerFailed."""
-    with ClusterClient(bootstrap) as client:
+    with ClusterClient(bootstrap, security=security) as client:
         if client.partitions([LEDGER.topic]):
             return
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
+    admin = AdminClient(settings | security_settings(security))
     topic = NewTopic(LEDGER.topic, 1, BROKERS_DEFAULT, config=LEDGER_SETTINGS)
     made = admin.create_topics([topic], request_timeout=REQUEST_SECONDS_MAX)
     try:

@@ -7,11 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from zhumq.client.errors import SecurityInvalid
 from zhumq.model.address import parse_addresses
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import INTERNAL_TOPICS, TopicPartition
 from zhumq.spark.cluster_client import EARLIEST, LATEST
 from zhumq.spark.columns import DEFAULT_COLUMNS, HEADERS, UnknownColumn, parse_columns
+from zhumq.spark.security_options import (
+    PREFIX,
+    SecurityOptions,
+    is_security_option,
+    security_options,
+)
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 SINK_LEDGER_TOPIC: Final = (
@@ -34,8 +41,6 @@ READ_NAMES: Final = (
 WRITE_NAMES: Final = (
     "topic", "includeHeaders", "includeTimestamp", "queryName", "checkpointLocation",
 )  # fmt: skip
-# Options for encrypted or authenticated connections are refused: ignoring them would connect in plain text.
-SECURITY_PREFIXES: Final = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 # Spark's connector refuses these too, in the same words: they would change the meaning of the rows.
 REFUSED_FOR_READING: Final = {
     "kafka.auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or"
@@ -104,6 +109,7 @@ class ReadOptions:
     start: Bound
     end: Bound
     columns: tuple[str, ...]
+    security: SecurityOptions = field(default_factory=SecurityOptions)
     path: str | None = None
     group: str | None = None
     late_start_is_latest: bool = False
@@ -126,6 +132,7 @@ class WriteOptions:
     bootstrap: str
     topic: str | None
     includes_timestamp: bool
+    security: SecurityOptions = field(default_factory=SecurityOptions)
     producer_settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -158,6 +165,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         start=_bound(given, "starting", LATEST if streaming else EARLIEST, streaming=streaming),
         end=_bound(given, "ending", LATEST, streaming=streaming),
         columns=_columns(given),
+        security=given.security(),
         path=path,
         group=given.text("kafka.group.id") or given.text("groupId"),
         late_start_is_latest=strategy.lower() == "latest",
@@ -182,10 +190,13 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=given.text("topic"),
         includes_timestamp=given.flag("includeTimestamp", default=False),
         producer_settings={
-            name.removeprefix("kafka."): value
+            name.removeprefix(PREFIX): value
             for name, value in given.values.items()
-            if name.startswith("kafka.") and name != "kafka.bootstrap.servers"
+            if name.startswith(PREFIX)
+            and name != "kafka.bootstrap.servers"
+            and not is_security_option(name)
         },
+        security=given.security(),
     )
 
 
@@ -207,8 +218,6 @@ class _Given:
         self.values = {name.lower(): value for name, value in options.items()}
         known = {name.lower() for name in names}
         for name in self.values:
-            if name.startswith(SECURITY_PREFIXES) and self.values[name].upper() != "PLAINTEXT":
-                raise OptionInvalid(f"{name}: only plain connections are supported")
             if name in refused:
                 short = name.removeprefix("kafka.")
                 raise OptionInvalid(f"Kafka option {short!r} is not supported: {refused[name]}")
@@ -227,6 +236,15 @@ class _Given:
         except ValueError as error:
             raise OptionInvalid(f"{name}: {error}") from None
         return value
+
+    def security(self) -> SecurityOptions:
+        options = security_options(self.values)
+        try:
+            # A wrong setting fails here, before any task begins.
+            options.security()
+        except SecurityInvalid as error:
+            raise OptionInvalid(str(error)) from None
+        return options
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.text(name)

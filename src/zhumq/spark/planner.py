@@ -16,7 +16,11 @@ from zhumq.spark.ranges import OffsetRange, Offsets, TopicIds
 
 def connect(options: ReadOptions) -> ClusterClient:
     """A client of the cluster that the options name."""
-    return ClusterClient(options.bootstrap, retry_seconds_max=options.poll_ms_max / 1000)
+    return ClusterClient(
+        options.bootstrap,
+        retry_seconds_max=options.poll_ms_max / 1000,
+        security=options.security.security(),
+    )
 
 
 def find_partitions(

@@ -225,7 +225,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             with ClusterClient(
-                self._options.bootstrap, retry_seconds_max=COMMIT_SECONDS_MAX
+                self._options.bootstrap,
+                retry_seconds_max=COMMIT_SECONDS_MAX,
+                security=self._options.security.security(),
             ) as client:
                 client.commit_offsets(group, offsets)
         except ClusterFailed as error:

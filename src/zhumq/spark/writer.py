@@ -1,8 +1,9 @@
 """The sink: one idempotent producer per task, and a ledger of the finished tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from zhumq.client.kafka_settings import security_settings
+from zhumq.client.refusal import RefusalWatch
 from zhumq.model.errors import ZhumqError
 from zhumq.records.batch import RecordHeader
 from zhumq.spark.cluster_client import ClusterClient, ClusterFailed
@@ -35,6 +38,7 @@ from zhumq.spark.options import OptionInvalid, WriteOptions
 
 ANY_PARTITION: Final = -1
 FULL_QUEUE_POLL_SECONDS: Final = 0.05
+FLUSH_CHECK_SECONDS: Final = 1.0
 POLL_ROWS: Final = 10_000  # rows between two checks for failed deliveries
 ERRORS_KEPT_MAX: Final = 10
 # Local properties that Spark sets for each task of a streaming query.
@@ -53,6 +57,7 @@ PRODUCER_DEFAULTS: Final[dict[str, Any]] = {
     "log_level": 3,  # delivery reports carry the errors of rows
 }
 
+_NO_CALLBACKS: Final[Mapping[str, Any]] = MappingProxyType({})
 _ACCEPTED: Final[dict[str, tuple[type[DataType], ...]]] = {
     KEY: (BinaryType, StringType),
     VALUE: (BinaryType, StringType),
@@ -134,7 +139,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = next((each for each in iterator if each.num_rows), None)
         if first is None:
             return Written(0)  # A task without rows needs no note.
-        ledger = Ledger(self._options.bootstrap, query, context.partitionId())
+        security = self._options.security.security()
+        ledger = Ledger(self._options.bootstrap, security, query, context.partitionId())
         if ledger.is_done(int(batch)):
             for _ in iterator:
                 pass  # Spark expects the task to read all of its rows.
@@ -160,7 +166,10 @@ def write_rows(
         if error is not None and len(errors) < ERRORS_KEPT_MAX:
             errors.append(f"{message.topic()}: {error.str()} ({error.name().lstrip('_')})")
 
-    producer = _connect(options, failed)
+    refusal = RefusalWatch(options.bootstrap, options.security.security())
+    producer = _connect(
+        options, {"on_delivery": failed, "error_cb": lambda _: refusal.note_error()}
+    )
     rows = 0
     try:
         for batch in batches:
@@ -168,18 +177,18 @@ def write_rows(
                 part = batch.slice(start, POLL_ROWS)
                 for run, at_epoch in _runs(part, columns):
                     if at_epoch:
-                        _flush(producer, errors)  # keeps the order of the rows
+                        _flush(producer, errors, refusal)  # keeps the order of the rows
                         _send_at_epoch(run, options, columns)
                     else:
                         _produce(producer, run, options, columns, errors)
                 producer.poll(0)
                 _raise(errors)
                 rows += part.num_rows
-        _flush(producer, errors)
+        _flush(producer, errors, refusal)
         if note is not None:
             key, value = note
             producer.produce(LEDGER.topic, value, key, LEDGER.partition)
-            _flush(producer, errors)
+            _flush(producer, errors, refusal)
     finally:
         producer.purge()  # After a failure, rows that are still queued must not be sent.
         producer.flush(0)
@@ -213,10 +222,10 @@ def _produce(
                 raise WriteFailed(f"cannot write to {name}: {error.args[0].str()}") from error
 
 
-def _flush(producer: Producer, errors: list[str]) -> None:
-    left = producer.flush()
-    if left:
-        errors.append(f"{left} rows were not acknowledged")
+def _flush(producer: Producer, errors: list[str], refusal: RefusalWatch) -> None:
+    # Ends: librdkafka gives up on a row after its delivery.timeout.ms.
+    while producer.flush(FLUSH_CHECK_SECONDS):
+        refusal.check()
     _raise(errors)
 
 
@@ -281,7 +290,7 @@ def _send_at_epoch(batch: Any, options: WriteOptions, columns: tuple[str, ...]) 
         for name, value, key, partition, _, pairs in _cells(batch, options, columns)
     ]
     try:
-        with ClusterClient(options.bootstrap) as client:
+        with ClusterClient(options.bootstrap, security=options.security.security()) as client:
             EpochSender(client).send(rows)
     except (SendFailed, ClusterFailed) as error:
         raise WriteFailed(f"rows did not reach their topic: {error}") from error
@@ -291,14 +300,14 @@ def _bytes(cell: str | bytes | None) -> bytes | None:
     return cell.encode() if isinstance(cell, str) else cell
 
 
-def _connect(options: WriteOptions, on_delivery: Any = None) -> Producer:
+def _connect(options: WriteOptions, callbacks: Mapping[str, Any] = _NO_CALLBACKS) -> Producer:
     settings = {
         **PRODUCER_DEFAULTS,
         **options.producer_settings,
+        **security_settings(options.security.security()),
         "bootstrap.servers": options.bootstrap,
+        **callbacks,
     }
-    if on_delivery is not None:
-        settings["on_delivery"] = on_delivery
     try:
         return Producer(settings)
     except KafkaException as error:

@@ -1,5 +1,7 @@
 """Options: valid ones are parsed, and invalid ones are refused by name."""
 
+import pickle
+
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -112,7 +114,11 @@ def test_serializers_are_refused_as_sparks_connector_does(name: str) -> None:
         ({"subscribe": "t", "columns": "key,colour"}, "no column 'colour'"),
         ({"subscribe": "t", "columns": "key,key"}, "named twice"),
         ({"subscribe": "t", "kafka.bootstrap.servers": "here"}, "'here' is not HOST:PORT"),
-        ({"subscribe": "t", "kafka.security.protocol": "SSL"}, "only plain connections"),
+        ({"subscribe": "t", "kafka.security.protocol": "TLS"}, "security.protocol is one of"),
+        (
+            {"subscribe": "t", "kafka.security.protocol": "SASL_SSL"},
+            r"kafka\.\*: sasl.mechanism is one of .* is not set",
+        ),
         ({"subscribe": "t", "kafka.isolation.level": "x"}, "read_uncommitted or"),
         ({"subscribe": "t", "startingOffset": "earliest"}, "no option 'startingoffset'"),
         (
@@ -150,3 +156,38 @@ def test_kafka_settings_of_a_sink_go_to_its_producer() -> None:
 def test_a_source_option_on_a_sink_is_refused() -> None:
     with pytest.raises(OptionInvalid, match="no option 'subscribe'"):
         write_options({"subscribe": "t"})
+
+
+SECURED = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="alice" password="${env:ALICE_7}";',
+}
+
+
+def test_security_options_travel_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALICE_7", "wonderland")
+    read = read_options({"subscribe": "t", **SECURED}, streaming=True)
+    write = write_options({"topic": "t", "kafka.acks": "1", **SECURED})
+    for options in (read, write):
+        assert b"wonderland" not in pickle.dumps(options)
+        arrived = pickle.loads(pickle.dumps(options)).security.security()
+        assert (arrived.username, arrived.password.reveal()) == ("alice", "wonderland")
+    assert write.producer_settings == {"acks": "1"}
+
+
+def test_security_options_are_not_printed() -> None:
+    literal = {
+        "kafka.sasl.jaas.config": SECURED["kafka.sasl.jaas.config"].replace(
+            "${env:ALICE_7}", "geheim"
+        )
+    }
+    options = read_options({"subscribe": "t", **SECURED, **literal}, streaming=False)
+    assert "geheim" not in repr(options)
+    assert "sasl.jaas.config" in repr(options)
+
+
+def test_a_secret_that_is_not_there_fails_before_any_task() -> None:
+    absent = {"kafka.sasl.jaas.config": "${env:ABSENT_7}"}
+    with pytest.raises(OptionInvalid, match="the environment variable ABSENT_7 is not set"):
+        write_options({"topic": "t", **SECURED, **absent})
