@@ -2,16 +2,24 @@
 
 import base64
 import binascii
-import hashlib
 import hmac
 import re
 from typing import Final
+
+from zhumq.security.scram import (
+    client_key,
+    hash_name,
+    keyed_hash,
+    salted_password,
+    server_key,
+    stored_key,
+    xor,
+)
 
 ITERATIONS_MIN: Final = (
     4096  # RFC 7677; fewer would make a password cheap to guess for a false server
 )
 ITERATIONS_MAX: Final = 1_000_000  # more would only keep the client busy
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}  # by mechanism
 _GS2_HEADER: Final = "n,,"  # no channel binding, no other user to act as
 _ATTRIBUTE: Final = re.compile(r"([A-Za-z])=([^,\0]*)")
 
@@ -25,7 +33,7 @@ class ScramClient:
 
     def __init__(self, *, mechanism: str, username: str, password: str, nonce: str) -> None:
         """`nonce` is random and without commas."""
-        self._hash = HASHES[mechanism]
+        self._hash = hash_name(mechanism)
         self._password = password
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
@@ -51,17 +59,14 @@ class ScramClient:
                 f"the server asks for {iterations} iterations, and {ITERATIONS_MIN} to"
                 f" {ITERATIONS_MAX} are safe"
             )
-        # As in Kafka and librdkafka the password is UTF-8 without SASLprep: their credentials would not match.
-        password = self._password.encode()
-        salted = hashlib.pbkdf2_hmac(self._hash, password, salt, int(iterations))
+        salted = salted_password(self._hash, self._password, salt, int(iterations))
         without_proof = f"c={base64.b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
         message = f"{self._first_bare},{text},{without_proof}".encode()
-        client_key = self._keyed(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash, client_key).digest()
-        self._server_signature = self._keyed(self._keyed(salted, b"Server Key"), message)
-        signature = self._keyed(stored_key, message)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+        key = client_key(self._hash, salted)
+        signature = keyed_hash(self._hash, stored_key(self._hash, key), message)
+        self._server_signature = keyed_hash(self._hash, server_key(self._hash, salted), message)
+        proof = base64.b64encode(xor(key, signature)).decode()
+        return f"{without_proof},p={proof}".encode()
 
     def verify(self, server_final: bytes) -> None:
         """Check that the server knows the password, too. Raises ScramFailed."""
@@ -71,9 +76,6 @@ class ScramClient:
         signature = _decoded(attributes.get("v", ""))
         if not self._server_signature or not hmac.compare_digest(signature, self._server_signature):
             raise ScramFailed("the server does not know the password: is it the right server?")
-
-    def _keyed(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._hash)
 
 
 def _text(message: bytes) -> str:
