@@ -16,10 +16,12 @@ from zhumq.cli.options import (
     BootstrapOption,
     CommandFailed,
     JsonOption,
+    SecurityOption,
     parse_settings,
 )
 from zhumq.cli.output import headings, print_note, print_table
 from zhumq.cli.passwords import password_of
+from zhumq.client.security import ClientSecurity
 from zhumq.model.password import Password
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class _Place:
     def __init__(
         self,
         bootstrap: str,
+        security: ClientSecurity | None,
         data_dir: Path | None,
         broker_id: int,
         zookeeper: str | None,
@@ -83,6 +86,7 @@ class _Place:
             raise CommandFailed("give --data-dir or --zookeeper, not both")
         self.is_stored = data_dir is not None or zookeeper is not None
         self._bootstrap = bootstrap
+        self._security = security
         self._data_dir = data_dir
         self._broker_id = broker_id
         self._zookeeper = zookeeper
@@ -96,7 +100,7 @@ class _Place:
         if self.is_stored:
             asyncio.run(self._run_stored(stored))
         else:
-            with connect(self._bootstrap) as connection:
+            with connect(self._bootstrap, self._security) as connection:
                 online(connection)
 
     async def _run_stored(self, work: Callable[["StoredUsers"], Awaitable[None]]) -> None:
@@ -118,6 +122,7 @@ class _Place:
 def list_users(
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
     data_dir: DataDirOption = None,
     broker_id: BrokerIdOption = 0,
     zookeeper: ZookeeperOption = None,
@@ -132,7 +137,7 @@ def list_users(
             for name, mechanisms in users.names().items()
         )
 
-    place = _Place(bootstrap, data_dir, broker_id, zookeeper, settings)
+    place = _Place(bootstrap, security, data_dir, broker_id, zookeeper, settings)
     place.run(lambda connection: found.extend(admin.list_users(connection)), stored)
     rows = [asdict(each) for each in found]
     empty = "no users yet: `zhumq user create NAME`"
@@ -145,13 +150,14 @@ def create(
     password_file: PasswordFileOption = None,
     password: PasswordOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
     data_dir: DataDirOption = None,
     broker_id: BrokerIdOption = 0,
     zookeeper: ZookeeperOption = None,
     settings: SettingsOption = None,
 ) -> None:
     """Create a user. The password is asked for, or read from a file or a reference."""
-    place = _Place(bootstrap, data_dir, broker_id, zookeeper, settings)
+    place = _Place(bootstrap, security, data_dir, broker_id, zookeeper, settings)
     secret = _password(name, password_file, password)
     place.run(
         lambda connection: admin.create_user(connection, name, secret),
@@ -166,13 +172,14 @@ def passwd(
     password_file: PasswordFileOption = None,
     password: PasswordOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
     data_dir: DataDirOption = None,
     broker_id: BrokerIdOption = 0,
     zookeeper: ZookeeperOption = None,
     settings: SettingsOption = None,
 ) -> None:
     """Set the password of a user. Connections that are open stay open."""
-    place = _Place(bootstrap, data_dir, broker_id, zookeeper, settings)
+    place = _Place(bootstrap, security, data_dir, broker_id, zookeeper, settings)
     secret = _password(name, password_file, password)
     place.run(
         lambda connection: admin.set_password(connection, name, secret),
@@ -185,13 +192,14 @@ def passwd(
 def delete(
     name: NameArgument,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
     data_dir: DataDirOption = None,
     broker_id: BrokerIdOption = 0,
     zookeeper: ZookeeperOption = None,
     settings: SettingsOption = None,
 ) -> None:
     """Delete a user. Connections that are open stay open."""
-    place = _Place(bootstrap, data_dir, broker_id, zookeeper, settings)
+    place = _Place(bootstrap, security, data_dir, broker_id, zookeeper, settings)
     place.run(
         lambda connection: admin.delete_user(connection, name),
         lambda users: users.delete(name),

@@ -10,11 +10,11 @@ from zhumq.client.tokens import get_token
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from zhumq.security.scram import NONCE_BYTES
 from zhumq.security.scram_client import ScramClient, ScramFailed
 
 HANDSHAKE_VERSION: Final = 1  # 0 would have the exchange follow without Kafka's framing
 AUTHENTICATE_VERSION: Final = 2
-NONCE_BYTES: Final = 24
 # RFC 7628: fields are separated, and the message is ended, by this byte.
 _SEPARATOR: Final = "\x01"
 
