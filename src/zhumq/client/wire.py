@@ -144,7 +144,7 @@ class Connection:
         try:
             self._socket.sendall(data)
         except OSError:
-            # The broker may have said why before it closed the connection.
+            # The broker may have given the reason before it closed the connection.
             if self._is_first_frame:
                 with contextlib.suppress(OSError):
                     self.receive_frame()

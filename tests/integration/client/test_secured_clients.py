@@ -28,7 +28,7 @@ from zhumq.protocol.messages.metadata import MetadataRequest
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SECONDS_MAX = 60.0
-# Of a client library that is told by librdkafka's errors, on a busy machine; librdkafka itself would never end.
+# Of a class of the client library, on a busy machine; librdkafka alone would never end.
 REFUSED_SECONDS_MAX = 20.0
 
 Given = tuple[str, dict[str, str] | None]

@@ -164,7 +164,7 @@ def test_the_host_of_the_certificate_is_checked_unless_that_is_turned_off(
         assert greeting(address, settings(authority) | off) == b"hi"
 
 
-def test_a_tls_client_at_a_plain_port_is_told(authority: Authority) -> None:
+def test_a_tls_client_at_a_plain_port_gets_the_reason(authority: Authority) -> None:
     with (
         accepting(lambda stream: stream.sendall(b"\0\0\0\4abcd")) as address,
         pytest.raises(SecurityFailed, match=r"does not speak TLS: set security.protocol=PLAINTEXT"),
@@ -177,7 +177,7 @@ def test_a_tls_client_at_a_plain_port_is_told(authority: Authority) -> None:
         greeting(address, settings(authority))
 
 
-def test_a_plain_client_at_a_tls_port_is_told(authority: Authority) -> None:
+def test_a_plain_client_at_a_tls_port_gets_the_reason(authority: Authority) -> None:
     with (
         server(authority) as (address, _),
         pytest.raises(SecurityFailed, match=r"set security.protocol=SSL or SASL_SSL"),
@@ -206,7 +206,7 @@ def test_a_client_of_a_port_that_is_neither_is_not_sent_to_tls() -> None:
         probe(address, security=PLAINTEXT, seconds=SECONDS_MAX)
 
 
-def test_a_client_without_a_certificate_is_told_that_the_broker_wants_one(
+def test_a_client_without_a_certificate_gets_the_reason(
     authority: Authority,
 ) -> None:
     security = ClientSecurity.of(settings(authority))
