@@ -28,6 +28,10 @@ PORT_SECONDS_MAX: Final = 0.5
 EXTRAS: Final = {
     "push": ("push consumers and the broker's push listener need it", ("grpcio", "protobuf")),
     "cluster": ("`zhumq start --zookeeper` needs it", ("kazoo",)),
+    "security": (
+        "PKCS#12 key stores, `zhumq tls dev` and OAUTHBEARER need it",
+        ("cryptography", "PyJWT"),
+    ),
     "spark": (
         "the Spark source needs it",
         ("pyspark", "pyarrow", "pandas", "numpy", "PyYAML", "matplotlib"),

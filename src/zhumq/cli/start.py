@@ -33,7 +33,7 @@ def start(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="The listener for Kafka clients; port 0: any; no host: every interface.",
+            help="The listener for Kafka clients; port 0: any; no host: every interface. Also NAME://HOST:PORT,... as the setting listeners.",
             show_default=DEFAULT_BOOTSTRAP,
         ),
     ] = None,
@@ -73,7 +73,11 @@ def start(
         typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as num.partitions=4."),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let other machines connect, without encryption.")
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Let other machines connect to listeners without encryption or authentication.",
+        ),
     ] = False,
     admin_user: Annotated[
         str | None,

@@ -1,12 +1,15 @@
-"""TLS handshakes in progress: one step in a turn of the event loop, bounded in number and in time."""
+"""TLS handshakes in progress: a few steps in a turn of the event loop, bounded in number and in time."""
 
 import asyncio
+import time
 from typing import Final, Protocol
 
 # Handshakes in progress: each holds some 50 KB.
 HANDSHAKES_MAX: Final = 2_000
 # From accepting a connection to the end of its handshake.
 HANDSHAKE_MS_MAX: Final = 10_000
+# Steps are taken for this long in a turn of the loop, and at least one.
+TURN_SECONDS: Final = 0.002
 
 
 class Handshake(Protocol):
@@ -25,7 +28,7 @@ class Handshake(Protocol):
 class Handshakes:
     """Decides which handshake goes on.
 
-    A step costs up to milliseconds of CPU, so one is taken in each turn of the loop and connections with
+    A step costs up to milliseconds of CPU, so few are taken in each turn of the loop and connections with
     requests are served in between. Addresses take turns: a flood from one address does not delay
     clients at others. Within an address the newest goes first, as its client still waits for it.
     """
@@ -56,11 +59,7 @@ class Handshakes:
             busiest = max(self._in_progress.values(), key=len)
             next(iter(busiest)).fail("too many handshakes are in progress")
         self._in_progress.setdefault(handshake.client_host, {})[handshake] = None
-        self._deadlines[handshake] = self._loop.call_later(
-            self._seconds_max,
-            handshake.fail,
-            f"the handshake was not complete after {self._seconds_max:g} s",
-        )
+        self._set_deadline(handshake)
 
     def end(self, handshake: Handshake) -> None:
         deadline = self._deadlines.pop(handshake, None)
@@ -84,20 +83,37 @@ class Handshakes:
         if self._turn is not None:
             self._turn.cancel()
 
+    def _set_deadline(self, handshake: Handshake) -> None:
+        self._deadlines[handshake] = self._loop.call_later(
+            self._seconds_max, self._on_deadline, handshake
+        )
+
+    def _on_deadline(self, handshake: Handshake) -> None:
+        if handshake in self._ready.get(handshake.client_host, ()):
+            # It waits for this broker, so the wait does not count against the client.
+            self._set_deadline(handshake)
+        else:
+            handshake.fail(f"the handshake was not complete after {self._seconds_max:g} s")
+
     def _schedule(self) -> None:
         if self._turn is None and self._ready:
             self._turn = self._loop.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn = None
-        if not self._ready:
-            return
+        until = time.monotonic() + TURN_SECONDS
+        try:
+            while self._ready:
+                self._next().take_step()
+                if time.monotonic() >= until:
+                    break
+        finally:
+            self._schedule()
+
+    def _next(self) -> Handshake:
         address = next(iter(self._ready))
         same_address = self._ready.pop(address)
         handshake, _ = same_address.popitem()
         if same_address:
             self._ready[address] = same_address
-        try:
-            handshake.take_step()
-        finally:
-            self._schedule()
+        return handshake
