@@ -46,6 +46,7 @@ class Target:
 
     kafka: str
     tls: str
+    sasl: str
     push: str
     http: str
 
@@ -57,16 +58,19 @@ class Target:
 def attacked_broker(
     folder: Path, settings: Mapping[str, str] | None = None
 ) -> Iterator[tuple[BrokerProcess, Target]]:
-    """A broker with a plain and a TLS listener, and the topics that attacks use."""
+    """A broker with a plain, a TLS and a SASL listener, and the topics that attacks use."""
     # RSA: the broker's part of a handshake costs several times as much as with elliptic curves.
     certificate = make_authority(folder / "ca").issue("broker", is_rsa=True)
-    plain, tls = (f"{HOST}:{port}" for port in free_ports(2))
+    plain, tls, sasl = (f"{HOST}:{port}" for port in free_ports(3))
     listeners = {
-        "listeners": f"PLAINTEXT://{plain},SSL://{tls}",
+        "listeners": f"PLAINTEXT://{plain},SSL://{tls},SASL_PLAINTEXT://{sasl}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "ssl.keystore.location": str(certificate.combined_file),
     }
     with broker_process(folder / "data", settings={**listeners, **(settings or {})}) as process:
-        target = Target(kafka=process.bootstrap, tls=tls, push=process.push, http=process.http)
+        target = Target(
+            kafka=process.bootstrap, tls=tls, sasl=sasl, push=process.push, http=process.http
+        )
         prepare(target)
         yield process, target
 
