@@ -17,7 +17,6 @@ import uvloop
 
 from zhumq.broker.access import Access
 from zhumq.broker.authentication import Authentication
-from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
 from zhumq.broker.dispatch import Dispatcher, Handler
@@ -47,12 +46,10 @@ from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.broker.wiring.membership import Membership, SoleMember
-from zhumq.broker.wiring.push import PushPart
+from zhumq.broker.wiring.push import open_push
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.delivery_seam import Deliveries
-from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.host.clock import Clock, SystemClock
 from zhumq.host.disk import Disk, SystemDisk
@@ -146,8 +143,8 @@ class BrokerApp:
             authentication = await open_authentication(config, member, clock, audit)
             parts.callback(authentication.close)
             authorization = open_authorization(config, store, audit)
-            push = await _listen_push(
-                config, store, delivery.service, groups.routed, clock, authorization
+            push = await open_push(
+                config, store, delivery.service, groups.routed, clock, authorization, authentication
             )
             parts.push_async_callback(push.close)
             produce = ProduceHandler(replicas, store, clock)
@@ -312,21 +309,6 @@ async def _listen_http(
         )
     except OSError as reason:
         raise cannot_listen(config, reason) from None
-
-
-async def _listen_push(
-    config: BrokerConfig,
-    store: MetadataStore,
-    deliveries: Deliveries,
-    groups: RoutedGroups,
-    clock: Clock,
-    authorization: AclAuthorization | None,
-) -> PushPart:
-    try:
-        return await PushPart.open(config, store, deliveries, groups, clock, authorization)
-    except OSError as reason:
-        assert config.push is not None
-        raise cannot_listen(config.push, reason) from None
 
 
 async def _open_folder(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from zhumq.broker.call_authentication import CallAuthentication
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.password_check import PasswordChecker, TooManyChecks
 from zhumq.broker.sasl_settings import SCRAM_MECHANISMS, SaslConfig
@@ -100,6 +101,13 @@ class Authentication:
 
     def close(self) -> None:
         self._passwords.close()
+
+    def of_calls(self, listener: str) -> Callable[[str, str], Awaitable[Principal]] | None:
+        """Authenticates the calls of a listener that is not one for Kafka clients. None: without SASL."""
+        config = self._configs.get(listener)
+        if config is None:
+            return None
+        return CallAuthentication(listener, config, self._passwords, self._on_login).principal_of
 
     # The gate.
 

@@ -162,13 +162,14 @@ def _push_listener(
         default_port = parse_listener(DEFAULT_LISTEN).port
         port = DEFAULT_PUSH_PORT if first.bind.port == default_port else 0
         bind = Address(first.bind.host, port)
-    protocol = settings.text("push.security.protocol")
+    given = settings.text("push.security.protocol")
+    protocol = SecurityProtocol(given) if given else first.protocol
     return other_listener(
         settings,
         name=PUSH_NAME,
         setting="--push",
         bind=bind,
         advertised=advertised_address(settings, "advertised.push.listener", bind, first.advertised),
-        has_tls=protocol == SecurityProtocol.SSL
-        or (not protocol and has_key_store(settings, PUSH_NAME) and first.protocol.uses_tls),
+        has_tls=protocol.uses_tls and (bool(given) or has_key_store(settings, PUSH_NAME)),
+        has_sasl=protocol.uses_sasl,
     )

@@ -98,11 +98,13 @@ def other_listener(
     bind: Address,
     advertised: Address,
     has_tls: bool,
+    has_sasl: bool = False,
 ) -> ListenerConfig:
-    """A listener that is not one of `listeners`, with TLS or without."""
+    """A listener that is not one of `listeners`."""
+    protocol = SecurityProtocol.SSL if has_tls else SecurityProtocol.PLAINTEXT
     return ListenerConfig(
         name=name,
-        protocol=SecurityProtocol.SSL if has_tls else SecurityProtocol.PLAINTEXT,
+        protocol=SecurityProtocol(f"SASL_{protocol}") if has_sasl else protocol,
         setting=setting,
         bind=bind,
         advertised=advertised,

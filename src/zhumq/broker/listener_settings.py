@@ -58,8 +58,8 @@ LISTENER_SETTINGS: Final = (
     ),
     _text(
         "push.security.protocol",
-        "PLAINTEXT or SSL: what --push speaks; empty: SSL if the first listener has TLS. Its own TLS"
-        " settings begin with listener.name.push.",
-        allowed=("", SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL),
+        "What --push speaks; empty: as the first listener. With SASL a call needs a user or a token in its"
+        " metadata. Its own settings of TLS and SASL begin with listener.name.push.",
+        allowed=("", *SecurityProtocol),
     ),
 )

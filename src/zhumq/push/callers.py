@@ -1,6 +1,6 @@
 """Who calls the push listener, and what the caller may do."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -20,6 +20,8 @@ class Caller(Protocol):
         """The same for a list, which leaves out what the caller did not ask for. Nothing is reported."""
 
 
+# From the `authorization` metadata of a call, or an empty text, and the host of the client. Raises NotAuthenticated.
+Authenticate = Callable[[str, str], Awaitable[Principal]]
 # From the principal, the host of the client and the name of the method.
 CallerOf = Callable[[Principal, str, str], Caller]
 

@@ -17,13 +17,14 @@ from zhumq.net.tls_context import TlsSource
 from zhumq.net.tls_material import TlsMaterial, decrypted_key
 from zhumq.net.tls_principal import principal_of_pem
 from zhumq.protocol.push import push_pb2 as pb
-from zhumq.push.callers import Caller, host_of
+from zhumq.push.callers import Authenticate, Caller, host_of
 from zhumq.push.frames import MODE_CODES, Refusal, code_of, leaders
 from zhumq.push.services import PushServices
 from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
 from zhumq.push.wire import WireBroken
 from zhumq.security.acl import Operation, ResourceType
+from zhumq.security.exchange import NotAuthenticated
 from zhumq.security.principal_mapping import NoRuleMatches, PrincipalMapping
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ STOP_SECONDS: Final = 1.0
 STOP_SECONDS_MAX: Final = 10.0
 CANCEL_CHECKS: Final = 5
 CANCEL_CHECK_SECONDS: Final = 0.01
+AUTHORIZATION: Final = "authorization"  # the key of the metadata with a user or a token
 _NOT_PERMITTED: Final = "this is not permitted to the principal of the call"
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
@@ -69,12 +71,14 @@ class PushServer:
         port: int,
         *,
         tls: TlsSource | None = None,
+        authenticate: Authenticate | None = None,
     ) -> Self:
         """Listen. Raises OSError if the address cannot be bound, SettingInvalid if gRPC cannot use the TLS."""
         if port:
             _check_free(host, port)
         server = grpc.aio.server(options=_OPTIONS)
-        principals = _Principals(PrincipalMapping() if tls is None else tls.config.mapping)
+        mapping = PrincipalMapping() if tls is None else tls.config.mapping
+        principals = _Principals(mapping, authenticate)
         server.add_generic_rpc_handlers((_handlers(services, principals),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -188,13 +192,18 @@ class _CallWire:
 
 
 class _Principals:
-    """The principals of clients, by the certificates that TLS has verified."""
+    """The principals of calls: by their metadata, else by the certificates that TLS has verified."""
 
-    def __init__(self, mapping: PrincipalMapping) -> None:
+    def __init__(self, mapping: PrincipalMapping, authenticate: Authenticate | None) -> None:
         self._mapping = mapping
+        self._authenticate = authenticate
 
-    def of(self, context: "grpc.aio.ServicerContext[Any, Any]") -> Principal:
-        """User:ANONYMOUS without a certificate. Raises NoRuleMatches."""
+    async def of(self, context: "grpc.aio.ServicerContext[Any, Any]") -> Principal:
+        """User:ANONYMOUS without either. Raises NotAuthenticated and NoRuleMatches."""
+        if self._authenticate is not None:
+            metadata = dict(context.invocation_metadata() or ())
+            header = metadata.get(AUTHORIZATION, "")
+            return await self._authenticate(str(header), host_of(context.peer()))
         certificates = context.auth_context().get("x509_pem_cert")
         for certificate in certificates or ():
             return principal_of_pem(certificate, self._mapping)
@@ -262,8 +271,8 @@ class _Calls:
 
     async def _caller(self, context: Any, action: str) -> Caller:
         try:
-            principal = self._principals.of(context)
-        except NoRuleMatches as reason:
+            principal = await self._principals.of(context)
+        except (NoRuleMatches, NotAuthenticated) as reason:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(reason))
         return self._services.caller_of(principal, host_of(context.peer()), action)
 

@@ -4,10 +4,11 @@ import logging
 from functools import partial
 from typing import Protocol, Self
 
+from zhumq.broker.authentication import Authentication
 from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import PUSH_OFF, BrokerConfig
 from zhumq.broker.listener_config import ListenerConfig
-from zhumq.broker.listening import tls_source
+from zhumq.broker.listening import cannot_listen, tls_source
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.coordinators.group_route import RoutedGroups
@@ -60,6 +61,7 @@ class PushPart:
         groups: RoutedGroups,
         clock: Clock,
         authorization: AclAuthorization | None,
+        authentication: Authentication,
     ) -> Self:
         """Listen for push consumers, if configured and grpcio is installed. Raises OSError."""
         if config.push is None:
@@ -94,7 +96,13 @@ class PushPart:
             else partial(authorization.caller, LISTENER),
         )
         bind = config.push.bind
-        server = await PushServer.open(services, bind.host, bind.port, tls=tls_source(config.push))
+        server = await PushServer.open(
+            services,
+            bind.host,
+            bind.port,
+            tls=tls_source(config.push),
+            authenticate=authentication.of_calls(config.push.name),
+        )
         store.watch(services.apply)
         part = cls(server, config.push)
         own[config.broker_id] = part.advertised
@@ -103,6 +111,25 @@ class PushPart:
     async def close(self) -> None:
         if self._server is not None:
             await self._server.close()
+
+
+async def open_push(
+    config: BrokerConfig,
+    store: MetadataStore,
+    deliveries: Deliveries,
+    groups: RoutedGroups,
+    clock: Clock,
+    authorization: AclAuthorization | None,
+    authentication: Authentication,
+) -> PushPart:
+    """The push listener. Raises SettingInvalid if it cannot listen."""
+    try:
+        return await PushPart.open(
+            config, store, deliveries, groups, clock, authorization, authentication
+        )
+    except OSError as reason:
+        assert config.push is not None
+        raise cannot_listen(config.push, reason) from None
 
 
 def push_settings(settings: Settings) -> PushSettings:
