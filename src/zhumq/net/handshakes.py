@@ -4,8 +4,8 @@ import asyncio
 import time
 from typing import Final, Protocol
 
-# Handshakes in progress: each holds some 50 KB.
-HANDSHAKES_MAX: Final = 2_000
+# Handshakes in progress: each holds some 50 KB, and up to 256 KiB that it received.
+HANDSHAKES_MAX: Final = 1_000
 # From accepting a connection to the end of its handshake.
 HANDSHAKE_MS_MAX: Final = 10_000
 # Steps are taken for this long in a turn of the loop, and at least one.

@@ -10,8 +10,10 @@ from zhumq.net.handshakes import Handshakes
 
 Buffer = bytes | bytearray | memoryview
 
-# Bytes that are encrypted at once: ciphertext of no more than this waits to be copied to the transport.
+# A good size of one write: pieces of it are encrypted, and go to the socket together.
 WRITE_BYTES: Final = 128 * 1024
+# Bytes that go through OpenSSL at once. Its buffers never shrink, so this bounds what a connection holds.
+PIECE_BYTES: Final = 32 * 1024
 READ_BYTES: Final = 256 * 1024
 # What a client may send before its handshake is complete: hello, certificates, finished.
 HANDSHAKE_BYTES_MAX: Final = 256 * 1024
@@ -51,8 +53,12 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
         self._outgoing = ssl.MemoryBIO()
         # None until the client has sent something: a silent one costs nothing.
         self._tls: ssl.SSLObject | None = None
+        # Received and not decrypted before the handshake is complete, and all that was received by then.
+        self._early = b""
+        self._early_bytes_total = 0
         self._protocol: asyncio.Protocol | None = None
         self._is_closing = False
+        self._has_ended = False  # the client sent the end of TLS
         transport.set_protocol(self)
         handshakes.begin(self)
 
@@ -61,10 +67,11 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
-        self._incoming.write(data)
         if self._protocol is not None:
-            self._read(self._protocol)
+            self._read(self._protocol, data)
             return
+        self._early += data
+        self._early_bytes_total += len(data)
         self._transport.pause_reading()
         self._handshakes.enter(self)
 
@@ -94,15 +101,18 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
             tls = self._tls = self._context.wrap_bio(
                 self._incoming, self._outgoing, server_side=True
             )
+        early, self._early = memoryview(self._early), b""
         try:
-            tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._flush()
-            if self._incoming.pending > HANDSHAKE_BYTES_MAX:
-                self.fail("the client sent too much before the handshake was complete")
-            else:
-                self._transport.resume_reading()
-            return
+            while True:
+                self._incoming.write(early[:PIECE_BYTES])
+                early = early[PIECE_BYTES:]
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    if not early:
+                        self._await_more()
+                        return
         except ssl.SSLError as error:
             self._flush()  # the alert that says why
             self._end_handshake(_why(error))
@@ -110,14 +120,21 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
             self._transport.close()
             return
         self._flush()
-        self._open()
+        self._open(bytes(early))
 
     def fail(self, reason: str) -> None:
         if self._protocol is None:
             self._end_handshake(reason)
             self.abort()
 
-    def _open(self) -> None:
+    def _await_more(self) -> None:
+        self._flush()
+        if self._early_bytes_total > HANDSHAKE_BYTES_MAX:
+            self.fail("the client sent too much before the handshake was complete")
+        else:
+            self._transport.resume_reading()
+
+    def _open(self, rest: bytes) -> None:
         self._handshakes.end(self)
         protocol = self._on_open(self)
         if protocol is None:
@@ -126,8 +143,8 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
             return
         self._protocol = protocol
         self._transport.resume_reading()
-        if self._incoming.pending:
-            self._read(protocol)
+        if rest or self._incoming.pending:
+            self._read(protocol, rest)
 
     def _end_handshake(self, reason: str) -> None:
         self._handshakes.end(self)
@@ -152,14 +169,16 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
         if self._is_closing or not data:
             return
         try:
-            if len(data) <= WRITE_BYTES:
+            if len(data) <= PIECE_BYTES:
                 self.tls.write(data)
                 self._transport.write(self._outgoing.read())
                 return
             view = memoryview(data)
-            for start in range(0, len(view), WRITE_BYTES):
-                self.tls.write(view[start : start + WRITE_BYTES])
-                self._transport.write(self._outgoing.read())
+            pieces = []
+            for start in range(0, len(view), PIECE_BYTES):
+                self.tls.write(view[start : start + PIECE_BYTES])
+                pieces.append(self._outgoing.read())
+            self._transport.writelines(pieces)
         except ssl.SSLError:
             # Only after a fault of the peer, which the next read reports.
             self.abort()
@@ -206,30 +225,17 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending:
             self._transport.write(self._outgoing.read())
 
-    def _read(self, protocol: asyncio.Protocol) -> None:
+    def _read(self, protocol: asyncio.Protocol, data: bytes) -> None:
         """Decrypt all records that are complete, and pass them on."""
-        tls, incoming = self.tls, self._incoming
         chunks: list[bytes] = []
         filled = 0
-        has_ended = False
+        view = memoryview(data)
         try:
-            while True:
-                # With a buffer it returns the number of bytes.
-                count = cast("int", tls.read(READ_BYTES, _read_buffer[filled:]))
-                if not count:
-                    has_ended = True
-                    break
-                filled += count
-                if filled == READ_BYTES:
-                    chunks.append(bytes(_read_buffer))
-                    filled = 0
-                # Where no bytes are left, another read would only raise SSLWantReadError.
-                if not incoming.pending and not tls.pending():
-                    break
-        except ssl.SSLWantReadError:
-            pass
+            for start in range(0, len(data) or 1, PIECE_BYTES):
+                self._incoming.write(view[start : start + PIECE_BYTES])
+                filled = self._decrypt(chunks, filled)
         except ssl.SSLError:
-            # Altered or malformed records, an attempt to renegotiate, or an alert of the client.
+            # Altered or malformed records, or an alert of the client.
             self._flush()
             self.abort()
             return
@@ -242,8 +248,23 @@ class TlsStream(asyncio.Transport, asyncio.Protocol):
                 return
         if chunks:
             protocol.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if has_ended:
+        if self._has_ended:
             self.close()
+
+    def _decrypt(self, chunks: list[bytes], filled: int) -> int:
+        """Fill the shared buffer behind what is in it already. Returns how far it is filled."""
+        tls, incoming = self.tls, self._incoming
+        # Where no bytes are left, another read would only raise SSLWantReadError.
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while not self._has_ended and (incoming.pending or tls.pending()):
+                # With a buffer it returns the number of bytes.
+                count = cast("int", tls.read(READ_BYTES, _read_buffer[filled:]))
+                filled += count
+                self._has_ended = not count
+                if filled == READ_BYTES:
+                    chunks.append(bytes(_read_buffer))
+                    filled = 0
+        return filled
 
 
 def _ignore(_reason: str) -> None:

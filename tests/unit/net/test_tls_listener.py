@@ -304,3 +304,35 @@ def test_closing_sends_answers_in_progress_and_the_end_of_tls(run: Run, files: F
             await closing
 
     run(scenario())
+
+
+def test_requests_in_the_same_packet_as_the_end_of_the_handshake_are_served(
+    run: Run, files: Files
+) -> None:
+    async def scenario() -> None:
+        async with tls_listening(ScriptedService(echo), TlsSource("L", files.config())) as listener:
+            reader, writer = await asyncio.open_connection(*listener.address)
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = client_context(files.authority).wrap_bio(
+                incoming, outgoing, server_hostname="localhost"
+            )
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(1 << 16))
+            payload = os.urandom(200_000)
+            tls.write(framed(payload))
+            writer.write(outgoing.read())
+            received = b""
+            while len(received) < len(payload) + 4:
+                try:
+                    received += tls.read(1 << 20)
+                except ssl.SSLWantReadError:
+                    incoming.write(await reader.read(1 << 16))
+            assert received == framed(payload)
+            writer.transport.abort()
+
+    run(scenario())
