@@ -5,9 +5,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import (
     Consumer,
@@ -82,14 +82,22 @@ def set_mode(cluster: ClusterProcesses, topic: str, mode: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(SETTLE_SECONDS_MAX)
 
 
+def client_of(cluster: ClusterProcesses) -> dict[str, Any]:
+    """librdkafka's settings for a client of the cluster."""
+    return {"bootstrap.servers": cluster.bootstrap}
+
+
 class Traffic:
     """A producer that writes numbers until it is stopped; idempotent with acks=-1."""
 
-    def __init__(self, cluster: ClusterProcesses, topic: str, *, acks: int = -1) -> None:
+    def __init__(
+        self, client: Mapping[str, Any], topic: str, *, acks: int = -1, first: int = 0
+    ) -> None:
         self._topic = topic
+        self._first = first
         self._producer = Producer(
             {
-                "bootstrap.servers": cluster.bootstrap,
+                **client,
                 "enable.idempotence": acks == -1,
                 "acks": acks,
                 "linger.ms": 1,
@@ -114,7 +122,8 @@ class Traffic:
     def stop(self) -> None:
         """Stop writing, and wait until everything is answered."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         assert self._producer.flush(SETTLE_SECONDS_MAX) == 0
 
     def wait_for_more(self, count: int = 50) -> None:
@@ -123,7 +132,7 @@ class Traffic:
         wait_for(lambda: len(self.acknowledged) >= enough or None, f"{count} more messages")
 
     def _write(self) -> None:
-        number = 0
+        number = self._first
         while not self._stop.is_set():
             self._producer.produce(self._topic, str(number).encode(), on_delivery=self._answered)
             number += 1
@@ -144,7 +153,7 @@ class Traffic:
 @contextlib.contextmanager
 def traffic(cluster: ClusterProcesses, topic: str) -> Iterator[Traffic]:
     """Traffic for the length of the block; at the end the topic holds exactly what was acknowledged."""
-    running = Traffic(cluster, topic)
+    running = Traffic(client_of(cluster), topic)
     running.start()
     try:
         running.wait_for_more()
@@ -153,16 +162,16 @@ def traffic(cluster: ClusterProcesses, topic: str) -> Iterator[Traffic]:
     finally:
         running.stop()
     assert running.failed == []
-    found = read_numbers(cluster, topic)
+    found = read_numbers(client_of(cluster), topic)
     assert sorted(found) == sorted(set(found)), "a message is there twice"
     assert set(found) == set(running.acknowledged), "what was acknowledged is not what is there"
 
 
-def read_numbers(cluster: ClusterProcesses, topic: str) -> list[int]:
+def read_numbers(client: Mapping[str, Any], topic: str) -> list[int]:
     """All numbers, from the beginning to the high watermark, as a new consumer reads them."""
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            **client,
             "group.id": "reader",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

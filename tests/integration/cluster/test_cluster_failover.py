@@ -4,7 +4,7 @@ import shutil
 import urllib.request
 
 import pytest
-from cluster_support import create_topic, read_numbers, set_mode, traffic
+from cluster_support import client_of, create_topic, read_numbers, set_mode, traffic
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -201,10 +201,10 @@ def test_a_consumer_and_a_producer_go_on_while_a_broker_is_replaced_by_an_empty_
             lambda: _is_intact(cluster, follower, as_many_as=leader) or None, "caught-up replicas"
         )
     # The follower has everything again: with the remaining broker it serves the topic.
-    first = read_numbers(cluster, topic)
+    first = read_numbers(client_of(cluster), topic)
     cluster.kill(leader)
     cluster.wait_for_leader(topic, other_than=leader)
-    assert sorted(read_numbers(cluster, topic)) == sorted(first)
+    assert sorted(read_numbers(client_of(cluster), topic)) == sorted(first)
 
 
 def _can_commit(consumer: Consumer, place: TopicPartition) -> bool:

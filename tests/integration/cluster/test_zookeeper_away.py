@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 import pytest
-from cluster_support import Traffic, create_topic, traffic
+from cluster_support import Traffic, client_of, create_topic, traffic
 from confluent_kafka import Consumer, KafkaException
 
 from zhumq.cluster.dev_zookeeper import DevZookeeper
@@ -115,7 +115,11 @@ def test_messages_and_groups_go_on_while_zookeeper_is_away(
     for mode, topic in topics.items():
         create_topic(cluster, topic, partitions=3, replication_mode=mode)
     # A leader change may lose these, so the test checks only that they continue.
-    others = [Traffic(cluster, topic, acks=acks) for topic in topics.values() for acks in (0, 1)]
+    others = [
+        Traffic(client_of(cluster), topic, acks=acks)
+        for topic in topics.values()
+        for acks in (0, 1)
+    ]
     names = {mode: f"{topic}-all" for mode, topic in topics.items()}
     for mode, name in names.items():
         create_topic(cluster, name, partitions=3, replication_mode=mode)
