@@ -20,6 +20,7 @@ from zhumq.protocol.messages import (
     offsets,
     produce,
     producers,
+    quotas,
     reassignments,
     sasl,
     share,
@@ -838,6 +839,26 @@ CLUSTER_ROWS = (
             filters=[acls.DeleteAclsFilter(**{**ANY_ACL, "principal_filter": "User:other"})]
         ),
         needs=(on(Operation.ALTER, CLUSTER),),
+        refused=CLUSTER_REFUSED,
+    ),
+    Row(
+        key=ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        request=lambda names: quotas.DescribeClientQuotasRequest(),
+        needs=(on(Operation.DESCRIBE_CONFIGS, CLUSTER),),
+        refused=CLUSTER_REFUSED,
+        shows_all=True,
+    ),
+    Row(
+        key=ApiKey.ALTER_CLIENT_QUOTAS,
+        request=lambda names: quotas.AlterClientQuotasRequest(
+            entries=[
+                quotas.QuotaAlteration(
+                    entity=[quotas.QuotaEntityData(entity_type="user", entity_name="other")],
+                    ops=[quotas.QuotaOperation(key="request_percentage", value=200.0)],
+                )
+            ]
+        ),
+        needs=(on(Operation.ALTER_CONFIGS, CLUSTER),),
         refused=CLUSTER_REFUSED,
     ),
     Row(

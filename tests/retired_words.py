@@ -16,7 +16,7 @@ SUFFIXES = {".md", ".py", ".txt", ".toml", ".proto"}
 EXEMPT = {"tests/retired_words.py", "docs/glossary.md"}
 # Names that programs of users, disks and other brokers know; they stay as they are.
 KEPT = (
-    "zhumq_partitions_healing", "delivery.dead.letter.", "wanted_mode", '"wanted_replicas"', '"handover"', '"letter', "--letter",
+    "zhumq_partitions_healing", "delivery.dead.letter.", "quota.window.", "wanted_mode", '"wanted_replicas"', '"handover"', '"letter', "--letter",
     "`picture`", "picture=", "picture:", "${picture}", '"picture"',
 )  # fmt: skip
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from zhumq.broker.quotas import NoQuotas, Quotas
 from zhumq.net.service import ConnectionInfo
-from zhumq.protocol.api import ApiKey
 from zhumq.protocol.produce_codec import ProduceRun
 from zhumq.security.acl import Operation, ResourceType
 
@@ -32,20 +32,14 @@ class Authorization(Protocol):
 
 
 class Access:
-    """Throttles none; authorizes every request unless there is an authorization.
+    """Authorizes requests if there is an authorization, and throttles those that are above their quotas.
 
     The dispatcher asks for every request of every connection, the fast path of Produce
     included, if there are rules to apply: decisions 0036 and 0045.
     """
 
-    # Without rules the dispatcher saves the calls: a produce request alone is that short.
-    has_quotas = False
-
-    def __init__(self, authorization: Authorization | None = None) -> None:
-        self.authorization = authorization
-
-    def record(
-        self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int
+    def __init__(
+        self, authorization: Authorization | None = None, quotas: Quotas | None = None
     ) -> None:
-        """Counts requests against the quotas of their client, refused ones as well, and sets the
-        `throttle_ms` of the connection if it has used too much."""
+        self.authorization = authorization
+        self.quotas = quotas or NoQuotas()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import random
 import resource
 import signal
 import sys
@@ -18,33 +17,23 @@ import uvloop
 from zhumq.broker.access import Access
 from zhumq.broker.authentication import Authentication
 from zhumq.broker.config import BrokerConfig
-from zhumq.broker.config_entries import ConfigEntries
-from zhumq.broker.dispatch import Dispatcher, Handler
-from zhumq.broker.fetch_sessions import FetchSessions
-from zhumq.broker.handlers.acls import AclsHandler
-from zhumq.broker.handlers.configs import ConfigsHandler
-from zhumq.broker.handlers.fetch import FetchHandler
-from zhumq.broker.handlers.groups import GroupsHandler
-from zhumq.broker.handlers.log_dirs import LogDirsHandler
-from zhumq.broker.handlers.metadata import MetadataHandler
-from zhumq.broker.handlers.offsets import OffsetsHandler
+from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.handlers.produce import ProduceHandler
-from zhumq.broker.handlers.producers import ProducersHandler
-from zhumq.broker.handlers.reassignments import ReassignmentsHandler
-from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
-from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
 from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of, tls_source
 from zhumq.broker.metrics import authentication_metrics, broker_metrics, health_problems
+from zhumq.broker.quota_settings import quota_sampling
+from zhumq.broker.quotas import ClientQuotas
 from zhumq.broker.wiring.audit import open_audit
 from zhumq.broker.wiring.authentication import open_authentication
 from zhumq.broker.wiring.authorization import open_authorization
 from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
+from zhumq.broker.wiring.handlers import all_handlers
 from zhumq.broker.wiring.membership import Membership, SoleMember
 from zhumq.broker.wiring.push import open_push
 from zhumq.cluster.local_store import LocalStore
@@ -61,7 +50,6 @@ from zhumq.model.errors import BrokerError, ZhumqError
 from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Limits
 from zhumq.net.listener import CannotBind, Listener
-from zhumq.protocol.api import ApiKey
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 from zhumq.storage.disk_room import DiskRoom
@@ -71,7 +59,6 @@ from zhumq.storage.scrub import Scrubber
 
 logger = logging.getLogger(__name__)
 
-FETCH_SESSION_ID_MAX: Final = 2**31 - 1
 # New objects between two collections: a thousand requests in flight are far below it.
 GARBAGE_THRESHOLD: Final = 50_000
 EXIT_OK: Final = 0
@@ -147,9 +134,12 @@ class BrokerApp:
                 config, store, delivery.service, groups.routed, clock, authorization, authentication
             )
             parts.push_async_callback(push.close)
+            quotas = ClientQuotas(quota_sampling(config.settings), clock)
+            quotas.apply(store.image)
+            store.watch(quotas.apply)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
-                _handlers(
+                all_handlers(
                     config,
                     push.bound,
                     produce,
@@ -159,17 +149,18 @@ class BrokerApp:
                     groups,
                     delivery,
                     authentication,
+                    quotas,
                     clock,
                     has_authorizer=authorization is not None,
                 ),
                 produce.answer_run,
-                Access(authorization),
+                Access(authorization, quotas),
                 gate=authentication,
                 on_connection_lost=delivery.connection_lost,
             )
             parts.callback(_write_high_watermarks, logs, replicas)
             peer_address = await member.listen(parts)
-            listener = await _listen(config, dispatcher, _limits(config))
+            listener = await _listen(config, dispatcher, quotas)
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             disk_room = DiskRoom(logs)
             scrubber = Scrubber(
@@ -267,10 +258,15 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
 
-async def _listen(config: BrokerConfig, dispatcher: Dispatcher, limits: Limits) -> Listener:
+async def _listen(config: BrokerConfig, dispatcher: Dispatcher, quotas: ClientQuotas) -> Listener:
     endpoints = [endpoint_of(listener) for listener in config.listeners]
     try:
-        return await Listener.open(*endpoints, service=dispatcher, limits=limits)
+        return await Listener.open(
+            *endpoints,
+            service=dispatcher,
+            limits=_limits(config),
+            delay_ms_of=quotas.connection_delay_ms,
+        )
     except CannotBind as reason:
         failed = config.listeners[endpoints.index(reason.endpoint)]
         raise cannot_listen(failed, reason) from None
@@ -412,66 +408,6 @@ def _registration(
         replica_port=replica.port,
         replica_tls=config.inter_broker.tls is not None,
     )
-
-
-def _handlers(
-    config: BrokerConfig,
-    bound: Mapping[str, str],
-    produce: ProduceHandler,
-    store: MetadataStore,
-    metadata_client: MetadataClient,
-    replicas: ReplicaManager,
-    groups: GroupCoordinator,
-    delivery: DeliveryCoordinator,
-    authentication: Authentication,
-    clock: Clock,
-    *,
-    has_authorizer: bool,
-) -> dict[ApiKey, Handler]:
-    settings = config.settings
-    entries = ConfigEntries(settings, bound)
-    draw = random.SystemRandom()
-    sessions = FetchSessions(
-        settings.integer("max.incremental.fetch.session.cache.slots"),
-        lambda: draw.randint(1, FETCH_SESSION_ID_MAX),
-    )
-    configs = ConfigsHandler(
-        config.broker_id, store, metadata_client, entries, has_modes=config.zookeeper is not None
-    )
-    handlers: dict[ApiKey, Handler] = {}
-    families = (
-        produce,
-        FetchHandler(
-            replicas, store, sessions, clock, answer_bytes_max=settings.integer("fetch.max.bytes")
-        ),
-        OffsetsHandler(replicas),
-        MetadataHandler(
-            store,
-            metadata_client,
-            lambda: handlers,
-            auto_create_topics=settings.boolean("auto.create.topics.enable"),
-        ),
-        TopicsHandler(
-            store,
-            metadata_client,
-            entries.of_topic,
-            deletion_enabled=settings.boolean("delete.topic.enable"),
-        ),
-        configs,
-        ProducersHandler(metadata_client, replicas),
-        LogDirsHandler(replicas, config.data_dir),
-        ReassignmentsHandler(
-            store, metadata_client, replicas.ask_log_ends, replicas.elect_preferred
-        ),
-        GroupsHandler(groups.service, groups.topic, store),
-        AclsHandler(store, metadata_client, has_authorizer=has_authorizer),
-        authentication,
-        ScramCredentialsHandler(store, metadata_client),
-    )
-    for family in families:
-        handlers.update(family.handlers())
-    handlers.update(delivery.handlers(configs))
-    return handlers
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

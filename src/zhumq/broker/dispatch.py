@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
 from zhumq.broker.access import Access, May, may_do_all
@@ -16,6 +17,7 @@ from zhumq.protocol.api import (
     Part,
     RequestHeader,
     UnsupportedApiVersion,
+    client_id_of,
     decode_request,
     encode_response,
 )
@@ -55,6 +57,7 @@ class RequestContext:
     # For handlers that find out by themselves what is asked for. What `sees` denies is not reported.
     may: May = may_do_all
     sees: May = may_do_all
+    throttle_ms: int = 0  # for how long the connection is not read after this request
 
     @property
     def version(self) -> int:
@@ -62,9 +65,8 @@ class RequestContext:
 
     def encode(self, response: Any) -> list[Part]:
         """The answer: the response with its throttle time, as parts to send."""
-        throttle_ms = self.connection.throttle_ms
-        if throttle_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = throttle_ms
+        if self.throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = self.throttle_ms
         return encode_response(self.header, response)
 
 
@@ -96,13 +98,18 @@ class Dispatcher:
         self._on_connection_lost = on_connection_lost
         self.requests_handled = 0
 
-    def handle(self, frames: Sequence[bytes], connection: ConnectionInfo) -> tuple[int, Answer]:
+    def handle(
+        self, frames: Sequence[bytes], connection: ConnectionInfo, *, is_measured: bool = False
+    ) -> tuple[int, Answer]:
         """Answers the first request, or a run of Produce requests about one partition. The steps are
         the same for both: decode, quota, authorize, handler, answer."""
         frame = frames[0]
         if not connection.is_authenticated:
             self._gate.admit(frame, connection)
         access = self._access
+        quotas = access.quotas
+        if quotas.is_active and not is_measured:
+            return self._handle_measured(frames, connection)
         if frame.startswith(_PRODUCE_KEY):
             run = parse_run(frames)
             authorization = access.authorization
@@ -110,13 +117,12 @@ class Dispatcher:
             if run is not None and (
                 authorization is None or authorization.may_produce(connection, run)
             ):
-                answered = self._answer_run(run, connection.throttle_ms)
+                if quotas.is_active:
+                    answered = self._answer_run_within_quotas(run, frames, connection)
+                else:
+                    answered = self._answer_run(run, 0)
                 if answered is not None:
-                    count = answered[0]
-                    if access.has_quotas:
-                        size = sum(map(len, frames[:count]))
-                        access.record(connection, run.client_id, _PRODUCE, size)
-                    self.requests_handled += count
+                    self.requests_handled += answered[0]
                     return answered
         if is_long(frame):
             return 1, self._keep(self._answer_long(frame, connection))
@@ -135,12 +141,40 @@ class Dispatcher:
             return 1, result.future
         return 1, None if result is None else self._answer_later(context, result)
 
+    def _answer_run_within_quotas(
+        self, run: ProduceRun, frames: Sequence[bytes], connection: ConnectionInfo
+    ) -> tuple[int, Answer] | None:
+        """Counts all requests of the run, as their answers have its throttle time, and takes back the rest of
+        a run that ends early."""
+        quotas, client_id = self._access.quotas, run.client_id
+        sizes = [len(frame) for frame in frames[: len(run.correlation_ids)]]
+        throttle_ms = quotas.record_request(connection, client_id, _PRODUCE, sum(sizes))
+        answered = self._answer_run(run, throttle_ms)
+        rest = sum(sizes if answered is None else sizes[answered[0] :])
+        if rest:
+            quotas.take_back(connection, client_id, rest)
+        return answered
+
+    def _handle_measured(
+        self, frames: Sequence[bytes], connection: ConnectionInfo
+    ) -> tuple[int, Answer]:
+        """Counts the time that requests take against the quota of their client."""
+        begun = perf_counter_ns()
+        try:
+            return self.handle(frames, connection, is_measured=True)
+        finally:
+            self._access.quotas.record_time(
+                connection, client_id_of(frames[0]), perf_counter_ns() - begun
+            )
+
     def _call(self, context: RequestContext, body: Any, size: int) -> Any:
         """The steps between decoding and answering: quota, authorize, handler."""
         header, access = context.header, self._access
         self.requests_handled += 1
-        if access.has_quotas:
-            access.record(context.connection, header.client_id, header.api_key, size)
+        if access.quotas.is_active:
+            context.throttle_ms = access.quotas.record_request(
+                context.connection, header.client_id, header.api_key, size
+            )
         return self._call_handler(context, body)
 
     def _call_handler(self, context: RequestContext, body: Any) -> Any:

@@ -6,6 +6,7 @@ from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.authorizer_settings import AUTHORIZER_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
 from zhumq.broker.listener_settings import LISTENER_SETTINGS
+from zhumq.broker.quota_settings import QUOTA_SETTINGS
 from zhumq.broker.sasl_settings import SASL_SETTINGS
 from zhumq.broker.tls_settings import TLS_SETTINGS
 from zhumq.broker.zookeeper_settings import ZOOKEEPER_SETTINGS
@@ -309,6 +310,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         allowed=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     *DELIVERY_SETTINGS,
+    *QUOTA_SETTINGS,
     *AUDIT_SETTINGS,
     *AUTHORIZER_SETTINGS,
     *SASL_SETTINGS,

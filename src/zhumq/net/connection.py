@@ -11,6 +11,7 @@ from time import monotonic, thread_time
 from zhumq.model.errors import MalformedFrame
 from zhumq.net.answers import AnswerWriter
 from zhumq.net.expiry import ConnectionActivity, deadline_of
+from zhumq.net.mute import Mute
 from zhumq.net.owner import Owner
 from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.net.slow_lane import NEW, QUICK, SLOW, SLOW_SECONDS
@@ -48,6 +49,7 @@ class Connection(asyncio.Protocol):
         "_has_asked",
         "_limits",
         "_memory",
+        "_mute",
         "_owner",
         "_pace",
         "_requests_in_flight",
@@ -81,6 +83,8 @@ class Connection(asyncio.Protocol):
             on_room=self._on_room,
             on_failed=self._on_send_failed,
         )
+        self._mute = Mute(owner.loop, self._on_room)
+        info.mute = self._mute.extend
         self._backlog: deque[bytes] = deque()
         # Requests that the service has and has not answered yet, in order: (number of requests,
         # their bytes, their answer or a future of it).
@@ -111,7 +115,7 @@ class Connection(asyncio.Protocol):
         try:
             frames = self._codec.receive_bytes(data)
         except MalformedFrame as error:
-            self._reject(error)
+            self._fail(error)
             return
         if frames:
             self._has_asked = True
@@ -124,11 +128,9 @@ class Connection(asyncio.Protocol):
         if frames or not self._half_bytes:
             self._frame_tick = self._active_tick
         self._half_bytes += size
-        if self.reserved_bytes:
-            reserved = min(self.reserved_bytes, size)
-            self.reserved_bytes -= reserved
-            size -= reserved
-        self._memory.bytes_used += size
+        reserved = min(self.reserved_bytes, size)
+        self.reserved_bytes -= reserved
+        self._memory.bytes_used += size - reserved
         if frames:
             self._accept(frames)
             self._backlog.extend(frames)
@@ -147,6 +149,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._closing = True
+        self._mute.cancel()
         self._answers.close()
         self._wheel.discard(self)
         self._owner.lane.leave(self)
@@ -247,6 +250,7 @@ class Connection(asyncio.Protocol):
             or self._answers.bytes_queued
             or self._answers.is_paused
             or self._draining
+            or self._mute.is_on
             or (self._pace != QUICK and self._waits_in_lane)
         )
 
@@ -271,7 +275,7 @@ class Connection(asyncio.Protocol):
             self._pace = self._owner.lane.next_pace(self._pace, seconds)
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], bytes):
             self._answers.write(answer[0])
-            if self._answers.is_paused:
+            if self._answers.is_paused or self._mute.is_on:
                 self._regulate_reading()
             return
         size = len(frame) + FRAME_SIZE_BYTES
@@ -284,9 +288,7 @@ class Connection(asyncio.Protocol):
 
     def _accept(self, frames: Sequence[bytes]) -> None:
         """Counts complete frames as in flight until they are answered."""
-        size = FRAME_SIZE_BYTES * len(frames)
-        for frame in frames:
-            size += len(frame)
+        size = FRAME_SIZE_BYTES * len(frames) + sum(map(len, frames))
         self._half_bytes -= size
         self._whole_bytes += size
         self._counters.requests_in_flight += len(frames)
@@ -347,6 +349,7 @@ class Connection(asyncio.Protocol):
             self._requests_in_flight < self._limits.requests_in_flight_max
             and self._answers.bytes_queued < self._limits.answer_bytes_max
             and not self._answers.is_paused
+            and not self._mute.is_on
             and not self._draining
             and not self._closing
         )
@@ -403,7 +406,7 @@ class Connection(asyncio.Protocol):
             self._answers.put(parts)
 
     def _on_room(self) -> None:
-        """Continues after the peer has read."""
+        """Continues after the peer has read, or is not throttled any more."""
         self._active_tick = self._wheel.tick
         self._pump()
 
@@ -430,6 +433,7 @@ class Connection(asyncio.Protocol):
         may_read = not (
             self._draining
             or self._backlog
+            or self._mute.is_on
             or self._answers.is_paused
             or self._requests_in_flight >= limits.requests_in_flight_max
             or (
@@ -473,15 +477,11 @@ class Connection(asyncio.Protocol):
     def _fail(self, error: BaseException) -> None:
         """Closes the connection: without this answer, no later one may be sent."""
         if isinstance(error, MalformedFrame):
-            self._reject(error)
-            return
-        self._counters.connections_failed += 1
-        logger.error("the service failed on a request of %s", self.info, exc_info=error)
-        self._close_after_answers()
-
-    def _reject(self, error: MalformedFrame) -> None:
-        self._counters.connections_malformed += 1
-        self._warn_of_closing(f"not the Kafka protocol: {error}")
+            self._counters.connections_malformed += 1
+            self._warn_of_closing(f"not the Kafka protocol: {error}")
+        else:
+            self._counters.connections_failed += 1
+            logger.error("the service failed on a request of %s", self.info, exc_info=error)
         self._close_after_answers()
 
     def _warn_of_closing(self, reason: str) -> None:

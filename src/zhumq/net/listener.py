@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, cast
@@ -28,6 +28,7 @@ TICKS_PER_DEADLINE = 4  # the shortest deadline is kept to within a quarter of i
 RELIEF_SECONDS = 0.1  # how long a proven client waits for memory that new clients hold
 RELIEF_TICKS = 1  # between two checks for connections that hold memory others wait for
 ACCEPT_BACKLOG = 1_024
+REFUSED_LATER_MAX = 1_000  # connections that wait for their refusal; more are refused at once
 WARNING_INTERVAL_SECONDS = 1.0  # what clients do wrong must not fill the log
 
 
@@ -69,10 +70,16 @@ class Listener:
         *endpoints: Endpoint,
         service: Service,
         limits: Limits | None = None,
+        delay_ms_of: Callable[[str], int] = lambda _address: 0,
     ) -> Self:
-        """Listens. The limits hold for all endpoints together. Raises CannotBind."""
+        """Listens. The limits hold for all endpoints together. Raises CannotBind.
+
+        `delay_ms_of` is called with the address of each new connection; above 0, it is refused after this time.
+        """
         loop = asyncio.get_running_loop()
-        acceptor = _Acceptor(loop, service=service, limits=limits or Limits())
+        acceptor = _Acceptor(
+            loop, service=service, limits=limits or Limits(), delay_ms_of=delay_ms_of
+        )
         servers: list[asyncio.Server] = []
         try:
             for endpoint in endpoints:
@@ -137,9 +144,16 @@ class _Acceptor:
     """What the connections of all endpoints share."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, service: Service, limits: Limits
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        service: Service,
+        limits: Limits,
+        delay_ms_of: Callable[[str], int],
     ) -> None:
         self.loop = loop
+        self._delay_ms_of = delay_ms_of
+        self._refused_later = 0
         self.service = service
         self.limits = limits
         self.counters = Counters()
@@ -184,6 +198,10 @@ class _Acceptor:
             transport.abort()
             return
         host, port = peer[0], peer[1]
+        if delay_ms := self._delay_ms_of(host):
+            self._refuse_later(transport, delay_ms)
+            self.warn("refused %s:%d: it opens connections too fast", host, port)
+            return
         if not self._admission.enter(host):
             self.counters.connections_refused += 1
             transport.abort()
@@ -203,6 +221,21 @@ class _Acceptor:
             transport.set_protocol(self._serve(transport, info))
         else:
             self._shake_hands(transport, info, endpoint.tls)
+
+    def _refuse_later(self, transport: asyncio.Transport, delay_ms: int) -> None:
+        """KIP-612: a client that is refused at once would come back at once."""
+        self.counters.connections_refused += 1
+        if self._refused_later >= REFUSED_LATER_MAX:
+            transport.abort()
+            return
+
+        def refuse() -> None:
+            self._refused_later -= 1
+            transport.abort()
+
+        self._refused_later += 1
+        transport.pause_reading()
+        self.loop.call_later(delay_ms / 1_000, refuse)
 
     def _serve(self, transport: asyncio.Transport, info: ConnectionInfo) -> Connection:
         connection = Connection(transport, info, self)

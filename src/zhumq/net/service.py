@@ -25,7 +25,8 @@ class ConnectionInfo:
     principal: Principal = ANONYMOUS  # until the client authenticates
     # False on a listener with SASL until the client has authenticated: then it may do nothing else.
     is_authenticated: bool = True
-    throttle_ms: int = 0  # in every answer: for how long the client has to pause
+    # Called by the service: the connection reads and serves nothing more for so many milliseconds.
+    mute: Callable[[int], None] = lambda _milliseconds: None
     # Set by the service together with an answer that it gives by a future: the last one of the connection.
     closes_after_answer: bool = False
     # Set by the connection, which holds a client to other limits until it has authenticated.

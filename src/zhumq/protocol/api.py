@@ -19,6 +19,7 @@ from zhumq.protocol.messages import (
     offsets,
     produce,
     producers,
+    quotas,
     reassignments,
     sasl,
     share,
@@ -68,6 +69,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
@@ -132,7 +135,7 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, producers, configs,
-        reassignments, share, acls, sasl,
+        reassignments, share, acls, sasl, quotas,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}
@@ -224,6 +227,14 @@ def decode_request(frame: bytes) -> Request:
     # Past NamedTuple's own constructors, which cost more than reading the header does.
     header = _new_tuple(RequestHeader, (codec.key, version, correlation_id, client_id))
     return _new_tuple(Request, (header, body))
+
+
+def client_id_of(frame: bytes) -> str | None:
+    """The client id in the header of a request, which need not be valid. Bytes that are no text are replaced."""
+    if len(frame) < _HEADER.size:
+        return None
+    length = _HEADER.unpack_from(frame)[3]
+    return None if length < 0 else frame[10 : 10 + length].decode(errors="replace")
 
 
 def encode_response(header: RequestHeader, response: Message) -> list[Part]:

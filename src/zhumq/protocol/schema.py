@@ -63,6 +63,7 @@ int8 = Annotated[int, Fixed("b", 1)]
 int16 = Annotated[int, Fixed("h", 2)]
 int32 = Annotated[int, Fixed("i", 4)]
 int64 = Annotated[int, Fixed("q", 8)]
+float64 = Annotated[float, Fixed("d", 8)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from zhumq.broker.access import Access
 from zhumq.broker.dispatch import Dispatcher, Handler, RequestContext
+from zhumq.broker.quotas import NoQuotas
 from zhumq.model.ids import Principal
 from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import ApiKey, RequestHeader, decode_response, encode_request
@@ -68,18 +69,47 @@ def dispatcher(
     )
 
 
+class StrictQuotas(NoQuotas):
+    """Throttles every request, and remembers what was recorded."""
+
+    is_active = True
+
+    def __init__(self, throttle_ms: int) -> None:
+        self._throttle_ms = throttle_ms
+        self.recorded: list[tuple[str | None, ApiKey, int]] = []
+        self.timed: list[str | None] = []
+
+    def record_request(
+        self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int
+    ) -> int:
+        self.recorded.append((client_id, api_key, request_bytes))
+        return self._throttle_ms
+
+    def take_back(
+        self, connection: ConnectionInfo, client_id: str | None, request_bytes: int
+    ) -> None:
+        self.recorded.append((client_id, ApiKey.PRODUCE, -request_bytes))
+
+    def record_time(
+        self, connection: ConnectionInfo, client_id: str | None, nanoseconds: int
+    ) -> None:
+        assert nanoseconds > 0
+        self.timed.append(client_id)
+
+
 class StrictAccess(Access):
     """Denies names, throttles, and remembers what it was asked about. It is its own authorization."""
 
-    has_quotas = True
-
     def __init__(self, denied: Collection[str] = (), throttle_ms: int = 0) -> None:
-        super().__init__(self)
+        self.strict_quotas = StrictQuotas(throttle_ms)
+        super().__init__(self, self.strict_quotas)
         self.denied = denied
-        self.throttle_time_ms = throttle_ms
         self.refusal: Exception | None = None
         self.authorized: list[tuple[Principal, str, ApiKey]] = []
-        self.recorded: list[tuple[str | None, ApiKey, int]] = []
+
+    @property
+    def recorded(self) -> list[tuple[str | None, ApiKey, int]]:
+        return self.strict_quotas.recorded
 
     def may_produce(self, connection: ConnectionInfo, run: ProduceRun) -> bool:
         self._ask(connection, ApiKey.PRODUCE)
@@ -94,9 +124,3 @@ class StrictAccess(Access):
 
     def _ask(self, connection: ConnectionInfo, api_key: ApiKey) -> None:
         self.authorized.append((connection.principal, connection.client_host, api_key))
-        connection.throttle_ms = self.throttle_time_ms
-
-    def record(
-        self, connection: ConnectionInfo, client_id: str | None, api_key: ApiKey, request_bytes: int
-    ) -> None:
-        self.recorded.append((client_id, api_key, request_bytes))

@@ -10,7 +10,9 @@ from tests.manual_time import START_MS, advance
 
 from zhumq.broker.fetch_sessions import FetchSessions
 from zhumq.broker.handlers.fetch import FetchHandler
+from zhumq.broker.quotas import NoQuotas, Quotas
 from zhumq.model.errors import ErrorCode
+from zhumq.net.service import ConnectionInfo
 from zhumq.protocol.api import ApiKey, decode_response
 from zhumq.protocol.messages.fetch import (
     FetchPartition,
@@ -31,12 +33,19 @@ def batch(value: bytes) -> bytes:
     return build_batch([Record(timestamp=START_MS, key=None, value=value)])
 
 
-async def opened(broker: OneBroker, answer_bytes_max: int = 1 << 20) -> Partition:
+async def opened(
+    broker: OneBroker, answer_bytes_max: int = 1 << 20, quotas: Quotas | None = None
+) -> Partition:
     """The partition of a topic that the handler serves."""
     numbers = itertools.count(1)
     sessions = FetchSessions(10, lambda: next(numbers))
     handler = FetchHandler(
-        broker.replicas, broker.store, sessions, broker.clock, answer_bytes_max=answer_bytes_max
+        broker.replicas,
+        broker.store,
+        sessions,
+        broker.clock,
+        answer_bytes_max=answer_bytes_max,
+        quotas=quotas,
     )
     broker.dispatch(handler.handlers())
     return await broker.create()
@@ -223,6 +232,72 @@ def test_a_lost_connection_gives_up_its_wait() -> None:
         answer.cancel()
         await write(partition, b"a")
         assert answer.cancelled()
+        assert values_of(await broker.ask(FETCH, VERSION, request())) == [b"a"]
+
+    with_broker(scenario)
+
+
+class SmallQuota(NoQuotas):
+    """Grants answers up to a number of bytes in all; then every fetch is throttled."""
+
+    is_active = True
+
+    def __init__(self, bytes_left: int, bytes_max: float = float("inf")) -> None:
+        self.bytes_left = bytes_left
+        self.bytes_max = bytes_max
+
+    def grant_fetch(
+        self, connection: ConnectionInfo, client_id: str | None, answer_bytes: int
+    ) -> tuple[bool, int]:
+        if answer_bytes > self.bytes_left:
+            return False, 700
+        self.bytes_left -= answer_bytes
+        return True, 0
+
+    def fetch_bytes_max(self, connection: ConnectionInfo, client_id: str | None) -> float:
+        return self.bytes_max
+
+
+def test_an_answer_above_the_quota_has_no_records_and_the_throttle_time() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        quotas = SmallQuota(len(batch(b"a")))
+        await write(await opened(broker, quotas=quotas), b"a", b"b")
+        # A new session that is throttled is not opened: its answer lacks the partitions.
+        throttled = await broker.ask(FETCH, VERSION, request(session=(0, 0)))
+        assert (throttled.throttle_time_ms, throttled.session_id) == (700, 0)
+        assert throttled.responses == []
+        quotas.bytes_left = 10_000
+        full = await broker.ask(FETCH, VERSION, request(session=(0, 0)))
+        assert full.session_id > 0
+        assert full.throttle_time_ms == 0
+        assert values_of(full) == [b"a", b"b"]
+        # A session that exists continues.
+        quotas.bytes_left = 0
+        throttled = await broker.ask(FETCH, VERSION, request(session=(full.session_id, 1)))
+        assert (throttled.throttle_time_ms, throttled.session_id) == (700, full.session_id)
+        quotas.bytes_left = 10_000
+        again = await broker.ask(FETCH, VERSION, request(session=(full.session_id, 2)))
+        assert values_of(again) == [b"a", b"b"]
+
+    with_broker(scenario)
+
+
+def test_a_fetch_that_waited_is_throttled_as_well() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        partition = await opened(broker, quotas=SmallQuota(0))
+        answer = started(broker, request())
+        await write(partition, b"a")
+        await answer
+        assert result(answer).throttle_time_ms == 700
+        assert values_of(result(answer)) == []
+
+    with_broker(scenario)
+
+
+def test_an_answer_is_no_larger_than_what_the_quota_can_grant() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        quotas = SmallQuota(10_000, bytes_max=len(batch(b"a")) + 1)
+        await write(await opened(broker, quotas=quotas), b"a", b"b", b"c")
         assert values_of(await broker.ask(FETCH, VERSION, request())) == [b"a"]
 
     with_broker(scenario)

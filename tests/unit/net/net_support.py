@@ -110,9 +110,13 @@ class Client:
 async def listening(
     service: Service,
     limits: Limits | None = None,
+    delay_ms_of: Callable[[str], int] = lambda _address: 0,
 ) -> AsyncIterator[Listener]:
     listener = await Listener.open(
-        Endpoint(host="127.0.0.1", port=0), service=service, limits=limits
+        Endpoint(host="127.0.0.1", port=0),
+        service=service,
+        limits=limits,
+        delay_ms_of=delay_ms_of,
     )
     async with listener:
         yield listener

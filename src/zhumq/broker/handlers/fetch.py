@@ -14,6 +14,7 @@ from zhumq.broker.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
+from zhumq.broker.quotas import NoQuotas, Quotas
 from zhumq.cluster.store import MetadataStore
 from zhumq.host.clock import Clock
 from zhumq.model.authorization_errors import TopicAuthorizationFailed
@@ -64,11 +65,13 @@ class FetchHandler:
         clock: Clock,
         *,
         answer_bytes_max: int,
+        quotas: Quotas | None = None,
     ) -> None:
         self._replicas = replicas
         self._store = store
         self._sessions = sessions
         self._clock = clock
+        self._quotas = quotas or NoQuotas()
         self._answer_bytes_max = answer_bytes_max
 
     def handlers(self) -> dict[ApiKey, Handler]:
@@ -90,14 +93,15 @@ class FetchHandler:
                 self._sessions.end(request.session_id)
             if request.session_epoch == INITIAL_EPOCH and context.header.api_version >= 7:
                 session = self._sessions.open(asked, now_ms)
-        attempt = self._read(context.may, asked, request, by_id=by_id)
+        attempt = self._read(context, asked, request, by_id=by_id)
         if (
             attempt.bytes_read >= request.min_bytes
             or attempt.must_answer
             or request.max_wait_ms <= 0
             or not attempt.readable
+            or context.throttle_ms
         ):
-            return _respond(attempt, session, only_changed=incremental)
+            return self._answer(context, attempt, session, only_changed=incremental)
         # Parked before the next callback of the loop runs, so that no record arrives unnoticed.
         parked = ParkedFetch(
             attempt.readable,
@@ -105,13 +109,41 @@ class FetchHandler:
             min(request.max_wait_ms, WAIT_MS_MAX),
             _new_committed_records(attempt.readable, request),
         )
-        return self._wait_and_fetch(
-            context.may, parked, asked, request, session, by_id, incremental
-        )
+        return self._wait_and_fetch(context, parked, asked, request, session, by_id, incremental)
+
+    def _bytes_max(self, context: RequestContext, request: FetchRequest) -> int:
+        """The most bytes of an answer. Above what a quota permits at once it would never be sent."""
+        bytes_max = min(request.max_bytes, self._answer_bytes_max)
+        if not self._quotas.is_active:
+            return bytes_max
+        quota = self._quotas.fetch_bytes_max(context.connection, context.header.client_id)
+        return int(min(bytes_max, quota))
+
+    def _answer(
+        self,
+        context: RequestContext,
+        attempt: _Attempt,
+        session: FetchSession | None,
+        *,
+        only_changed: bool,
+    ) -> FetchResponse:
+        """The response, without records if they are above the quota of the client (KIP-219)."""
+        is_granted = not context.throttle_ms
+        if is_granted and attempt.bytes_read and self._quotas.is_active:
+            is_granted, context.throttle_ms = self._quotas.grant_fetch(
+                context.connection, context.header.client_id, attempt.bytes_read
+            )
+        if not is_granted:
+            if session is not None and not only_changed:
+                # Clients do not take over a session from an answer that lacks partitions.
+                self._sessions.end(session.session_id)
+                session = None
+            return FetchResponse(session_id=session.session_id if session else NO_SESSION_ID)
+        return _respond(attempt, session, only_changed=only_changed)
 
     async def _wait_and_fetch(
         self,
-        may: May,
+        context: RequestContext,
         parked: ParkedFetch,
         asked: Sequence[FetchedPartition],
         request: FetchRequest,
@@ -120,20 +152,25 @@ class FetchHandler:
         incremental: bool,
     ) -> FetchResponse:
         await parked.wait()
-        attempt = self._read(may, asked, request, by_id=by_id)
-        return _respond(attempt, session, only_changed=incremental)
+        attempt = self._read(context, asked, request, by_id=by_id)
+        return self._answer(context, attempt, session, only_changed=incremental)
 
     def _read(
-        self, may: May, asked: Sequence[FetchedPartition], request: FetchRequest, *, by_id: bool
+        self,
+        context: RequestContext,
+        asked: Sequence[FetchedPartition],
+        request: FetchRequest,
+        *,
+        by_id: bool,
     ) -> _Attempt:
         attempt = _Attempt()
-        bytes_left = min(request.max_bytes, self._answer_bytes_max)
+        bytes_left = self._bytes_max(context, request)
         isolation = Isolation.of(request.isolation_level)
         for fetched in asked:
             answer = PartitionData(partition_index=fetched.key.partition)
             attempt.answers.append((fetched, answer))
             try:
-                partition = self._find(may, fetched.key, by_id=by_id)
+                partition = self._find(context.may, fetched.key, by_id=by_id)
                 partition.check_leader_epoch(fetched.current_leader_epoch)
                 attempt.readable.append(partition)
                 answer.high_watermark = partition.high_watermark

@@ -1,4 +1,4 @@
-"""Rules of the requests about the cluster, its settings and its ACLs."""
+"""Rules of the requests about the cluster, its settings, its ACLs and its quotas."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,6 +34,11 @@ from zhumq.protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from zhumq.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
+from zhumq.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredQuota,
+)
 from zhumq.protocol.messages.reassignments import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -108,6 +113,17 @@ def _check_delete_acls(subject: Subject, request: DeleteAclsRequest) -> Permitte
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
+def _check_alter_quotas(subject: Subject, request: AlterClientQuotasRequest) -> Permitted | Message:
+    if subject.may(Operation.ALTER_CONFIGS, _CLUSTER, CLUSTER_NAME):
+        return Permitted(request)
+    return AlterClientQuotasResponse(
+        entries=[
+            AlteredQuota(error_code=_REFUSED, error_message=_WHY, entity=each.entity)
+            for each in request.entries
+        ]
+    )
+
+
 def _check_elect_leaders(subject: Subject, request: ElectLeadersRequest) -> Permitted | Message:
     if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
         return Permitted(request)
@@ -180,4 +196,8 @@ CLUSTER_RULES: Final[Mapping[ApiKey, Rule]] = {
         result=AlterConfigsResourceResponse,
     ),
     ApiKey.LIST_CONFIG_RESOURCES: on_cluster(Operation.DESCRIBE_CONFIGS),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: on_cluster(Operation.DESCRIBE_CONFIGS),
+    ApiKey.ALTER_CLIENT_QUOTAS: Rule(
+        needs=(refuse(Operation.ALTER_CONFIGS, _CLUSTER),), check=_check_alter_quotas
+    ),
 }

@@ -1,0 +1,102 @@
+"""Constructs the handlers of all APIs of the Kafka listener."""
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from zhumq.broker.authentication import Authentication
+from zhumq.broker.config import BrokerConfig
+from zhumq.broker.config_entries import ConfigEntries
+from zhumq.broker.dispatch import Handler
+from zhumq.broker.fetch_sessions import FetchSessions
+from zhumq.broker.handlers.acls import AclsHandler
+from zhumq.broker.handlers.configs import ConfigsHandler
+from zhumq.broker.handlers.fetch import FetchHandler
+from zhumq.broker.handlers.groups import GroupsHandler
+from zhumq.broker.handlers.log_dirs import LogDirsHandler
+from zhumq.broker.handlers.metadata import MetadataHandler
+from zhumq.broker.handlers.offsets import OffsetsHandler
+from zhumq.broker.handlers.produce import ProduceHandler
+from zhumq.broker.handlers.producers import ProducersHandler
+from zhumq.broker.handlers.quotas import QuotasHandler
+from zhumq.broker.handlers.reassignments import ReassignmentsHandler
+from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
+from zhumq.broker.handlers.topics import TopicsHandler
+from zhumq.broker.quotas import ClientQuotas
+from zhumq.broker.wiring.delivery import DeliveryCoordinator
+from zhumq.broker.wiring.group_coordinator import GroupCoordinator
+from zhumq.cluster.metadata_client import MetadataClient
+from zhumq.cluster.store import MetadataStore
+from zhumq.host.clock import Clock
+from zhumq.protocol.api import ApiKey
+from zhumq.replication.replica_manager import ReplicaManager
+
+FETCH_SESSION_ID_MAX: Final = 2**31 - 1
+
+
+def all_handlers(
+    config: BrokerConfig,
+    bound: Mapping[str, str],
+    produce: ProduceHandler,
+    store: MetadataStore,
+    metadata_client: MetadataClient,
+    replicas: ReplicaManager,
+    groups: GroupCoordinator,
+    delivery: DeliveryCoordinator,
+    authentication: Authentication,
+    quotas: ClientQuotas,
+    clock: Clock,
+    *,
+    has_authorizer: bool,
+) -> dict[ApiKey, Handler]:
+    """The handler of each API that this broker serves."""
+    settings = config.settings
+    entries = ConfigEntries(settings, bound)
+    draw = random.SystemRandom()
+    sessions = FetchSessions(
+        settings.integer("max.incremental.fetch.session.cache.slots"),
+        lambda: draw.randint(1, FETCH_SESSION_ID_MAX),
+    )
+    configs = ConfigsHandler(
+        config.broker_id, store, metadata_client, entries, has_modes=config.zookeeper is not None
+    )
+    handlers: dict[ApiKey, Handler] = {}
+    families = (
+        produce,
+        FetchHandler(
+            replicas,
+            store,
+            sessions,
+            clock,
+            answer_bytes_max=settings.integer("fetch.max.bytes"),
+            quotas=quotas,
+        ),
+        OffsetsHandler(replicas),
+        MetadataHandler(
+            store,
+            metadata_client,
+            lambda: handlers,
+            auto_create_topics=settings.boolean("auto.create.topics.enable"),
+        ),
+        TopicsHandler(
+            store,
+            metadata_client,
+            entries.of_topic,
+            deletion_enabled=settings.boolean("delete.topic.enable"),
+        ),
+        configs,
+        ProducersHandler(metadata_client, replicas),
+        LogDirsHandler(replicas, config.data_dir),
+        ReassignmentsHandler(
+            store, metadata_client, replicas.ask_log_ends, replicas.elect_preferred
+        ),
+        GroupsHandler(groups.service, groups.topic, store),
+        AclsHandler(store, metadata_client, has_authorizer=has_authorizer),
+        authentication,
+        ScramCredentialsHandler(store, metadata_client),
+        QuotasHandler(store, metadata_client),
+    )
+    for family in families:
+        handlers.update(family.handlers())
+    handlers.update(delivery.handlers(configs))
+    return handlers
