@@ -44,7 +44,7 @@ def inside(producer: int, sequence: int, *, epoch: int = 0) -> bytes:
 
 
 def write(log: Log, producer: int, sequence: int, *, epoch: int = 0) -> int:
-    log.producer_state.allow_transaction(producer, epoch)
+    log.producer_state.allow_transaction(producer, epoch, log.producer_state.verification(producer))
     data = inside(producer, sequence, epoch=epoch)
     return log.append(data, leader_epoch=0, now_ms=NOW_MS).base_offset
 
@@ -143,10 +143,16 @@ def test_a_producer_cannot_begin_a_transaction_that_the_coordinator_does_not_kno
     assert isinstance(run.last, InvalidTxnState)
     with pytest.raises(InvalidTxnState):
         log.append(inside(1, 3) + inside(1, 4), leader_epoch=0, now_ms=NOW_MS)
-    # A confirmation from before the marker no longer counts, nor one of another epoch.
-    log.producer_state.allow_transaction(1, 0)
+    # A verification that began before the marker confirms nothing.
+    verification = log.producer_state.verification(1)
     end(log, 1)
-    log.producer_state.allow_transaction(1, 7)
+    log.producer_state.allow_transaction(1, 0, verification)
+    with pytest.raises(InvalidTxnState):
+        log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
+    # A confirmation from before the marker no longer counts, nor one of another epoch.
+    log.producer_state.allow_transaction(1, 0, log.producer_state.verification(1))
+    end(log, 1)
+    log.producer_state.allow_transaction(1, 7, log.producer_state.verification(1))
     with pytest.raises(InvalidTxnState):
         log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
     # A repeated batch is answered whatever the state of the transaction.
@@ -160,7 +166,7 @@ def test_a_producer_cannot_write_outside_of_its_open_transaction(log: Log) -> No
         log.append(outside, leader_epoch=0, now_ms=NOW_MS)
     run = log.append_each([memoryview(outside)], leader_epoch=0, now_ms=NOW_MS)
     assert isinstance(run.last, InvalidTxnState)
-    log.producer_state.allow_transaction(2, 0)
+    log.producer_state.allow_transaction(2, 0, log.producer_state.verification(2))
     outside = make_batch(b"x", producer_id=2, producer_epoch=0, base_sequence=1)
     with pytest.raises(InvalidTxnState):
         log.append(inside(2, 0) + outside, leader_epoch=0, now_ms=NOW_MS)

@@ -15,7 +15,7 @@ ABORT, COMMIT = MarkerType.ABORT, MarkerType.COMMIT
 
 
 def write(partition: Partition, producer: int, sequence: int = 0) -> int:
-    partition.allow_transaction(producer, 0)
+    partition.allow_transaction(producer, 0, partition.verification(producer))
     data = build_batch(
         [Record(timestamp=NOW_MS, value=b"v")],
         producer_id=producer,

@@ -229,9 +229,13 @@ class Partition(PartitionLog):
             self._written(len(batches))
         return appended
 
-    def allow_transaction(self, producer_id: int, producer_epoch: int) -> None:
+    def verification(self, producer_id: int) -> int:
+        """A number for `allow_transaction`, taken before the coordinator is asked."""
+        return self.log.producer_state.verification(producer_id)
+
+    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
         """The coordinator confirmed that the producer's transaction includes this partition."""
-        self.log.producer_state.allow_transaction(producer_id, producer_epoch)
+        self.log.producer_state.allow_transaction(producer_id, producer_epoch, verification)
 
     def append_marker(
         self,

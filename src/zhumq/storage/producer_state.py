@@ -49,6 +49,7 @@ class ProducerEntry:
     transaction_first_offset: int = NO_OFFSET
     # Oldest first, at most REMEMBERED_BATCHES, all of the current epoch.
     batches: list[WrittenBatch] = field(default_factory=list)
+    markers: int = field(default=0, compare=False)  # since the log was opened; soft state
 
     @property
     def next_sequence(self) -> int:
@@ -115,10 +116,17 @@ class ProducerState:
         for marker_offset in committed:
             del self._ended[marker_offset]
 
-    def allow_transaction(self, producer_id: int, producer_epoch: int) -> None:
+    def verification(self, producer_id: int) -> int:
+        """A number for `allow_transaction`, taken before the coordinator is asked."""
+        entry = self.producers.get(producer_id)
+        return 0 if entry is None else entry.markers
+
+    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
         """The coordinator confirmed that this partition is in the producer's transaction, whose first batch
-        may be appended (KIP-890). Ends with that batch, or with the next marker."""
-        self._allowed[producer_id] = producer_epoch
+        may be appended (KIP-890). Ends with that batch, or with the next marker: if one came since the
+        verification began, the transaction is over, and nothing is allowed."""
+        if verification == self.verification(producer_id):
+            self._allowed[producer_id] = producer_epoch
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch in the log that this one repeats; None if it follows its producer's last one.
@@ -240,6 +248,7 @@ class ProducerState:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
         entry.transaction_first_offset = NO_OFFSET
+        entry.markers += 1
         self._transactions.pop(producer_id, None)
         self._allowed.pop(producer_id, None)
         if first_offset == NO_OFFSET:
@@ -272,6 +281,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+            self._allowed.pop(producer_id, None)
         return len(expired)
 
 

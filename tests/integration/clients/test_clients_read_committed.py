@@ -40,7 +40,7 @@ def append_transactions(folder: Path) -> dict[str, list[bytes]]:
     sequences = dict.fromkeys(range(3), 0)
 
     def write(producer: int, value: bytes) -> None:
-        log.producer_state.allow_transaction(producer, 0)
+        log.producer_state.allow_transaction(producer, 0, log.producer_state.verification(producer))
         data = build_batch(
             [Record(timestamp=NOW_MS, value=value)],
             producer_id=producer,

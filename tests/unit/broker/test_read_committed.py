@@ -46,7 +46,7 @@ def inside(producer: int, sequence: int, value: bytes = b"v") -> bytes:
 
 
 def write(partition: Partition, producer: int, sequence: int) -> int:
-    partition.allow_transaction(producer, 0)
+    partition.allow_transaction(producer, 0, partition.verification(producer))
     return partition.append(inside(producer, sequence), START_MS).base_offset
 
 

@@ -32,7 +32,9 @@ def state_after(*headers: BatchHeader) -> ProducerState:
     state = ProducerState()
     offset = 0
     for each in headers:
-        state.allow_transaction(each.producer_id, each.producer_epoch)
+        state.allow_transaction(
+            each.producer_id, each.producer_epoch, state.verification(each.producer_id)
+        )
         assert state.check(each) is None
         state.update(each, offset)
         offset += each.records_count
@@ -112,7 +114,7 @@ def test_a_transaction_is_open_until_its_marker() -> None:
     log = open_log(MemoryDisk())
     append(log, b"outside")
     ids = {"producer_id": 3, "producer_epoch": 0}
-    log.producer_state.allow_transaction(3, 0)
+    log.producer_state.allow_transaction(3, 0, log.producer_state.verification(3))
     append(log, b"inside", base_sequence=0, is_transactional=True, **ids)
     append(log, b"inside", base_sequence=1, is_transactional=True, **ids)
     assert log.producer_state.first_undecided_offset == 1
@@ -122,7 +124,7 @@ def test_a_transaction_is_open_until_its_marker() -> None:
     log.append_marker(marker, transaction_version=0, leader_epoch=0, now_ms=NOW_MS, **ids)
     assert log.producer_state.first_undecided_offset is None
     assert log.producer_state.producers[3].coordinator_epoch == 7
-    log.producer_state.allow_transaction(3, 0)
+    log.producer_state.allow_transaction(3, 0, log.producer_state.verification(3))
     assert append(log, b"next", base_sequence=2, is_transactional=True, **ids) == 4
     assert log.producer_state.first_undecided_offset == 4
 

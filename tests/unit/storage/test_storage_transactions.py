@@ -34,7 +34,9 @@ class Producer:
         self.sequence = 0
 
     def write(self, value: bytes = b"v", key: bytes = b"k") -> int:
-        self.log.producer_state.allow_transaction(self.producer_id, 0)
+        self.log.producer_state.allow_transaction(
+            self.producer_id, 0, self.log.producer_state.verification(self.producer_id)
+        )
         offset = append(
             self.log,
             value,
