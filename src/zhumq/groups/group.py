@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from zhumq.groups.deadlines import Deadlines
 from zhumq.groups.requests import GroupResponse
+from zhumq.model.deadlines import Deadlines
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
 from zhumq.protocol.messages.groups import ListedGroup

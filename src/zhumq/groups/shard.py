@@ -11,7 +11,6 @@ from zhumq.groups.consumer_heartbeat import Refused
 from zhumq.groups.consumer_records import records_of
 from zhumq.groups.consumer_shard import ConsumerGroups
 from zhumq.groups.consumer_topics import ClusterTopics, NoTopics
-from zhumq.groups.deadlines import Deadlines
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
 from zhumq.groups.join_check import check_join
 from zhumq.groups.member_memory import MemberMemory, bytes_to_keep
@@ -42,6 +41,7 @@ from zhumq.groups.settings import GroupSettings
 from zhumq.groups.share import ShareGroup
 from zhumq.groups.share import records_of as share_records_of
 from zhumq.groups.share_shard import ShareGroups
+from zhumq.model.deadlines import Deadlines
 from zhumq.model.errors import ErrorCode
 from zhumq.model.state_machine import Outcome, ReplyToken, StateRecord
 from zhumq.protocol.messages.consumer_groups import (

@@ -2,7 +2,7 @@
 
 import random
 
-from zhumq.groups.deadlines import Deadlines
+from zhumq.model.deadlines import Deadlines
 
 
 def popped(deadlines: Deadlines[str], now_ms: int) -> list[str]:

@@ -1,0 +1,394 @@
+"""One shard: the transactional ids of one partition of `__transaction_state`. Requests in, records and replies out."""
+
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from zhumq.model.deadlines import Deadlines
+from zhumq.model.errors import ErrorCode
+from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
+from zhumq.transactions.persisted import (
+    decode_key,
+    decode_transaction,
+    tombstone,
+    transaction_record,
+)
+from zhumq.transactions.requests import (
+    AddPartitions,
+    Answer,
+    AwaitMarkers,
+    DescribeTransaction,
+    Description,
+    EndTransaction,
+    InitProducer,
+    Listing,
+    ListTransactions,
+    MarkersWritten,
+    PreparedTransactions,
+    TransactionRequest,
+    TransactionResponse,
+)
+from zhumq.transactions.transaction import (
+    EPOCH_BUMPING_VERSION,
+    EPOCH_MAX,
+    IDLE,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    PREPARED,
+    Transaction,
+    TransactionState,
+    add_partitions,
+    bump_epoch,
+    complete,
+    fence,
+    is_exhausted,
+    prepare_end,
+    rotate_producer_id,
+)
+
+PREPARED_AT_ONCE_MAX: Final = 1_000  # transactions in one answer to AwaitMarkers
+EXPIRED_AT_ONCE_MAX: Final = 1_000  # ids; the others are due at once again
+State = TransactionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """Limits of transactions."""
+
+    timeout_ms_max: int = 900_000  # transaction.max.timeout.ms
+    id_expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The decision on one request, while it is made."""
+
+    now_ms: int
+    records: list[StateRecord] = field(default_factory=list)
+    replies: list[Reply[TransactionResponse]] = field(default_factory=list)
+    prepared: list[Transaction] = field(default_factory=list)
+
+    def write(self, transaction: Transaction) -> None:
+        self.records.append(transaction_record(transaction))
+        if transaction.state not in PREPARED:
+            return
+        if transaction.partitions:
+            self.prepared.append(transaction)
+        else:  # There are no markers to write.
+            self.records.append(transaction_record(complete(transaction, self.now_ms)))
+
+    def outcome(self) -> Outcome[TransactionResponse]:
+        return Outcome(records=tuple(self.records), replies=tuple(self.replies))
+
+
+class TransactionShard:
+    """The transactional ids that map to one partition. Its hard state is the last record of each id.
+
+    A decision to commit or abort is a record. The broker that leads the shard asks for decided transactions with
+    AwaitMarkers, gets each of them once its record is durable, writes the markers, and reports MarkersWritten. After a
+    restart the shard hands out all decided transactions again: markers may be repeated.
+    """
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self._settings = settings
+        self.transactions: dict[str, Transaction] = {}
+        # One deadline for each id: its open transaction times out, or the idle id expires.
+        self._deadlines: Deadlines[str] = Deadlines()
+        self._prepared: dict[str, None] = {}  # ids, in the order of the decisions
+        # Soft state: the request that waits for decided transactions, and those that are handed out.
+        self._waiter: ReplyToken | None = None
+        self._handed_out: set[str] = set()
+
+    # The StateMachine interface
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._deadlines.next_deadline_ms
+
+    def loaded(self, _now_ms: int) -> Outcome[TransactionResponse]:
+        """The log is read. No request waits yet, and deadlines that passed meanwhile are due."""
+        return Outcome()
+
+    def handle(
+        self, request: TransactionRequest, token: ReplyToken, now_ms: int
+    ) -> Outcome[TransactionResponse]:
+        turn = _Turn(now_ms)
+        match request:
+            case InitProducer():
+                turn.replies.append(Reply(token, self._init(request, turn)))
+            case AddPartitions():
+                turn.replies.append(Reply(token, self._add(request, turn)))
+            case EndTransaction():
+                turn.replies.append(Reply(token, self._end(request, turn)))
+            case MarkersWritten():
+                turn.replies.append(Reply(token, self._complete(request, turn)))
+            case AwaitMarkers():
+                self._await(token, turn)
+            case DescribeTransaction():
+                turn.replies.append(Reply(token, self._describe(request)))
+            case ListTransactions():
+                turn.replies.append(Reply(token, self._list(request, now_ms)))
+            case _:
+                assert_never(request)
+        self._hand_out(turn)
+        return turn.outcome()
+
+    def expire(self, now_ms: int) -> Outcome[TransactionResponse]:
+        turn = _Turn(now_ms)
+        for _ in range(EXPIRED_AT_ONCE_MAX):
+            transactional_id = self._deadlines.pop_due(now_ms)
+            if transactional_id is None:
+                break
+            transaction = self.transactions.get(transactional_id)
+            if transaction is None:
+                continue
+            if transaction.state is State.ONGOING:
+                turn.write(fence(transaction, now_ms, is_replaced=False))
+            elif transaction.state in IDLE:
+                turn.records.append(tombstone(transactional_id))
+        self._hand_out(turn)
+        return turn.outcome()
+
+    def replay(self, record: StateRecord, _now_ms: int) -> None:
+        transactional_id = decode_key(record.key)
+        if transactional_id is None:
+            return
+        transaction = None
+        if record.value is not None:
+            transaction = decode_transaction(transactional_id, record.value)
+            if transaction is None:
+                return  # of a newer version, or damaged by its writer: the state before it counts
+        if transaction is None or transaction.state not in PREPARED:
+            self._prepared.pop(transactional_id, None)
+            self._handed_out.discard(transactional_id)
+        else:
+            self._prepared[transactional_id] = None
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+            self._deadlines.cancel(transactional_id)
+            return
+        self.transactions[transactional_id] = transaction
+        self._set_deadline(transaction)
+
+    def _set_deadline(self, transaction: Transaction) -> None:
+        if transaction.state is State.ONGOING:
+            due_ms = transaction.start_ms + transaction.timeout_ms
+        elif transaction.state in IDLE:
+            due_ms = transaction.update_ms + self._settings.id_expiration_ms
+        else:
+            self._deadlines.cancel(transaction.transactional_id)
+            return
+        self._deadlines.set(transaction.transactional_id, due_ms)
+
+    # InitProducerId
+
+    def _init(self, request: InitProducer, turn: _Turn) -> Answer:
+        if not request.transactional_id:
+            return Answer(code=ErrorCode.INVALID_REQUEST)
+        if not 0 < request.timeout_ms <= self._settings.timeout_ms_max:
+            return Answer(code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        current = self.transactions.get(request.transactional_id)
+        if current is None:
+            if request.new_producer_id is None:
+                return Answer(needs_producer_id=True)
+            begun = Transaction(
+                transactional_id=request.transactional_id,
+                producer_id=request.new_producer_id,
+                producer_epoch=0,
+                timeout_ms=request.timeout_ms,
+                update_ms=turn.now_ms,
+            )
+            turn.write(begun)
+            return _answer_with(begun)
+        if request.producer_id != NO_PRODUCER_ID and not (
+            request.producer_id == current.producer_id
+            or (
+                # A repeated request whose answer was lost: the id was changed.
+                request.producer_id == current.previous_producer_id
+                and is_exhausted(request.producer_epoch)
+            )
+        ):
+            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        if current.state in PREPARED:
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        if current.state is State.ONGOING:
+            # The epoch of the abort is given to no client: the producer asks again, and gets the next one.
+            turn.write(fence(current, turn.now_ms, is_replaced=True))
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        return self._begin_again(request, current, turn)
+
+    def _begin_again(self, request: InitProducer, current: Transaction, turn: _Turn) -> Answer:
+        is_new_instance = request.producer_id == NO_PRODUCER_ID
+        epoch = current.producer_epoch
+        if current.is_epoch_exhausted and (is_new_instance or request.producer_epoch == epoch):
+            if request.new_producer_id is None:
+                return Answer(needs_producer_id=True)
+            last_epoch = NO_EPOCH if is_new_instance else epoch
+            begun = rotate_producer_id(
+                current, request.new_producer_id, last_epoch, request.timeout_ms, turn.now_ms
+            )
+        elif is_new_instance:
+            begun = bump_epoch(current, epoch + 1, NO_EPOCH, request.timeout_ms, turn.now_ms)
+        elif request.producer_epoch == epoch:
+            begun = bump_epoch(current, epoch + 1, epoch, request.timeout_ms, turn.now_ms)
+        elif request.producer_epoch == current.last_producer_epoch:
+            # KIP-360: repeated after a lost answer. A new instance would have removed the last epoch.
+            begun = bump_epoch(
+                current, epoch, current.last_producer_epoch, request.timeout_ms, turn.now_ms
+            )
+        else:
+            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        turn.write(begun)
+        return _answer_with(begun)
+
+    # AddPartitionsToTxn, AddOffsetsToTxn
+
+    def _add(self, request: AddPartitions, turn: _Turn) -> Answer:
+        if not request.transactional_id:
+            return Answer(code=ErrorCode.INVALID_REQUEST)
+        current = self.transactions.get(request.transactional_id)
+        if current is None or current.producer_id != request.producer_id:
+            return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if current.producer_epoch != request.producer_epoch:
+            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        if current.state in PREPARED:
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        missing = request.partitions - current.partitions
+        if request.verify_only:
+            return Answer(missing=missing)
+        if missing:
+            turn.write(
+                add_partitions(current, request.partitions, request.client_version, turn.now_ms)
+            )
+        return Answer()
+
+    # EndTxn
+
+    def _end(self, request: EndTransaction, turn: _Turn) -> Answer:
+        if not request.transactional_id:
+            return Answer(code=ErrorCode.INVALID_REQUEST)
+        current = self.transactions.get(request.transactional_id)
+        if current is None:
+            return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        is_version_2 = request.client_version >= EPOCH_BUMPING_VERSION
+        is_repeated = is_version_2 and _is_repeated_end(current, request)
+        if current.producer_id != request.producer_id and not is_repeated:
+            return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if current.producer_epoch != request.producer_epoch and not is_repeated:
+            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        if is_version_2 and current.state in PREPARED and not is_repeated:
+            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        if current.state is not State.ONGOING:
+            is_done = is_repeated or not is_version_2
+            refused = _answer_ended(current, request, is_done=is_done)
+            if refused is not None:
+                return refused
+        next_producer_id = NO_PRODUCER_ID
+        if is_version_2 and current.is_epoch_exhausted:
+            if request.new_producer_id is None:
+                return Answer(needs_producer_id=True)
+            next_producer_id = request.new_producer_id
+        prepared = prepare_end(
+            current,
+            is_commit=request.is_commit,
+            client_version=request.client_version,
+            next_producer_id=next_producer_id,
+            now_ms=turn.now_ms,
+        )
+        turn.write(prepared)
+        # The producer goes on with what it has once the markers are written.
+        return _answer_with(complete(prepared, turn.now_ms))
+
+    # Markers
+
+    def _complete(self, request: MarkersWritten, turn: _Turn) -> Answer:
+        current = self.transactions.get(request.transactional_id)
+        if (
+            current is None
+            or current.state not in PREPARED
+            or current.producer_id != request.producer_id
+            or current.producer_epoch != request.producer_epoch
+        ):
+            return Answer(code=ErrorCode.INVALID_TXN_STATE)  # late: another coordinator was faster
+        turn.write(complete(current, turn.now_ms))
+        return Answer()
+
+    def _await(self, token: ReplyToken, turn: _Turn) -> None:
+        if (
+            self._waiter is not None
+        ):  # A second one replaces the first: one broker writes the markers.
+            turn.replies.append(Reply(self._waiter, PreparedTransactions(transactions=())))
+        self._waiter = token
+        turn.prepared = [
+            self.transactions[each] for each in self._prepared if each not in self._handed_out
+        ]
+
+    def _hand_out(self, turn: _Turn) -> None:
+        """Answer the request for decided transactions. The runtime sends it when the decisions are durable."""
+        if self._waiter is None or not turn.prepared:
+            return
+        handed_out = tuple(turn.prepared[:PREPARED_AT_ONCE_MAX])
+        self._handed_out.update(each.transactional_id for each in handed_out)
+        turn.replies.append(Reply(self._waiter, PreparedTransactions(transactions=handed_out)))
+        self._waiter = None
+
+    # DescribeTransactions, ListTransactions
+
+    def _describe(self, request: DescribeTransaction) -> Description:
+        if not request.transactional_id:
+            return Description(code=ErrorCode.INVALID_REQUEST)
+        found = self.transactions.get(request.transactional_id)
+        if found is None:
+            return Description(code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return Description(transaction=found)
+
+    def _list(self, request: ListTransactions, now_ms: int) -> Listing:
+        return Listing(
+            transactions=tuple(
+                each
+                for each in self.transactions.values()
+                if (not request.states or each.state in request.states)
+                and (not request.producer_ids or each.producer_id in request.producer_ids)
+                and (
+                    request.running_ms_min < 0
+                    or (each.start_ms >= 0 and now_ms - each.start_ms > request.running_ms_min)
+                )
+            )
+        )
+
+
+def _answer_with(transaction: Transaction) -> Answer:
+    return Answer(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+
+
+def _is_repeated_end(current: Transaction, request: EndTransaction) -> bool:
+    """Whether this end of version 2 was decided already: the epoch is the next one, or that of a new id."""
+    if not current.bumps_epochs:
+        return False
+    if current.producer_id == request.producer_id:
+        is_ended = current.state in PREPARED or current.state in (
+            State.COMPLETE_COMMIT,
+            State.COMPLETE_ABORT,
+        )
+        return is_ended and current.producer_epoch == request.producer_epoch + 1
+    return (
+        current.previous_producer_id == request.producer_id
+        and request.producer_epoch == EPOCH_MAX - 1
+        and current.producer_epoch == 0
+        and current.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    )
+
+
+def _answer_ended(current: Transaction, request: EndTransaction, *, is_done: bool) -> Answer | None:
+    """The answer to an end without an open transaction; None if version 2 aborts an empty one."""
+    was_commit = current.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+    if current.state is not State.EMPTY and is_done and was_commit == request.is_commit:
+        if current.state in PREPARED:
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        return _answer_with(current)
+    can_abort = (
+        request.client_version >= EPOCH_BUMPING_VERSION
+        and not request.is_commit
+        and current.state in IDLE
+        and (current.state is State.EMPTY or not is_done)
+    )
+    return None if can_abort else Answer(code=ErrorCode.INVALID_TXN_STATE)
