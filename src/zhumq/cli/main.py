@@ -24,6 +24,7 @@ COMMANDS = {
     "group": "zhumq.cli.group",
     "session": "zhumq.cli.session",
     "user": "zhumq.cli.user",
+    "acl": "zhumq.cli.acl",
     "quota": "zhumq.cli.quota",
     "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
