@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from benchmarks.kafka_peer import install
+
 from zhumq.testing.broker import broker
 
 SECONDS_MAX = 120
