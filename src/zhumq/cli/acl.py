@@ -7,7 +7,13 @@ import typer
 
 from zhumq.admin import acls as admin
 from zhumq.cli.client import connect
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed, JsonOption
+from zhumq.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    CommandFailed,
+    JsonOption,
+    SecurityOption,
+)
 from zhumq.cli.output import headings, print_note, print_table
 from zhumq.security.acl import (
     AclEntry,
@@ -70,6 +76,7 @@ def list_acls(
     principal: AnyPrincipalOption = None,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """List ACLs: all, or those that are about the given resources, also by a prefix or by *."""
     resources = _resources(topic, group, transactional_id, cluster=cluster, prefixed=False)
@@ -77,7 +84,7 @@ def list_acls(
         AclFilter(type=each.type, name=each.name, pattern=PatternType.MATCH, principal=principal)
         for each in resources
     ] or [AclFilter(principal=principal)]
-    with connect(bootstrap) as connection:
+    with connect(bootstrap, security) as connection:
         found = {acl for each in filters for acl in admin.list_acls(connection, each)}
     empty = "no ACLs: `zhumq acl add`"
     print_table(_rows(sorted(found)), COLUMNS, empty=empty, as_json=as_json)
@@ -97,6 +104,7 @@ def add(
     host: HostOption = "*",
     deny: DenyOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Allow, or deny, a principal operations with resources.
 
@@ -106,7 +114,7 @@ def add(
     """
     resources = _resources(topic, group, transactional_id, cluster=cluster, prefixed=prefixed)
     acls = _acls(resources, principal, host, operation or [], producer, consumer, deny=deny)
-    with connect(bootstrap) as connection:
+    with connect(bootstrap, security) as connection:
         admin.create_acls(connection, acls)
     print_note(f"added {len(acls)} ACLs for {principal}")
 
@@ -122,6 +130,7 @@ def remove(
     operation: OperationOption = None,
     as_json: JsonOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
 ) -> None:
     """Remove the ACLs that were added for exactly these resources, operations and principal; prints them."""
     resources = _resources(topic, group, transactional_id, cluster=cluster, prefixed=prefixed)
@@ -139,7 +148,7 @@ def remove(
         for each in resources
         for each_operation in operations
     ] or [AclFilter(principal=principal, operation=each_operation) for each_operation in operations]
-    with connect(bootstrap) as connection:
+    with connect(bootstrap, security) as connection:
         deleted = admin.delete_acls(connection, filters)
     print_table(_rows(deleted), COLUMNS, empty="no such ACLs: `zhumq acl list`", as_json=as_json)
 
