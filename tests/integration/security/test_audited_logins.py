@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from sasl_support import USER, SaslClient, sasl_broker
+from sasl_support import sasl_broker
+from tests.sasl_client import USER, SaslClient
 
 
 def test_logins_and_failed_logins_are_in_the_audit_log(tmp_path: Path) -> None:

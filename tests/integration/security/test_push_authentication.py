@@ -7,8 +7,9 @@ from typing import Any
 
 import grpc
 import pytest
-from sasl_support import PASSWORD, USER, Issuer, sasl_broker
+from sasl_support import Issuer, sasl_broker
 from tests.certificates import make_authority
+from tests.sasl_client import PASSWORD, USER
 
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.testing.broker import RunningBroker, broker

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
-from sasl_support import PASSWORD, USER, Issuer, SaslClient, bearer, sasl_broker
+from sasl_support import Issuer, bearer, sasl_broker
+from tests.sasl_client import PASSWORD, USER, SaslClient
 
 from zhumq.model.errors import ErrorCode
 from zhumq.testing.broker import RunningBroker

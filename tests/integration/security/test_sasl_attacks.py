@@ -13,19 +13,8 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from sasl_support import (
-    ALL,
-    AUDIENCE,
-    ISSUER,
-    PASSWORD,
-    SCRAM,
-    USER,
-    Issuer,
-    SaslClient,
-    ScramLogin,
-    bearer,
-    sasl_broker,
-)
+from sasl_support import ALL, AUDIENCE, ISSUER, SCRAM, Issuer, bearer, sasl_broker
+from tests.sasl_client import PASSWORD, USER, SaslClient, ScramLogin
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.sasl import SaslAuthenticateResponse

@@ -18,7 +18,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from sasl_support import ALL, PASSWORD, USER, Issuer, sasl_broker
+from sasl_support import ALL, Issuer, sasl_broker
+from tests.sasl_client import PASSWORD, USER
 
 from zhumq.testing.broker import RunningBroker
 

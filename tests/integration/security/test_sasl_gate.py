@@ -5,7 +5,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from sasl_support import PASSWORD, SCRAM, USER, SaslClient, ScramLogin, sasl_broker
+from sasl_support import SCRAM, sasl_broker
+from tests.sasl_client import PASSWORD, USER, SaslClient, ScramLogin
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import APIS, ApiKey, RequestHeader, encode_request

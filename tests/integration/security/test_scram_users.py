@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
 from confluent_kafka.admin import (
     ScramMechanism as Mechanism,
 )
-from sasl_support import PASSWORD, SCRAM, USER, SaslClient, sasl_broker
+from sasl_support import SCRAM, sasl_broker
+from tests.sasl_client import PASSWORD, USER, SaslClient
 
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
