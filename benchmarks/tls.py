@@ -32,7 +32,13 @@ def servers(
 ) -> Iterator[list[Server]]:
     """The servers with one TLS listener each. Both take the PEM file with key and certificate."""
     made = make_dev_certificates(folder / "certificates", client="bench", more_hosts=(), days=1)
-    settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(made.broker)}
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(made.broker),
+        # Kafka checks at start that brokers would trust each other.
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(made.authority),
+    }
     with ExitStack() as stack:
         running = []
         for name in names:
