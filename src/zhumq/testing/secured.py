@@ -59,7 +59,6 @@ def secured_broker(
     given = {
         "ssl.keystore.location": str(certificates.broker),
         "ssl.truststore.location": str(authority),
-        "push.security.protocol": "SSL",
         **(settings or {}),
     }
     with broker(

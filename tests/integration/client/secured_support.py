@@ -38,7 +38,6 @@ def secured_cluster(folder: Path) -> Iterator[SecuredCluster]:
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "sasl.oauthbearer.unsecured.allowed": "true",
         "connections.max.reauth.ms": str(SESSION_MS),
-        "push.security.protocol": "SSL",
     }
     listen = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
     with broker(data_dir=folder / "data", settings=settings, listen=listen, admin=ADMIN):

@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import confluent_kafka
@@ -11,7 +12,9 @@ from tests.certificates import make_authority
 from zhumq import Admin, Consumer, Producer, PushConsumer
 from zhumq.admin.users import list_users
 from zhumq.cli.main import run
-from zhumq.client.errors import SecurityFailed
+from zhumq.client.errors import AuthenticationFailed, SecurityFailed
+from zhumq.client.security import ClientSecurity
+from zhumq.model.password import Password
 from zhumq.testing.secured import SecuredBroker
 
 SECONDS_MAX = 60.0
@@ -80,20 +83,43 @@ def test_alice_gets_messages_pushed_over_tls(zhumq_broker_secured: SecuredBroker
     assert asyncio.run(read()) == b"one"
     with Admin(running.bootstrap, security=running.security) as admin:
         assert list(admin.subscription_groups()) == ["g"]
+    with Producer(running.bootstrap, security=running.security) as producer:
+        producer.send("pushed", b"two")
+    with Consumer(
+        "pushed", group="g", mode="ptp", bootstrap=running.bootstrap, security=running.security
+    ) as pulled:
+        assert next(iter(pulled)).value == b"two"
+
+
+def subscribe(running: SecuredBroker, security: ClientSecurity | dict[str, str]) -> None:
+    async def connect() -> None:
+        # With the address of the push listener: the consumer connects nowhere else.
+        async with PushConsumer(
+            "pushed", group="g", push=running.push, security=security
+        ) as consumer:
+            await consumer.subscribed(SECONDS_MAX)
+
+    asyncio.run(connect())
 
 
 def test_a_push_consumer_that_does_not_trust_the_broker_ends(
     zhumq_broker_secured: SecuredBroker, tmp_path: Path
 ) -> None:
-    running = zhumq_broker_secured
     other = make_authority(tmp_path / "other")
     untrusted = {"security.protocol": "SSL", "ssl.ca.location": str(other.certificate_file)}
-
-    async def read() -> None:
-        async with PushConsumer(
-            "pushed", group="g", push=running.push, security=untrusted
-        ) as consumer:
-            await consumer.subscribed(SECONDS_MAX)
-
     with pytest.raises(SecurityFailed, match="the certificate is not trusted"):
-        asyncio.run(read())
+        subscribe(zhumq_broker_secured, untrusted)
+
+
+def test_a_push_consumer_that_is_refused_ends(zhumq_broker_secured: SecuredBroker) -> None:
+    wrong = replace(zhumq_broker_secured.security, password=Password("wrong"))
+    with pytest.raises(AuthenticationFailed, match="refused the client") as caught:
+        subscribe(zhumq_broker_secured, wrong)
+    assert "wrong" not in str(caught.value)
+    with (
+        Admin(
+            zhumq_broker_secured.bootstrap, push=zhumq_broker_secured.push, security=wrong
+        ) as admin,
+        pytest.raises(AuthenticationFailed, match="refused the client"),
+    ):
+        admin.sessions()
