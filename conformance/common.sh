@@ -30,3 +30,17 @@ compacted() {
         timeout 300 "$@" >> "$RESULTS" 2> "$BUILD/compacted.log" || say "see $BUILD/compacted.log"
     fi
 }
+
+# Write log4j2.properties for programs in Java: warnings, on stderr.
+java_logging() {
+    cat > "$BUILD/log4j2.properties" << 'LOG'
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c)%n
+LOG
+}

@@ -17,7 +17,7 @@ from benchmarks.zhumq_server import prepare_zhumq
 from conformance import compacted
 
 SUITES = (
-    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka",
+    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka", "secure",
 )  # fmt: skip
 # The broker settings that the projects of the suites use.
 SETTINGS = {
@@ -31,13 +31,14 @@ BROKERS: Mapping[str, Callable[..., Prepared]] = {"zhumq": prepare_zhumq, "kafka
 
 def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
     """Run one suite; returns its exit code and its last line."""
+    if suite == "secure":  # it starts a broker with other listeners itself
+        return _run(suite, {"BROKER": broker})
     prepare = BROKERS[broker]
     with ExitStack() as stack:
         folder = root / suite
         folder.mkdir(parents=True)
         server = stack.enter_context(prepare(folder, settings=SETTINGS).start())
         environment = {
-            **os.environ,
             "BOOTSTRAP": server.bootstrap,
             "DATA_DIR": str(server.data),
             "TRANSACTIONS": "true" if broker == "kafka" else "false",
@@ -50,16 +51,21 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
             environment["BOOTSTRAP_NOAUTOCREATE"] = stack.enter_context(
                 prepare(second, settings=closed).start()
             ).bootstrap
-        done = subprocess.run(
-            [REPOSITORY / "conformance" / suite / "run"],
-            env=environment, stdout=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
-        sys.stdout.write(done.stdout)
-        sys.stdout.flush()
+        code, verdict = _run(suite, environment)
         if server.process.poll() is not None:
             return 1, f"{suite}: the broker died\n{server.last_log_lines()}"
         log = REPOSITORY / "build" / "conformance" / suite / f"{broker}.log"
         log.write_bytes(server.log.read_bytes())
+    return code, verdict
+
+
+def _run(suite: str, environment: Mapping[str, str]) -> tuple[int, str]:
+    done = subprocess.run(
+        [REPOSITORY / "conformance" / suite / "run"],
+        env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    sys.stdout.write(done.stdout)
+    sys.stdout.flush()
     lines = [line for line in done.stdout.splitlines() if " passed, " in line]
     return done.returncode, lines[-1] if lines else f"{suite}: no verdict"
 

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.kafka_peer import LOG4J, install, new_cluster_id, settings_of
-from benchmarks.server import Prepared, free_ports
+from benchmarks.server import Prepared, Server, free_ports
 from tests.certificates import STORE_PASSWORD, Authority, make_authority
 
 USERS = {"admin": "admin-secret", "alice": "wonder land"}
@@ -23,18 +23,21 @@ OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginMod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredCluster:
-    """The addresses of one broker by the protocol of its listener, and the CA of its certificate."""
+    """A running broker: its addresses by the protocol of the listener, and the CA of its certificate."""
 
     plaintext: str
     ssl: str  # wants a client certificate
     sasl_plaintext: str
     sasl_ssl: str
     authority: Authority
+    server: Server
 
 
 @contextmanager
-def secured_kafka(directory: Path) -> Iterator[SecuredCluster]:
-    """Run one node below `directory` until the end of the block."""
+def secured_kafka(
+    directory: Path, extra: Mapping[str, str] | None = None
+) -> Iterator[SecuredCluster]:
+    """Run one node below `directory` until the end of the block; `extra` overrides its settings."""
     authority = make_authority(directory / "certificates")
     server = authority.issue("broker")
     ports = free_ports(5)
@@ -67,14 +70,15 @@ def secured_kafka(directory: Path) -> Iterator[SecuredCluster]:
             f"{prefix}.oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required"
             ' unsecuredLoginStringClaim_sub="broker";',
         }
-    node = _prepare(directory, ports, settings)
-    with node.start():
+    node = _prepare(directory, ports, settings | dict(extra or {}))
+    with node.start() as server:
         yield SecuredCluster(
             plaintext=addresses["PLAINTEXT"],
             ssl=addresses["SSL"],
             sasl_plaintext=addresses["SASL_PLAINTEXT"],
             sasl_ssl=addresses["SASL_SSL"],
             authority=authority,
+            server=server,
         )
 
 
