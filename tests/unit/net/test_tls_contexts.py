@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.certificates import KEY_PASSWORD, STORE_PASSWORD, make_authority
-from tls_support import Files
+from tls_support import Files, client_context
 
 from zhumq.model.errors import SettingInvalid
 from zhumq.net.tls_config import (
@@ -20,9 +20,12 @@ from zhumq.net.tls_config import (
     TlsConfig,
 )
 from zhumq.net.tls_context import CHECK_SECONDS, TlsSource
+from zhumq.net.tls_principal import principal_of
+from zhumq.security.principal_mapping import PrincipalMapping
 
 KEY_STORE = "ssl.keystore.location"
 TRUST_STORE = "ssl.truststore.location"
+ALICE = "User:O=Acme,CN=alice"
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +42,12 @@ def trust_store(path: Path, **fields: object) -> Store:
 
 
 def shake_hands(
-    server: ssl.SSLContext, client: ssl.SSLContext
+    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
     """A handshake in memory. Raises what either side raises."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
-        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        client.wrap_bio(to_client, to_server, server_hostname="localhost", session=session),
         server.wrap_bio(to_server, to_client, server_side=True),
     ]
     for _ in range(10):
@@ -124,6 +127,27 @@ def test_named_suites_and_versions_are_the_only_ones(files: Files) -> None:
     assert only_1_2.client is not None
     client, _ = shake_hands(only_1_2.server, only_1_2.client)
     assert client.version() == TLS_1_2
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_resumed_session_has_its_principal_and_ends_with_its_context(
+    files: Files, version: ssl.TLSVersion
+) -> None:
+    config = files.config(client_auth=ClientAuth.REQUIRED)
+    server, after_a_reload = (TlsSource("L", config).current().server for _ in range(2))
+    context = client_context(files.authority, files.client)
+    context.maximum_version = version
+    client, first = shake_hands(server, context)
+    first.write(b"x")
+    client.read(1)  # with TLS 1.3 the session comes before the first bytes
+    assert client.session is not None
+    _, resumed = shake_hands(server, context, client.session)
+    assert resumed.session_reused
+    mapping = PrincipalMapping()
+    assert principal_of(resumed, mapping) == principal_of(first, mapping) == ALICE
+    # What is no longer trusted after a change of the files is not let in by an old session.
+    _, fresh = shake_hands(after_a_reload, context, client.session)
+    assert not fresh.session_reused
 
 
 def test_host_names_are_checked_unless_that_is_turned_off(files: Files) -> None:
