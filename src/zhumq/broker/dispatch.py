@@ -246,6 +246,8 @@ class Dispatcher:
                     parts: list[Part] | None = _encode_failure(context, failure)
                 else:
                     response = done.result()
+                    if context.header.api_key is ApiKey.SHARE_FETCH:
+                        self._count_share_fetch(context, response)
                     parts = None if response is None else context.encode(response)
             except Exception as error:
                 # The listener closes the connection: its client must not wait for ever.
@@ -261,6 +263,18 @@ class Dispatcher:
         work.add_done_callback(finish)
         answer.add_done_callback(give_up)
         return answer
+
+    def _count_share_fetch(self, context: RequestContext, response: Any) -> None:
+        """Records of share groups are acquired when they are counted, so they are sent, with a pause behind them."""
+        quotas = self._access.quotas
+        if quotas.is_active:
+            size = sum(
+                len(partition.records or b"")
+                for topic in response.responses
+                for partition in topic.partitions
+            )
+            throttle_ms = quotas.record_fetch(context.connection, context.header.client_id, size)
+            context.throttle_ms = max(context.throttle_ms, throttle_ms)
 
     def _answer_unsupported(
         self, header: RequestHeader, connection: ConnectionInfo, size: int

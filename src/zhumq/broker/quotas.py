@@ -42,6 +42,11 @@ class Quotas(Protocol):
     ) -> tuple[bool, int]:
         """Whether an answer may have these bytes, and for how long its connection is throttled."""
 
+    def record_fetch(
+        self, connection: ConnectionInfo, client_id: str | None, answer_bytes: int
+    ) -> int:
+        """Counts the bytes of an answer that is sent in any case. Returns for how long it is throttled."""
+
     def fetch_bytes_max(self, connection: ConnectionInfo, client_id: str | None) -> float:
         """Larger answers would never be granted."""
 
@@ -60,6 +65,9 @@ class NoQuotas:
 
     def grant_fetch(self, *_: object) -> tuple[bool, int]:
         return True, 0
+
+    def record_fetch(self, *_: object) -> int:
+        return 0
 
     def fetch_bytes_max(self, *_: object) -> float:
         return float("inf")
@@ -129,6 +137,18 @@ class ClientQuotas:
             self._clock.monotonic_ms(),
         )
         return is_granted, _throttle(connection, throttle_ms)
+
+    def record_fetch(
+        self, connection: ConnectionInfo, client_id: str | None, answer_bytes: int
+    ) -> int:
+        throttle_ms = self._use.record(
+            QuotaKey.FETCH,
+            _user_of(connection.principal),
+            client_id or "",
+            answer_bytes,
+            self._clock.monotonic_ms(),
+        )
+        return _throttle(connection, throttle_ms)
 
     def fetch_bytes_max(self, connection: ConnectionInfo, client_id: str | None) -> float:
         return self._use.amount_max(QuotaKey.FETCH, _user_of(connection.principal), client_id or "")

@@ -14,9 +14,12 @@ from broker_support import (
     response,
 )
 
+from zhumq.broker.access import Access
 from zhumq.broker.dispatch import EncodedAnswer, RequestContext
+from zhumq.broker.quotas import NoQuotas
 from zhumq.model.errors import ErrorCode, InvalidRequest, MalformedFrame
 from zhumq.model.ids import ANONYMOUS, Principal
+from zhumq.net.service import ConnectionInfo
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import (
     FindCoordinatorRequest,
@@ -25,6 +28,12 @@ from zhumq.protocol.messages.groups import (
     HeartbeatResponse,
 )
 from zhumq.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
+from zhumq.protocol.messages.share import (
+    ShareFetchableTopicResponse,
+    ShareFetchPartitionData,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from zhumq.security.acl import Operation, ResourceType
 
 HEARTBEAT = ApiKey.HEARTBEAT
@@ -227,5 +236,35 @@ def test_a_long_request_that_is_not_authorized_closes_or_is_answered() -> None:
         assert isinstance(answer, asyncio.Future)
         with pytest.raises(MalformedFrame, match="authenticate first"):
             await answer
+
+    asyncio.run(scenario())
+
+
+def test_a_share_fetch_is_sent_and_counted() -> None:
+    class Counting(NoQuotas):
+        is_active = True
+
+        def record_fetch(
+            self, connection: ConnectionInfo, client_id: str | None, answer_bytes: int
+        ) -> int:
+            counted.append((client_id, answer_bytes))
+            return 80
+
+    counted: list[tuple[str | None, int]] = []
+
+    async def fetch(context: RequestContext, request: Any) -> ShareFetchResponse:
+        partitions = [ShareFetchPartitionData(records=b"1234"), ShareFetchPartitionData()]
+        return ShareFetchResponse(responses=[ShareFetchableTopicResponse(partitions=partitions)])
+
+    async def scenario() -> None:
+        pipeline = dispatcher({ApiKey.SHARE_FETCH: fetch}, Access(None, Counting()))
+        frame = frame_of(ApiKey.SHARE_FETCH, 1, ShareFetchRequest())
+        _, answer = pipeline.handle([frame], connection())
+        assert isinstance(answer, asyncio.Future)
+        await answer
+        found = response(ApiKey.SHARE_FETCH, 1, answer)
+        assert found.throttle_time_ms == 80
+        assert bytes(found.responses[0].partitions[0].records) == b"1234"
+        assert counted == [(CLIENT_ID, 4)]
 
     asyncio.run(scenario())
