@@ -133,7 +133,7 @@ def load_log(
         disk=disk,
         indexes=indexes,
         entries=entries,
-        snapshot_offset_max=None if clean_shutdown else recovery_point,
+        snapshot_offset_max=None if clean_shutdown else max(recovery_point, start_offset),
     )
     if not clean_shutdown and producers.state.producers:
         producers = keep_snapshot(directory, producers, end_offset, disk)

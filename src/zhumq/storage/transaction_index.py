@@ -164,7 +164,7 @@ class TransactionIndexes:
             self.add(base_offset, entry)
         index = self._loaded.get(base_offset)
         if index is not None:
-            self._write(base_offset, index)
+            self._try_to_write(base_offset, index)
 
     def invalidate(self, base_offset: int) -> None:
         """Build the index of a segment from its batches when it is needed."""

@@ -190,6 +190,47 @@ def test_retention_removes_the_indexes_of_its_segments() -> None:
     assert not any(".txnindex" in each.name for each in disk.list_directory(FOLDER))
 
 
+def test_producers_whose_batches_are_deleted_are_known_after_a_crash_without_a_recovery_point() -> (
+    None
+):
+    disk = MemoryDisk()
+    log = open_log(disk, retention_ms=1000)
+    Producer(log, 4).write()
+    log.flushing.roll()
+    append(log, b"later", timestamp=NOW_MS + 5000)
+    flush(log, checkpoint=True)
+    facts = ReplicaFacts(high_watermark=2, is_leader=True, is_sole=True)
+    apply_retention(log, NOW_MS + 5000, facts)
+    assert log.log_start_offset == 1
+    flush(log, checkpoint=True)
+    disk.unlink(f"{FOLDER}/log-manifest")
+    disk.crash()
+    again = open_log(disk)
+    assert again.producer_state == log.producer_state
+    assert again.producer_state.first_undecided_offset == 0
+
+
+def test_a_full_disk_leaves_the_index_of_a_compacted_segment_in_memory() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, **COMPACTED)
+    one = Producer(log, 1)
+    one.write()
+    one.end(ABORT)
+    append(log, b"end", keys=(b"end",))
+    log.flushing.roll()
+    flush(log, checkpoint=True)
+    ticket = begin_compaction(log, NOW_MS, log.log_end_offset)
+    assert ticket is not None
+    ticket.run()
+    disk.bytes_free = 0
+    finish_compaction(log, ticket)
+    assert aborted(log) == [AbortedTransaction(1, 0, 1, 2)]
+    disk.bytes_free = None
+    append(log, b"more", keys=(b"more",))
+    flush(log, checkpoint=True)
+    assert len(disk.read_file(INDEX_FILE) or b"") == 34
+
+
 def test_a_snapshot_has_the_open_transaction() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
