@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import commit, machine, number
+from benchmarks.scale_acls import ACL_COUNTS, SMALL_ACL_COUNTS, acl_figures
 from benchmarks.scale_cases import (
     WIDE_TOPICS,
     Figures,
@@ -102,8 +103,11 @@ def main() -> None:
     widths = SMALL_WIDE_TOPICS if arguments.small else WIDE_TOPICS
     topics = {f"{width} partitions": {"one topic": wide_topic_figures(width)} for width in widths}
     disk = {"this disk": {"a broker dies, raft mode": disk_figures(small=arguments.small)}}
+    counts = SMALL_ACL_COUNTS if arguments.small else ACL_COUNTS
+    rules = {f"{count} ACLs": {"authorizer": acl_figures(count)} for count in counts}
     print_table(clusters, "the cores at size", console)
     print_table(topics, "one topic in one node", console)
+    print_table(rules, "ACLs", console)
     print_table(disk, "what the survivors write", console)
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "latest.json"
@@ -116,6 +120,7 @@ def main() -> None:
         "memory_mb_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
         "clusters": clusters,
         "topics": topics,
+        "acls": rules,
         "disk": disk,
     }
     path.write_text(json.dumps(document, indent=1) + "\n")

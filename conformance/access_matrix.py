@@ -22,7 +22,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="access-matrix-") as folder,
         prepare_kafka(Path(folder), settings=SETTINGS).start() as server,
     ):
-        world = World(server.bootstrap, quotes_requests=True)
+        world = World.by_address(server.bootstrap, quotes_requests=True)
         for row in ROWS:
             for each in check_row(world, row):
                 wrong += 1

@@ -4,7 +4,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.access_matrix import (
@@ -40,29 +40,42 @@ ADMIN_HOST: Final = "127.0.0.2"
 TESTED_HOST: Final = "127.0.0.3"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """How a client connects, and by what its ACLs know it."""
+
+    connect: Callable[[], Connection]
+    principal: str = ANY_USER
+    host: str = "*"
+
+    @classmethod
+    def at(cls, bootstrap: str, host: str) -> "Client":
+        return cls(connect=lambda: connect(bootstrap, host), host=host)
+
+
 class World:
-    """A broker that permits everything as long as there are no ACLs, and then what an administrator grants.
+    """A broker on which an administrator may do everything, and a tested client what it is granted."""
 
-    The broker's own machine and the administrator keep all rights; the tested client has none.
-    """
-
-    def __init__(
-        self,
-        bootstrap: str,
-        *,
-        tested_host: str = TESTED_HOST,
-        quotes_requests: bool = False,
-    ) -> None:
+    def __init__(self, admin: Client, tested: Client, *, quotes_requests: bool = False) -> None:
         """`quotes_requests`: error messages of the broker quote the request that they refuse."""
-        self._tested_host = tested_host
-        self._bootstrap = bootstrap
+        self._tested = tested
         self.quotes_requests = quotes_requests
-        self.admin = connect(bootstrap, ADMIN_HOST)
+        self.admin = admin.connect()
         self._numbers = iter(range(1, 10_000))
         nodes = self.admin.ask(ApiKey.METADATA, metadata.MetadataRequest(topics=[]))
         self.broker_id = nodes.brokers[0].node_id
+        self.make(HIDDEN_TOPIC, HIDDEN_GROUP)
+
+    @classmethod
+    def by_address(
+        cls, bootstrap: str, *, tested_host: str = TESTED_HOST, quotes_requests: bool = False
+    ) -> "World":
+        """On a broker that permits everything as long as there are no ACLs.
+
+        The broker's own machine and the administrator keep all rights, unless it is the tested one.
+        """
         everything = [
-            acl_of(Right(Operation.ALL, type_), name, host)
+            acl_of(Right(Operation.ALL, type_), name, Client.at(bootstrap, host))
             for host in ("127.0.0.1", ADMIN_HOST)
             if host != tested_host
             for type_, name in (
@@ -72,8 +85,11 @@ class World:
                 (CLUSTER, CLUSTER_NAME),
             )
         ]
-        self._create(everything)
-        self.make(HIDDEN_TOPIC, HIDDEN_GROUP)
+        admin = Client.at(bootstrap, ADMIN_HOST)
+        with admin.connect() as client:
+            create_acls(client, everything)
+        tested = Client.at(bootstrap, tested_host)
+        return cls(admin, tested, quotes_requests=quotes_requests)
 
     def close(self) -> None:
         self.admin.close()
@@ -121,7 +137,7 @@ class World:
     def ask(self, row: Row, names: Names) -> Any:
         """The tested client asks, on a connection of its own."""
         self.prepare(row, names)
-        with connect(self._bootstrap, self._tested_host) as tested:
+        with self._tested.connect() as tested:
             return tested.ask(row.key, row.request(names), row.version)
 
     def settle(
@@ -141,24 +157,24 @@ class World:
             topics=[metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         deadline = time.monotonic() + SECONDS_MAX
-        with connect(self._bootstrap, self._tested_host) as tested:
+        with self._tested.connect() as tested:
             while codes_of(tested.ask(ApiKey.METADATA, request)) & REFUSALS:
                 assert time.monotonic() < deadline, "the broker does not take up its ACLs"
 
     def grant(self, *rights: tuple[Right, str]) -> None:
         """Each right with the name of its resource."""
-        self._create([acl_of(right, name, self._tested_host) for right, name in rights])
+        create_acls(self.admin, [acl_of(right, name, self._tested) for right, name in rights])
 
     def revoke_all(self) -> None:
-        mine = acls.DeleteAclsFilter(**{**ANY_ACL, "host_filter": self._tested_host})
+        mine = acls.DeleteAclsFilter(
+            **{
+                **ANY_ACL,
+                "principal_filter": self._tested.principal,
+                "host_filter": self._tested.host,
+            }
+        )
         result = self.admin.ask(ApiKey.DELETE_ACLS, acls.DeleteAclsRequest(filters=[mine]))
         assert not result.filter_results[0].error_code, result
-
-    def _create(self, creations: list[acls.AclCreation]) -> None:
-        if creations:
-            request = acls.CreateAclsRequest(creations=creations)
-            for result in self.admin.ask(ApiKey.CREATE_ACLS, request).results:
-                assert not result.error_code, result
 
     def _until_ok(self, key: ApiKey, request: Any, version: int | None) -> None:
         """Repeats a request until leaders and coordinators are elected."""
@@ -230,7 +246,13 @@ def connect(bootstrap: str, host: str) -> Connection:
     return Connection(stream, client_id="access")
 
 
-def acl_of(right: Right, name: str, host: str) -> acls.AclCreation:
+def create_acls(client: Connection, creations: list[acls.AclCreation]) -> None:
+    request = acls.CreateAclsRequest(creations=creations)
+    for result in client.ask(ApiKey.CREATE_ACLS, request).results:
+        assert not result.error_code, result
+
+
+def acl_of(right: Right, name: str, client: Client) -> acls.AclCreation:
     pattern = PatternType.LITERAL
     if len(name) > 1 and name.endswith("*"):
         name, pattern = name[:-1], PatternType.PREFIXED
@@ -238,8 +260,8 @@ def acl_of(right: Right, name: str, host: str) -> acls.AclCreation:
         resource_type=right.type,
         resource_name=name,
         resource_pattern_type=pattern,
-        principal=ANY_USER,
-        host=host,
+        principal=client.principal,
+        host=client.host,
         operation=right.operation,
         permission_type=Permission.ALLOW,
     )

@@ -18,7 +18,7 @@ SETTINGS = {"authorizer.class.name": "zhumq", "allow.everyone.if.no.acl.found": 
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("access")
     with broker(data_dir=folder, settings=SETTINGS) as running:
-        made = World(running.bootstrap)
+        made = World.by_address(running.bootstrap)
         yield made
         made.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.access_check import TESTED_HOST, World, acl_of, codes_of, connect
+from tests.access_check import TESTED_HOST, Client, World, acl_of, codes_of, connect
 from tests.access_matrix import (
     ANY_ACL,
     CLUSTER,
@@ -36,7 +36,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def world(bootstrap: str) -> Iterator[World]:
-    made = World(bootstrap)
+    made = World.by_address(bootstrap)
     yield made
     made.close()
 
@@ -57,6 +57,10 @@ def create(client: Connection, *creations: acls.AclCreation) -> list[acls.AclCre
     request = acls.CreateAclsRequest(creations=list(creations))
     results: list[acls.AclCreationResult] = client.ask(ApiKey.CREATE_ACLS, request).results
     return results
+
+
+def at(host: str) -> Client:
+    return Client.at("", host)
 
 
 def bits(*operations: Operation) -> int:
@@ -190,7 +194,7 @@ def test_a_group_with_topics_that_the_client_may_not_describe_is_not_described(
 def test_acls_are_found_by_filters_and_deleted(world: World) -> None:
     admin = world.admin
     made = [
-        acl_of(Right(Operation.READ, TOPIC), name, "10.1.1.1")
+        acl_of(Right(Operation.READ, TOPIC), name, at("10.1.1.1"))
         for name in ("filtered", "filt*", "x")
     ]
     assert [each.error_code for each in create(admin, *made, made[0])] == [0, 0, 0, 0]
@@ -220,8 +224,8 @@ def test_acls_are_found_by_filters_and_deleted(world: World) -> None:
 
 
 def test_invalid_acls_are_refused_one_by_one_and_too_many_together(world: World) -> None:
-    good = acl_of(Right(Operation.READ, TOPIC), "bounded", "10.2.2.2")
-    bad = acl_of(Right(Operation.ANY, TOPIC), "bounded", "10.2.2.2")
+    good = acl_of(Right(Operation.READ, TOPIC), "bounded", at("10.2.2.2"))
+    bad = acl_of(Right(Operation.ANY, TOPIC), "bounded", at("10.2.2.2"))
     unknown = acls.AclCreation(resource_type=99, resource_name="r", principal="User:a", host="*")
     results = create(world.admin, bad, good, unknown)
     assert [each.error_code for each in results] == [
@@ -230,7 +234,7 @@ def test_invalid_acls_are_refused_one_by_one_and_too_many_together(world: World)
         ErrorCode.INVALID_REQUEST,
     ]
     many = [
-        acl_of(Right(Operation.READ, TOPIC), "bounded", f"10.{high}.{low}.1")
+        acl_of(Right(Operation.READ, TOPIC), "bounded", at(f"10.{high}.{low}.1"))
         for high in range(20)
         for low in range(101)
     ]

@@ -41,7 +41,7 @@ class Authorizer:
     """The rules of Kafka's StandardAuthorizer. An entry that denies wins over all that allow.
 
     A decision looks up the literal name, the name `*`, and a prefix of each length that occurs, whatever
-    the number of rules is. Their number does not matter for a change either: only what changes is indexed again.
+    the number of rules is. After a change only what has changed is indexed again.
     """
 
     def __init__(

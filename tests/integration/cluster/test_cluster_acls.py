@@ -4,7 +4,15 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.access_check import ADMIN_HOST, TESTED_HOST, acl_of, codes_of, connect
+from tests.access_check import (
+    ADMIN_HOST,
+    TESTED_HOST,
+    Client,
+    acl_of,
+    codes_of,
+    connect,
+    create_acls,
+)
 from tests.access_matrix import ANY_ACL, CLUSTER, GROUP, TOPIC, Right
 
 from zhumq.model.errors import ErrorCode
@@ -17,6 +25,7 @@ pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 30.0
 SETTINGS = {"authorizer.class.name": "zhumq", "allow.everyone.if.no.acl.found": "true"}
+TESTED = Client.at("", TESTED_HOST)
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -24,7 +33,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 def secured() -> Iterator[ClusterProcesses]:
     with cluster_processes(nodes=3, settings=SETTINGS) as running:
         everything = [
-            acl_of(Right(Operation.ALL, type_), name, ADMIN_HOST)
+            acl_of(Right(Operation.ALL, type_), name, Client.at("", ADMIN_HOST))
             for type_, name in ((TOPIC, "*"), (GROUP, "*"), (CLUSTER, CLUSTER_NAME))
         ]
         create(running.brokers[1].bootstrap, *everything)
@@ -33,9 +42,7 @@ def secured() -> Iterator[ClusterProcesses]:
 
 def create(bootstrap: str, *creations: acls.AclCreation) -> None:
     with connect(bootstrap, ADMIN_HOST) as admin:
-        request = acls.CreateAclsRequest(creations=list(creations))
-        for result in admin.ask(ApiKey.CREATE_ACLS, request).results:
-            assert not result.error_code, result
+        create_acls(admin, list(creations))
 
 
 def is_refused(bootstrap: str, topic: str) -> bool:
@@ -59,7 +66,7 @@ def test_every_broker_decides_by_a_change_that_any_broker_made(secured: ClusterP
     took = []
     for broker_id, broker in secured.brokers.items():
         topic = f"orders-{broker_id}"
-        create(broker.bootstrap, acl_of(Right(Operation.DESCRIBE, TOPIC), topic, TESTED_HOST))
+        create(broker.bootstrap, acl_of(Right(Operation.DESCRIBE, TOPIC), topic, TESTED))
         took.append(seconds_until(secured, topic, refused=False))
         with connect(broker.bootstrap, ADMIN_HOST) as admin:
             mine = acls.DeleteAclsFilter(**{**ANY_ACL, "host_filter": TESTED_HOST})
@@ -73,7 +80,7 @@ def test_a_broker_that_restarts_decides_by_the_acls_of_the_cluster(
 ) -> None:
     create(
         secured.brokers[1].bootstrap,
-        acl_of(Right(Operation.DESCRIBE, TOPIC), "kept", TESTED_HOST),
+        acl_of(Right(Operation.DESCRIBE, TOPIC), "kept", TESTED),
     )
     seconds_until(secured, "kept", refused=False)
     secured.brokers[2].kill()

@@ -31,7 +31,7 @@ def secured() -> Iterator[RunningBroker]:
 
 @pytest.fixture(scope="module")
 def of_secured(secured: RunningBroker) -> Iterator[World]:
-    made = World(secured.bootstrap, tested_host="127.0.0.1")
+    made = World.by_address(secured.bootstrap, tested_host="127.0.0.1")
     yield made
     made.close()
 
