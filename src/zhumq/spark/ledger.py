@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from zhumq.client.kafka_settings import security_settings
-from zhumq.client.security import ClientSecurity
+from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.batching import record_batches
@@ -82,7 +82,9 @@ _notes_of: dict[str, _Notes] = {}
 class Ledger:
     """Which micro-batches one task of a query has written."""
 
-    def __init__(self, bootstrap: str, security: ClientSecurity, query: str, task: int) -> None:
+    def __init__(
+        self, bootstrap: str, query: str, task: int, *, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._bootstrap = bootstrap
         self._security = security
         self.task = f"{query}/{task}"
@@ -114,7 +116,7 @@ class Ledger:
                 logger.warning("%s; the group is no longer used", error)
 
 
-def ensure_ledger(bootstrap: str, security: ClientSecurity) -> None:
+def ensure_ledger(bootstrap: str, *, security: ClientSecurity = PLAINTEXT) -> None:
     """Create the ledger's topic if it does not exist. Raises LedgerFailed."""
     with ClusterClient(bootstrap, security=security) as client:
         if client.partitions([LEDGER.topic]):

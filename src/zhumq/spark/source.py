@@ -47,7 +47,7 @@ class ZhumqSource(DataSource):
     ) -> DataSourceStreamWriter:
         options = write_options(self.options)
         columns = check_schema(schema, options, overwrite=overwrite)
-        ensure_ledger(options.bootstrap, options.security.security())
+        ensure_ledger(options.bootstrap, security=options.security.security())
         return StreamWriter(options, columns)
 
     def _column_options(self) -> dict[str, str]:

@@ -140,7 +140,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if first is None:
             return Written(0)  # A task without rows needs no note.
         security = self._options.security.security()
-        ledger = Ledger(self._options.bootstrap, security, query, context.partitionId())
+        ledger = Ledger(self._options.bootstrap, query, context.partitionId(), security=security)
         if ledger.is_done(int(batch)):
             for _ in iterator:
                 pass  # Spark expects the task to read all of its rows.
