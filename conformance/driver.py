@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 from benchmarks.kafka_peer import prepare_kafka
@@ -15,6 +15,8 @@ from benchmarks.server import REPOSITORY, Prepared
 from benchmarks.zhumq_server import prepare_zhumq
 
 from conformance import compacted
+from conformance.secured_kafka import USERS, SecuredCluster, secured_kafka
+from conformance.secured_zhumq import ADMIN, secured_zhumq
 
 SUITES = (
     "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka", "secure",
@@ -26,7 +28,12 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     **compacted.BROKER_SETTINGS,
 }
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKERS: Mapping[str, Callable[..., Prepared]] = {"zhumq": prepare_zhumq, "kafka": prepare_kafka}
+SECURED_BROKERS: Mapping[str, Callable[..., AbstractContextManager[SecuredCluster]]] = {
+    "zhumq": secured_zhumq,
+    "kafka": secured_kafka,
+}
 
 
 def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
@@ -51,12 +58,32 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
             environment["BOOTSTRAP_NOAUTOCREATE"] = stack.enter_context(
                 prepare(second, settings=closed).start()
             ).bootstrap
+            environment |= _secured(stack, broker, folder / "secured")
         code, verdict = _run(suite, environment)
         if server.process.poll() is not None:
             return 1, f"{suite}: the broker died\n{server.last_log_lines()}"
         log = REPOSITORY / "build" / "conformance" / suite / f"{broker}.log"
         log.write_bytes(server.log.read_bytes())
     return code, verdict
+
+
+def _secured(stack: ExitStack, broker: str, folder: Path) -> dict[str, str]:
+    """A third broker for librdkafka's tests: with users, and with rules for those whom the tests deny."""
+    folder.mkdir()
+    settings = {
+        **SETTINGS,
+        "authorizer.class.name": AUTHORIZER,
+        "allow.everyone.if.no.acl.found": "true",
+        "connections.max.reauth.ms": "10000",
+    }
+    cluster = stack.enter_context(SECURED_BROKERS[broker](folder, settings))
+    return {
+        "BOOTSTRAP_AUTHORIZER": cluster.plaintext,
+        "BOOTSTRAP_SASL_SSL": cluster.sasl_ssl,
+        "CA": str(cluster.authority.certificate_file),
+        "SASL_USER": ADMIN,
+        "SASL_PASSWORD": USERS[ADMIN],
+    }
 
 
 def _run(suite: str, environment: Mapping[str, str]) -> tuple[int, str]:

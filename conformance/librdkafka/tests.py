@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from conformance.verdict import Exclusion, is_excluded, read_exclusions
@@ -19,8 +20,19 @@ DECLARATION = re.compile(r"(?P<name>\w+),\s*(?P<flags>[^,)]*)(?P<rest>.*)", re.D
 
 
 # Large tests run a process per sub-test, so that one unsupported API does not hide the others.
-SPLIT = {"0081_admin": "0081-admin.c"}
-NOT_QUICK = {"0082"}  # leaves itself out in quick mode
+SPLIT = {"0081_admin": "0081-admin.c", "0142_reauthentication": "0142-reauthentication.c"}
+NOT_QUICK = {"0082", "0142"}  # leave themselves out in quick mode
+# Tests that need a broker with users and an authorizer, by the listener that they use.
+AUTHORIZER, SASL = "authorizer", "sasl"
+SECURED = {
+    "0081_admin/do_test_*Acls": AUTHORIZER,
+    "0081_admin/do_test_UserScramCredentials": AUTHORIZER,
+    "0109_*": AUTHORIZER,
+    "0115_*": AUTHORIZER,
+    "0119_*": AUTHORIZER,
+    "0135_*": SASL,
+    "0142_*": SASL,
+}
 SUB_TEST = re.compile(r"\bvoid\s+(do_test_\w+)\(")
 
 
@@ -46,16 +58,33 @@ def declared_tests(source: Path) -> list[Test]:
             continue
         name = found["name"]
         scenario = "noautocreate" if '"noautocreate"' in found["rest"] else "default"
+        names = [name]
         if name in SPLIT:
             sub_tests = SUB_TEST.findall((source.parent / SPLIT[name]).read_text())
-            tests += [
-                Test(name=f"{name}/{each}", scenario=scenario)
-                for each in dict.fromkeys(sub_tests)
-                if each != "do_test_apis"  # the one that calls all the others
+            # Without the one that calls all the others.
+            names = [
+                f"{name}/{each}" for each in dict.fromkeys(sub_tests) if each != "do_test_apis"
             ]
-        else:
-            tests.append(Test(name=name, scenario=scenario))
+        for each in names:
+            secured = (place for test, place in SECURED.items() if fnmatchcase(each, test))
+            tests.append(Test(name=each, scenario=next(secured, scenario)))
     return tests
+
+
+def configuration(scenario: str, bootstrap: str) -> str:
+    """The file test.conf."""
+    lines = [
+        f"metadata.broker.list={bootstrap}",
+        "test.topic.random=true",
+        "broker.address.family=v4",
+    ]
+    if scenario == SASL:
+        user, password = os.environ["SASL_USER"], os.environ["SASL_PASSWORD"]
+        lines += [
+            "security.protocol=sasl_ssl", f"ssl.ca.location={os.environ['CA']}",
+            "sasl.mechanism=SCRAM-SHA-512", f"sasl.username={user}", f"sasl.password={password}",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def run_unit(
@@ -65,9 +94,7 @@ def run_unit(
     number, scenario, sub_test = unit
     folder = work / "-".join(filter(None, unit))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "test.conf").write_text(
-        f"metadata.broker.list={bootstrap}\ntest.topic.random=true\nbroker.address.family=v4\n"
-    )
+    (folder / "test.conf").write_text(configuration(scenario, bootstrap))
     report = folder / "report.json"
     report.unlink(missing_ok=True)
     environment = {
@@ -80,12 +107,22 @@ def run_unit(
         "BROKERS": bootstrap,
         "LD_LIBRARY_PATH": f"{program.parent.parent}/src:{program.parent.parent}/src-cpp",
     }
+    if scenario == AUTHORIZER:
+        environment["CI"] = "1"  # longer deadlines: the tests start kafka-acls, which takes a while
     quick = [] if number in NOT_QUICK else ["-Q"]
     if sub_test:
         environment["SUBTESTS"] = f"{sub_test}:"
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(program), "-p1", "-L", "-K", "-s", scenario, *quick],
+            [
+                str(program),
+                "-p1",
+                "-L",
+                "-K",
+                "-s",
+                "default" if scenario in (AUTHORIZER, SASL) else scenario,
+                *quick,
+            ],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -145,6 +182,8 @@ def main() -> None:
     parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--bootstrap-noautocreate", default="")
+    parser.add_argument("--bootstrap-authorizer", default="")
+    parser.add_argument("--bootstrap-sasl-ssl", default="")
     parser.add_argument("--exclusions", type=Path, required=True)
     parser.add_argument("--run-excluded", type=int, default=0)
     parser.add_argument("--only", default="", help="comma-separated beginnings of test names")
@@ -153,7 +192,12 @@ def main() -> None:
     arguments = parser.parse_args()
 
     exclusions: list[Exclusion] = read_exclusions(arguments.exclusions)
-    bootstraps = {"default": arguments.bootstrap, "noautocreate": arguments.bootstrap_noautocreate}
+    bootstraps = {
+        "default": arguments.bootstrap,
+        "noautocreate": arguments.bootstrap_noautocreate,
+        AUTHORIZER: arguments.bootstrap_authorizer,
+        SASL: arguments.bootstrap_sasl_ssl,
+    }
     tests = [
         test
         for test in declared_tests(arguments.program.parent / "test.c")

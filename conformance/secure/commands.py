@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from conformance.secure.tools import CommandFailed, Tools
+from conformance.secure.tools import Tools
 
 USER = "alice"
 PREFIX = "secure-"
@@ -149,8 +149,8 @@ class Commands:
         self._quota(both, quota, names, "user-principal 'dora', client-id 'app'")
 
     def client_quotas(self) -> None:
-        names = ("producer_byte_rate", "controller_mutation_rate")
-        quota = "producer_byte_rate=1024,controller_mutation_rate=10"
+        names = ("producer_byte_rate", "request_percentage")
+        quota = "producer_byte_rate=1024,request_percentage=50"
         self._quota(("clients", "app"), quota, names, "client-id 'app'")
         self._quota(("clients", ""), quota, names, "the default client-id")
 
@@ -253,6 +253,3 @@ def verifiable(tools: Tools, word: str) -> None:
     consumed = [int(each) for each in re.findall(r'"name":"records_consumed","count":(\d+)', read)]
     assert sum(consumed) == count, read[-2000:]
     tools.run("kafka-topics", "--delete", "--topic", topic)
-
-
-__all__ = ["PREFIX", "USER", "CommandFailed", "Commands"]
