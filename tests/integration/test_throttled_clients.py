@@ -77,6 +77,8 @@ def produce(running: RunningBroker, topic: str, client_id: str) -> tuple[float, 
             "throttle_cb": throttled,
             "linger.ms": 0,
             "batch.num.messages": 1,
+            # Requests that arrive together are counted, and answered, together: the pause is behind all of them.
+            "max.in.flight": 1,
         }
     )
     begun = time.monotonic()
