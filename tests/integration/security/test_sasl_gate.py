@@ -1,5 +1,6 @@
 """What a client may send before it has authenticated, and what closes its connection."""
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ import pytest
 from sasl_support import SCRAM, sasl_broker
 from tests.sasl_client import PASSWORD, USER, SaslClient, ScramLogin
 
+from zhumq.broker import authentication
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import APIS, ApiKey, RequestHeader, encode_request
 from zhumq.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
@@ -223,3 +225,32 @@ def test_a_flood_of_garbage_does_not_disturb_an_authenticated_client(
             with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as stream:
                 stream.sendall(garbage)
             honest.use()
+
+
+def test_the_answers_to_failures_wait_in_bounded_number_and_hold_up_no_other_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(authentication, "DELAYED_FAILURES_MAX", 2)
+    with (
+        sasl_broker(connection__failed__authentication__delay__ms="60000") as running,
+        contextlib.ExitStack() as opened,
+    ):
+
+        def send_wrong_proof() -> SaslClient:
+            client = opened.enter_context(SaslClient(running.bootstrap, seconds_max=SECONDS_MAX))
+            client.handshake("SCRAM-SHA-512")
+            scram = ScramLogin("SCRAM-SHA-512", USER, "wrong")
+            challenge = bytes(client.send_token(scram.first).auth_bytes)
+            final = SaslAuthenticateRequest(auth_bytes=scram.final(challenge))
+            client.send(ApiKey.SASL_AUTHENTICATE, final, 2)
+            return client
+
+        waiting = [send_wrong_proof() for _ in range(2)]
+        assert send_wrong_proof().is_closed()
+        for mechanism in ("PLAIN", *SCRAM):
+            with SaslClient(running.bootstrap, seconds_max=SECONDS_MAX) as honest:
+                honest.log_in(mechanism)
+                honest.use()
+        for client in waiting:
+            with pytest.raises(TimeoutError):
+                client.wait(0.1)
