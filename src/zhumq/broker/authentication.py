@@ -107,7 +107,9 @@ class Authentication:
         config = self._configs.get(listener)
         if config is None:
             return None
-        return CallAuthentication(listener, config, self._passwords, self._on_login).principal_of
+        tokens = self._tokens.get(listener)
+        calls = CallAuthentication(listener, config, self._passwords, tokens, self._on_login)
+        return calls.principal_of
 
     # The gate.
 

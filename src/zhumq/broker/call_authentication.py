@@ -29,13 +29,14 @@ class CallAuthentication:
         listener: str,
         config: SaslConfig,
         passwords: PasswordChecker,
+        tokens: TokenChecker | None,
         on_login: Callable[[AuditEvent], None],
     ) -> None:
         self._listener = listener
         self._takes_passwords = not _PASSWORD_MECHANISMS.isdisjoint(config.mechanisms)
         self._failure_seconds = config.failure_delay_ms / 1000
         self._passwords = passwords
-        self._tokens = None if config.tokens is None else TokenChecker(config.tokens)
+        self._tokens = tokens
         self._on_login = on_login
         self._delayed = 0
 
