@@ -99,6 +99,7 @@ class LogManager:
         self._begun_checkpoint: OffsetCheckpoint | None = None
         self._compacting: set[SegmentedLog] = set()
         self._trash: list[tuple[int, str]] = []  # when to remove it, and what
+        self._is_loaded = False
 
     @classmethod
     def open(
@@ -171,6 +172,7 @@ class LogManager:
         if clean:
             self._disk.unlink(clean_path)
             self._disk.sync_directory(self.data_dir)
+        self._is_loaded = True
 
     def _read_offsets(self, name: str, sums: Sums) -> dict[TopicPartition, int]:
         data = self._disk.read_file(f"{self.data_dir}/{name}")
@@ -447,6 +449,8 @@ class LogManager:
         high_watermarks: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """Close all logs and release the folder. A clean close makes the next start fast."""
+        # After a failed start some logs are unknown: a checkpoint would lack their offsets.
+        clean = clean and self._is_loaded
         is_clean = clean and self._flush_all()
         for log in self._logs.values():
             try:

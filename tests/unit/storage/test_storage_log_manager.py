@@ -235,6 +235,29 @@ def test_start_offsets_and_high_watermarks_are_persisted(disk: MemoryDisk) -> No
     assert again.high_watermarks == {ORDERS: 3}
 
 
+@pytest.mark.parametrize("fails_in_load", [False, True])
+def test_a_start_that_fails_leaves_the_folder_as_it_was(
+    disk: MemoryDisk, fails_in_load: bool
+) -> None:
+    manager = open_manager(disk)
+    log = manager.create_log(ORDERS, None, CONFIG)
+    append(log, b"a", b"b")
+    log.delete_records_before(1)
+    manager.close(high_watermarks={ORDERS: 2})
+    names = [each.name for each in disk.list_directory("/data") if not each.is_directory]
+    before = {name: disk.read_file(f"/data/{name}") for name in names}
+
+    def fail(_topic: str) -> LogConfig:
+        raise DataDirUnusable("the journal is damaged")
+
+    failed = LogManager.take("/data", disk=disk, clock=ManualClock(), broker_id=1)
+    if fails_in_load:
+        with pytest.raises(DataDirUnusable):
+            failed.load(fail)
+    failed.close()
+    assert {name: disk.read_file(f"/data/{name}") for name in names} == before
+
+
 def test_a_truncation_lowers_the_written_recovery_point_first(disk: MemoryDisk) -> None:
     manager = open_manager(disk)
     log = manager.create_log(ORDERS, None, CONFIG)
