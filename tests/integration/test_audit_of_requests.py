@@ -5,7 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from zhumq.testing.cluster import wait_for
 from zhumq.testing.process import broker_process
@@ -16,6 +27,15 @@ SETTINGS = {
     "super.users": "User:admin",
     "allow.everyone.if.no.acl.found": "false",
 }
+ACL = AclBinding(
+    ResourceType.TOPIC,
+    "orders",
+    ResourcePatternType.LITERAL,
+    "User:bob",
+    "*",
+    AclOperation.READ,
+    AclPermissionType.ALLOW,
+)
 
 
 def events(data: Path) -> list[dict[str, Any]]:
@@ -60,6 +80,23 @@ def test_an_allowed_change_is_in_the_audit_log_and_what_the_last_requests_did(
         for each in events(data)
         if each["action"] == "CREATE_TOPICS"
     ] == [("topic:orders", "CREATE", True)]
+
+
+def test_a_change_of_users_and_acls_says_which(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with broker_process(data, settings={**SETTINGS, "super.users": "User:ANONYMOUS"}) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for acl, done in admin.create_acls([ACL]).items():
+            assert acl == ACL
+            done.result(SECONDS_MAX)
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+        change = UserScramCredentialUpsertion("alice", credential, b"a-password")
+        admin.alter_user_scram_credentials([change])["alice"].result(SECONDS_MAX)
+        assert broker.stop() == 0
+    found = {each["action"]: each["resource"] for each in events(data) if each["allowed"]}
+    assert found["CREATE_ACLS"] == "acl:ALLOW User:bob READ topic:orders from *"
+    assert found["ALTER_USER_SCRAM_CREDENTIALS"] == "user:alice"
+    assert "a-password" not in (data / "audit.log").read_text()
 
 
 @pytest.mark.parametrize("settings", [{}, {**SETTINGS, "audit.log.enable": "false"}])

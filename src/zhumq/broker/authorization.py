@@ -174,18 +174,23 @@ class Caller:
         self.version = version
 
     def may(self, operation: Operation, type_: ResourceType, name: str) -> bool:
-        return self._report(operation, type_, name, self.sees(operation, type_, name))
+        return self._report(operation, _text(type_, name), self.sees(operation, type_, name))
+
+    def may_alter(self, operation: Operation, parts: Iterable[str]) -> bool:
+        allowed = self.sees(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        for part in parts:
+            self._report(operation, part, allowed)
+        return allowed
 
     def may_here_or_anywhere(self, operation: Operation, topic: str) -> bool:
         return self._report(
             operation,
-            _TOPIC,
-            topic,
+            _text(_TOPIC, topic),
             self.sees(operation, ResourceType.CLUSTER, CLUSTER_NAME)
             or self.sees(operation, _TOPIC, topic),
         )
 
-    def _report(self, operation: Operation, type_: ResourceType, name: str, allowed: bool) -> bool:
+    def _report(self, operation: Operation, resource: str, allowed: bool) -> bool:
         if not allowed or operation in _CHANGES or self._reports_all:
             self._authorization.on_decision(
                 AuditEvent(
@@ -194,7 +199,7 @@ class Caller:
                     listener=self._listener,
                     action=self._action,
                     operation=operation.name,
-                    resource=f"{type_.name.lower()}:{name}",
+                    resource=resource,
                     allowed=allowed,
                 )
             )
@@ -222,6 +227,10 @@ class Caller:
 
     def topic_names(self) -> Iterable[str]:
         return self._authorization.image().topics
+
+
+def _text(type_: ResourceType, name: str) -> str:
+    return f"{type_.name.lower()}:{name}"
 
 
 def _remember(decisions: dict[_Key, bool], key: _Key, allowed: bool) -> None:

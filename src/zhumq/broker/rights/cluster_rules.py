@@ -1,6 +1,7 @@
 """Rules of the requests about the cluster, its settings, its ACLs and its quotas."""
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, Final
 
 from zhumq.broker.handlers.configs import ResourceType as ConfigResourceType
@@ -19,9 +20,11 @@ from zhumq.broker.rights.topic_rules import cluster_operations
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.acls import (
+    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsRequest,
     DeleteAclsResponse,
@@ -51,7 +54,7 @@ from zhumq.protocol.messages.sasl import (
     AlterUserScramCredentialsResult,
 )
 from zhumq.protocol.schema import Message
-from zhumq.security.acl import CLUSTER_NAME, Operation, ResourceType
+from zhumq.security.acl import CLUSTER_NAME, Operation, Permission, ResourceType
 
 _CLUSTER: Final = ResourceType.CLUSTER
 _REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -100,21 +103,62 @@ def _check_describe_cluster(subject: Subject, request: DescribeClusterRequest) -
 
 
 def _check_create_acls(subject: Subject, request: CreateAclsRequest) -> Permitted | Message:
-    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+    acls = (
+        _acl_text(each, each.resource_type, each.resource_name, each.principal, each.host)
+        for each in request.creations
+    )
+    if subject.may_alter(Operation.ALTER, acls):
         return Permitted(request)
     refused = AclCreationResult(error_code=_REFUSED, error_message=_WHY)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 
 
 def _check_delete_acls(subject: Subject, request: DeleteAclsRequest) -> Permitted | Message:
-    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+    acls = (
+        _acl_text(
+            each,
+            each.resource_type_filter,
+            each.resource_name_filter,
+            each.principal_filter,
+            each.host_filter,
+        )
+        for each in request.filters
+    )
+    if subject.may_alter(Operation.ALTER, acls):
         return Permitted(request)
     refused = DeleteAclsFilterResult(error_code=_REFUSED, error_message=_WHY)
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
+def _acl_text(
+    acl: AclCreation | DeleteAclsFilter,
+    type_: int,
+    name: str | None,
+    principal: str | None,
+    host: str | None,
+) -> str:
+    """An ACL, or a filter in which None stands for any."""
+    permission = _name(Permission, acl.permission_type)
+    resource = f"{_name(ResourceType, type_).lower()}:{name or 'any'}"
+    return (
+        f"acl:{permission} {principal or 'any'} {_name(Operation, acl.operation)} {resource}"
+        f" from {host or 'any'}"
+    )
+
+
+def _name(kind: type[IntEnum], code: int) -> str:
+    try:
+        return kind(code).name
+    except ValueError:
+        return str(code)
+
+
 def _check_alter_quotas(subject: Subject, request: AlterClientQuotasRequest) -> Permitted | Message:
-    if subject.may(Operation.ALTER_CONFIGS, _CLUSTER, CLUSTER_NAME):
+    quotas = (
+        "quota:" + ",".join(f"{part.entity_type}={part.entity_name}" for part in each.entity)
+        for each in request.entries
+    )
+    if subject.may_alter(Operation.ALTER_CONFIGS, quotas):
         return Permitted(request)
     return AlterClientQuotasResponse(
         entries=[
@@ -145,10 +189,10 @@ def _check_elect_leaders(subject: Subject, request: ElectLeadersRequest) -> Perm
 def _check_alter_users(
     subject: Subject, request: AlterUserScramCredentialsRequest
 ) -> Permitted | Message:
-    if subject.may(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
-        return Permitted(request)
     users = [each.name for each in request.deletions]
     users += [each.name for each in request.upsertions]
+    if subject.may_alter(Operation.ALTER, (f"user:{user}" for user in users)):
+        return Permitted(request)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=user, error_code=_REFUSED, error_message=_WHY)

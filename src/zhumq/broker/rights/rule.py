@@ -39,6 +39,9 @@ class Subject(Protocol):
     def may(self, operation: Operation, type_: ResourceType, name: str) -> bool:
         """Whether the subject may do this. The decision is reported."""
 
+    def may_alter(self, operation: Operation, parts: Iterable[str]) -> bool:
+        """Whether the subject may do this with the cluster. The decision is reported for each part of it."""
+
     def may_here_or_anywhere(self, operation: Operation, topic: str) -> bool:
         """Whether the subject may do this with the topic, or has the same right to the cluster."""
 
