@@ -30,7 +30,7 @@ class SecuredCluster:
     sasl_plaintext: str
     sasl_ssl: str
     authority: Authority
-    server: Server
+    server: Server | None = None  # None: it runs in this process
 
 
 @contextmanager

@@ -228,6 +228,7 @@ def main() -> None:
             try:
                 run_all(run, commands, only=arguments.only, jobs=arguments.jobs)
             finally:
+                assert cluster.server is not None
                 log = arguments.build / f"{arguments.broker}.log"
                 log.write_bytes(cluster.server.log.read_bytes())
             died = cluster.server.process.poll() is not None

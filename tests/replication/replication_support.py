@@ -307,7 +307,8 @@ class Node:
 
     def address_of(self, broker_id: int) -> PeerAddress | None:
         if broker_id in self.detours:
-            return PeerAddress(*self.detours[broker_id])
+            detour = self.detours[broker_id]
+            return None if detour is None else PeerAddress(*detour)
         broker = self.store.image.brokers.get(BrokerId(broker_id))
         if broker is None:
             node = self.store.nodes.get(broker_id)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from sasl_support import USER, SaslClient, sasl_broker
+from sasl_support import sasl_broker
 from tests.access_check import Client, World, check_row
 from tests.access_matrix import ROWS, Row
+from tests.sasl_client import USER, SaslClient
 
 from zhumq.protocol.api import ApiKey
 

@@ -135,6 +135,8 @@ def _primitives(kafka_type: str) -> st.SearchStrategy:
             return BLOB.map(Records)
         case "bool":
             return st.booleans()
+        case "float64":
+            return st.floats(allow_nan=False)  # which is not equal to itself
         case "error_code":
             return st.sampled_from(KioErrorCode)
         case "uuid":
