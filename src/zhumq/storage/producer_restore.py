@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from zhumq.host.disk import DirectoryEntry, Disk
@@ -46,8 +46,8 @@ def restore_producers(
     """The producer state at the end of the log: the newest valid snapshot and the batches after it.
 
     Adds the aborted transactions among those batches to the indexes. `entries` is the folder listing, if
-    the caller has one. After a crash, snapshots past the recovery point do not count: the indexes lack
-    what was aborted before them.
+    the caller has one. After a crash, a snapshot past the recovery point counts only if nothing else
+    stands for deleted batches: the indexes lack what was aborted before it.
     """
     snapshots: list[int] = []
     for entry in disk.list_directory(directory) if entries is None else entries:
@@ -56,21 +56,35 @@ def restore_producers(
             disk.unlink(f"{directory}/{entry.name}")  # of a truncated tail
         elif offset is not None:
             snapshots.append(offset)
-    note = indexes.add
-    for offset in sorted(snapshots, reverse=True):
-        if snapshot_offset_max is not None and offset > snapshot_offset_max:
-            continue
+    snapshots.sort(reverse=True)
+    limit = end_offset if snapshot_offset_max is None else snapshot_offset_max
+    usable = _newest_snapshot(directory, (each for each in snapshots if each <= limit), disk)
+    if usable is not None:
+        _replay_producers(usable.state, segments, usable.snapshot_offset, indexes.add)
+        return usable
+    start = segments[0].base_offset
+    replayed = RestoredProducers(ProducerState(), -1)
+    _replay_producers(replayed.state, segments, start, indexes.add)
+    if start == 0:
+        return replayed
+    later = _newest_snapshot(directory, (each for each in snapshots if each > limit), disk)
+    if later is None:
+        return replayed
+    _replay_producers(later.state, segments, later.snapshot_offset, lambda *_: None)
+    return later
+
+
+def _newest_snapshot(
+    directory: str, snapshots: Iterable[int], disk: Disk
+) -> RestoredProducers | None:
+    """The first of these snapshots that is not damaged."""
+    for offset in snapshots:
         path = file_prefix(directory, offset) + SNAPSHOT_SUFFIX
         try:
-            state = decode_snapshot(disk.read_file(path) or b"")
+            return RestoredProducers(decode_snapshot(disk.read_file(path) or b""), offset)
         except SnapshotCorrupt as error:
             logger.warning("%s is not usable (%s), reading the log instead", path, error)
-            continue
-        _replay_producers(state, segments, offset, note)
-        return RestoredProducers(state, offset)
-    state = ProducerState()
-    _replay_producers(state, segments, segments[0].base_offset, note)
-    return RestoredProducers(state, -1)
+    return None
 
 
 def keep_snapshot(

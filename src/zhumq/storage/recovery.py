@@ -453,6 +453,7 @@ def _cut(segment: Segment, position: int, next_offset: int, disk: Disk) -> None:
     except BrokerError as error:
         where = f"and could not keep them ({error})"
     segment.truncate(position, next_offset)
+    segment.file.sync()  # or the next crash brings the tail back, behind which a new segment may be
     logger.warning(
         "%s.log had a torn tail: cut %d bytes at %d %s, the log continues at offset %d",
         segment.prefix,

@@ -17,7 +17,9 @@ from storage_support import (
 
 from zhumq.model.errors import CorruptMessage, DiskFull, StorageFailed
 from zhumq.storage.leader_epochs import EpochStart
+from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.log_slice import CorruptRange
+from zhumq.storage.retention import ReplicaFacts
 from zhumq.testing.disk import MemoryDisk
 
 CUT_FILE = f"{FOLDER}/{0:020d}.cut"
@@ -54,6 +56,20 @@ def test_a_log_cut_at_any_byte_holds_exactly_its_complete_batches(disk: MemoryDi
         kept = disk.read_file(CUT_FILE)
         assert kept == (whole[size - torn : size] if torn else None)
         assert append(log, b"more") == complete
+
+
+def test_a_torn_tail_does_not_come_back_with_the_next_crash(disk: MemoryDisk) -> None:
+    log = open_log(disk, segment_bytes=200)
+    append(log, b"whole")
+    flush(log, checkpoint=True)
+    append(log, b"torn")
+    disk.crash(lambda path, unsynced: unsynced // 2 if path == LOG_FILE else 0)
+    again = open_log(disk, segment_bytes=200, recovery_point=1)
+    append(again, bytes(150))  # into a new segment
+    disk.crash()
+    last = open_log(disk, segment_bytes=200, recovery_point=1)
+    assert last.corrupt_ranges == ()
+    assert read_values(last) == [b"whole"]
 
 
 def test_a_torn_tail_is_reported_with_what_was_cut(
@@ -402,6 +418,18 @@ def test_producers_are_read_from_the_log_if_their_snapshot_is_damaged(disk: Memo
     disk.files[f"{FOLDER}/{8:020d}.snapshot"].content[20] ^= 1
     again = open_log(disk, clean_shutdown=True, recovery_point=8)
     assert again.producer_state == state
+
+
+def test_a_snapshot_past_the_recovery_point_stands_for_deleted_batches(disk: MemoryDisk) -> None:
+    log = open_log(disk, segment_bytes=150)
+    append(log, b"x", producer_id=9, producer_epoch=1, base_sequence=0)
+    append(log, bytes(100))
+    again = open_log(disk, segment_bytes=150)  # writes a snapshot at the end, to the disk
+    again.delete_records_before(1)
+    apply_retention(again, NOW_MS, ReplicaFacts(high_watermark=2))
+    disk.files[f"{FOLDER}/{1:020d}.snapshot"].content.clear()  # it was not flushed
+    last = open_log(disk, segment_bytes=150, recovery_point=1, log_start_offset=1)
+    assert last.producer_state.producers[9].next_sequence == 1
 
 
 def test_leader_epochs_are_read_from_the_log_if_their_file_is_damaged(disk: MemoryDisk) -> None:
