@@ -11,7 +11,8 @@ from zhumq.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Transaction
 class InitProducer:
     """A producer begins: it gets an id and an epoch, and replaces the one with the same transactional id.
 
-    Answered with an Answer. `new_producer_id` is an unused id, or None until the shard asks for one.
+    Answered with an Answer. `new_producer_id` is an unused id, or None until the shard asks for one. An open transaction
+    is aborted, or with `keep_prepared` left open, for this instance to end it (KIP-939).
     """
 
     transactional_id: str
@@ -20,6 +21,10 @@ class InitProducer:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_EPOCH
     new_producer_id: int | None = None
+    enable_two_phase_commit: bool = (
+        False  # its transactions do not time out, and `timeout_ms` does not count
+    )
+    keep_prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,9 @@ class Answer:
     producer_epoch: int = NO_EPOCH
     # The request needs an unused producer id: send it again with one.
     needs_producer_id: bool = False
+    # InitProducer with `keep_prepared`: the id and epoch of the transaction that was left open.
+    ongoing_producer_id: int = NO_PRODUCER_ID
+    ongoing_producer_epoch: int = NO_EPOCH
     missing: frozenset[TopicPartition] = frozenset()  # verified, and not in the transaction
 
 

@@ -1,7 +1,7 @@
 """One shard: the transactional ids of one partition of `__transaction_state`. Requests in, records and replies out."""
 
-from dataclasses import dataclass, field
-from typing import Final, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, assert_never
 
 from zhumq.model.deadlines import Deadlines
 from zhumq.model.errors import ErrorCode
@@ -33,16 +33,17 @@ from zhumq.transactions.transaction import (
     IDLE,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMEOUT_MS,
     PREPARED,
     Transaction,
     TransactionState,
     add_partitions,
-    bump_epoch,
+    begin_again,
     complete,
     fence,
     is_exhausted,
+    keep_open,
     prepare_end,
-    rotate_producer_id,
 )
 
 PREPARED_AT_ONCE_MAX: Final = 1_000  # transactions in one answer to AwaitMarkers
@@ -56,6 +57,7 @@ class TransactionSettings:
 
     timeout_ms_max: int = 900_000  # transaction.max.timeout.ms
     id_expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
+    allow_two_phase_commit: bool = False  # transaction.two.phase.commit.enable
 
 
 @dataclass(slots=True)
@@ -170,7 +172,7 @@ class TransactionShard:
         self._set_deadline(transaction)
 
     def _set_deadline(self, transaction: Transaction) -> None:
-        if transaction.state is State.ONGOING:
+        if transaction.state is State.ONGOING and transaction.timeout_ms < NO_TIMEOUT_MS:
             due_ms = transaction.start_ms + transaction.timeout_ms
         elif transaction.state in IDLE:
             due_ms = transaction.update_ms + self._settings.id_expiration_ms
@@ -184,7 +186,14 @@ class TransactionShard:
     def _init(self, request: InitProducer, turn: _Turn) -> Answer:
         if not request.transactional_id:
             return Answer(code=ErrorCode.INVALID_REQUEST)
-        if not 0 < request.timeout_ms <= self._settings.timeout_ms_max:
+        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+            return Answer(code=ErrorCode.INVALID_REQUEST)
+        timeout_ms = request.timeout_ms
+        if request.enable_two_phase_commit:
+            if not self._settings.allow_two_phase_commit:
+                return Answer(code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= self._settings.timeout_ms_max:
             return Answer(code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         current = self.transactions.get(request.transactional_id)
         if current is None:
@@ -194,49 +203,44 @@ class TransactionShard:
                 transactional_id=request.transactional_id,
                 producer_id=request.new_producer_id,
                 producer_epoch=0,
-                timeout_ms=request.timeout_ms,
+                timeout_ms=timeout_ms,
                 update_ms=turn.now_ms,
             )
             turn.write(begun)
             return _answer_with(begun)
-        if request.producer_id != NO_PRODUCER_ID and not (
-            request.producer_id == current.producer_id
-            or (
-                # A repeated request whose answer was lost: the id was changed.
-                request.producer_id == current.previous_producer_id
-                and is_exhausted(request.producer_epoch)
-            )
-        ):
-            return Answer(code=ErrorCode.PRODUCER_FENCED)
         if current.state in PREPARED:
             return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
-        if current.state is State.ONGOING:
+        bump = _next_epoch(request, current)
+        if bump is None:
+            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        if current.state is State.ONGOING and not request.keep_prepared:
             # The epoch of the abort is given to no client: the producer asks again, and gets the next one.
             turn.write(fence(current, turn.now_ms, is_replaced=True))
             return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
-        return self._begin_again(request, current, turn)
+        return self._begin_again(request, current, bump, timeout_ms, turn)
 
-    def _begin_again(self, request: InitProducer, current: Transaction, turn: _Turn) -> Answer:
-        is_new_instance = request.producer_id == NO_PRODUCER_ID
-        epoch = current.producer_epoch
-        if current.is_epoch_exhausted and (is_new_instance or request.producer_epoch == epoch):
+    def _begin_again(
+        self,
+        request: InitProducer,
+        current: Transaction,
+        bump: "_Bump",
+        timeout_ms: int,
+        turn: _Turn,
+    ) -> Answer:
+        producer_id = current.client_producer_id
+        if bump.is_exhausted:
             if request.new_producer_id is None:
                 return Answer(needs_producer_id=True)
-            last_epoch = NO_EPOCH if is_new_instance else epoch
-            begun = rotate_producer_id(
-                current, request.new_producer_id, last_epoch, request.timeout_ms, turn.now_ms
-            )
-        elif is_new_instance:
-            begun = bump_epoch(current, epoch + 1, NO_EPOCH, request.timeout_ms, turn.now_ms)
-        elif request.producer_epoch == epoch:
-            begun = bump_epoch(current, epoch + 1, epoch, request.timeout_ms, turn.now_ms)
-        elif request.producer_epoch == current.last_producer_epoch:
-            # KIP-360: repeated after a lost answer. A new instance would have removed the last epoch.
-            begun = bump_epoch(
-                current, epoch, current.last_producer_epoch, request.timeout_ms, turn.now_ms
-            )
-        else:
-            return Answer(code=ErrorCode.PRODUCER_FENCED)
+            producer_id = request.new_producer_id
+        change = keep_open if current.state is State.ONGOING else begin_again
+        begun = change(
+            current,
+            producer_id=producer_id,
+            epoch=bump.epoch,
+            last_epoch=bump.last_epoch,
+            timeout_ms=timeout_ms,
+            now_ms=turn.now_ms,
+        )
         turn.write(begun)
         return _answer_with(begun)
 
@@ -246,12 +250,19 @@ class TransactionShard:
         if not request.transactional_id:
             return Answer(code=ErrorCode.INVALID_REQUEST)
         current = self.transactions.get(request.transactional_id)
-        if current is None or current.producer_id != request.producer_id:
+        if current is None:
             return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if current.producer_epoch != request.producer_epoch:
+        if current.state in PREPARED and not request.verify_only:
+            # Before the other checks: the producer may have its next id already (KIP-890).
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        if current.client_producer_id != request.producer_id:
+            return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if current.client_producer_epoch != request.producer_epoch:
             return Answer(code=ErrorCode.PRODUCER_FENCED)
         if current.state in PREPARED:
             return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
+        if current.is_kept:
+            return Answer(code=ErrorCode.INVALID_TXN_STATE)  # It may be prepared: it is only ended.
         missing = request.partitions - current.partitions
         if request.verify_only:
             return Answer(missing=missing)
@@ -270,13 +281,16 @@ class TransactionShard:
         if current is None:
             return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         is_version_2 = request.client_version >= EPOCH_BUMPING_VERSION
+        if is_version_2 and current.state in PREPARED:
+            # Before the other checks: the producer may have its next id already.
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
         is_repeated = is_version_2 and _is_repeated_end(current, request)
-        if current.producer_id != request.producer_id and not is_repeated:
+        if current.client_producer_id != request.producer_id and not is_repeated:
             return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if current.producer_epoch != request.producer_epoch and not is_repeated:
+        if current.client_producer_epoch != request.producer_epoch and not is_repeated:
             return Answer(code=ErrorCode.PRODUCER_FENCED)
-        if is_version_2 and current.state in PREPARED and not is_repeated:
-            return Answer(code=ErrorCode.PRODUCER_FENCED)
+        if current.state in PREPARED:
+            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
         if current.state is not State.ONGOING:
             is_done = is_repeated or not is_version_2
             refused = _answer_ended(current, request, is_done=is_done)
@@ -356,39 +370,76 @@ class TransactionShard:
         )
 
 
+class _Bump(NamedTuple):
+    """The epoch with which a producer begins, and the one that a repeated request of it has."""
+
+    epoch: int
+    last_epoch: int
+    is_exhausted: bool = False  # It needs another id.
+
+
+def _next_epoch(request: InitProducer, current: Transaction) -> _Bump | None:
+    """None: another instance has replaced the producer."""
+    epoch = current.client_producer_epoch
+    is_new_instance = request.producer_id == NO_PRODUCER_ID
+    if is_new_instance or (request.producer_id, request.producer_epoch) == (
+        current.client_producer_id,
+        epoch,
+    ):
+        last_epoch = NO_EPOCH if is_new_instance else epoch
+        if current.is_epoch_exhausted:
+            return _Bump(0, last_epoch, is_exhausted=True)
+        return _Bump(epoch + 1, last_epoch)
+    # KIP-360: repeated after a lost answer. A new instance would have removed the last epoch.
+    is_repeated = request.producer_epoch == current.last_producer_epoch and (
+        request.producer_id == current.client_producer_id
+        or (
+            request.producer_id == current.previous_producer_id
+            and is_exhausted(request.producer_epoch)
+        )
+    )
+    if is_repeated and (current.state is not State.ONGOING or current.is_kept):
+        return _Bump(epoch, current.last_producer_epoch)
+    return None
+
+
 def _answer_with(transaction: Transaction) -> Answer:
-    return Answer(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+    answer = Answer(
+        producer_id=transaction.client_producer_id, producer_epoch=transaction.client_producer_epoch
+    )
+    if transaction.state is not State.ONGOING:
+        return answer
+    return replace(
+        answer,
+        ongoing_producer_id=transaction.producer_id,
+        ongoing_producer_epoch=transaction.producer_epoch,
+    )
 
 
 def _is_repeated_end(current: Transaction, request: EndTransaction) -> bool:
-    """Whether this end of version 2 was decided already: the epoch is the next one, or that of a new id."""
-    if not current.bumps_epochs:
+    """Whether this end of version 2 is done: the producer has the next epoch, or another id."""
+    if not current.bumps_epochs or current.state not in (
+        State.COMPLETE_COMMIT,
+        State.COMPLETE_ABORT,
+    ):
         return False
     if current.producer_id == request.producer_id:
-        is_ended = current.state in PREPARED or current.state in (
-            State.COMPLETE_COMMIT,
-            State.COMPLETE_ABORT,
-        )
-        return is_ended and current.producer_epoch == request.producer_epoch + 1
+        return current.producer_epoch == request.producer_epoch + 1
     return (
         current.previous_producer_id == request.producer_id
         and request.producer_epoch == EPOCH_MAX - 1
         and current.producer_epoch == 0
-        and current.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
     )
 
 
 def _answer_ended(current: Transaction, request: EndTransaction, *, is_done: bool) -> Answer | None:
     """The answer to an end without an open transaction; None if version 2 aborts an empty one."""
-    was_commit = current.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+    was_commit = current.state is State.COMPLETE_COMMIT
     if current.state is not State.EMPTY and is_done and was_commit == request.is_commit:
-        if current.state in PREPARED:
-            return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
         return _answer_with(current)
     can_abort = (
         request.client_version >= EPOCH_BUMPING_VERSION
         and not request.is_commit
-        and current.state in IDLE
         and (current.state is State.EMPTY or not is_done)
     )
     return None if can_abort else Answer(code=ErrorCode.INVALID_TXN_STATE)

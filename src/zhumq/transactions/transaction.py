@@ -12,6 +12,8 @@ NO_TIMESTAMP: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 # KIP-890: each end of a transaction raises the producer's epoch, and producing adds partitions.
 EPOCH_BUMPING_VERSION: Final = 2
+# KIP-939: the timeout of a two-phase producer. Its transactions stay open until someone ends them.
+NO_TIMEOUT_MS: Final = 2**31 - 1
 
 
 class TransactionState(StrEnum):
@@ -55,13 +57,32 @@ class Transaction:
     # The epoch before the last bump that the producer asked for (KIP-360): a repeated request has it.
     last_producer_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID  # before the epochs of that id were exhausted
-    next_producer_id: int = NO_PRODUCER_ID  # once the markers are written: the epochs are exhausted
+    # The producer has this id once the markers are written, because the epochs of its old one are exhausted.
+    next_producer_id: int = NO_PRODUCER_ID
+    # KIP-939: with an epoch, the producer has the next pair already. It ends a transaction that an earlier instance
+    # has left open, and whose batches and markers have `producer_id`.
+    next_producer_epoch: int = NO_EPOCH
     client_version: int = 0  # the transaction version of the client that wrote this state
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether an instance that did not write the open transaction is to end it (KIP-939)."""
+        return self.next_producer_epoch != NO_EPOCH
+
+    @property
+    def client_producer_id(self) -> int:
+        """The id in the requests of the producer."""
+        return self.next_producer_id if self.is_kept else self.producer_id
+
+    @property
+    def client_producer_epoch(self) -> int:
+        """The epoch in the requests of the producer."""
+        return self.next_producer_epoch if self.is_kept else self.producer_epoch
 
     @property
     def is_epoch_exhausted(self) -> bool:
         """Whether the producer needs another id."""
-        return is_exhausted(self.producer_epoch)
+        return is_exhausted(self.client_producer_epoch)
 
     @property
     def bumps_epochs(self) -> bool:
@@ -77,13 +98,21 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= EPOCH_MAX - 1
 
 
-def bump_epoch(
-    transaction: Transaction, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+def begin_again(
+    transaction: Transaction,
+    *,
+    producer_id: int,
+    epoch: int,
+    last_epoch: int,
+    timeout_ms: int,
+    now_ms: int,
 ) -> Transaction:
-    """A producer begins, with this epoch."""
+    """A producer begins with this epoch, and with another id if the epochs of its old one are exhausted."""
     return replace(
         transaction,
         state=transaction._to(State.EMPTY),
+        producer_id=producer_id,
+        previous_producer_id=_previous(transaction, producer_id),
         producer_epoch=epoch,
         last_producer_epoch=last_epoch,
         timeout_ms=timeout_ms,
@@ -94,15 +123,33 @@ def bump_epoch(
     )
 
 
-def rotate_producer_id(
-    transaction: Transaction, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int
+def keep_open(
+    transaction: Transaction,
+    *,
+    producer_id: int,
+    epoch: int,
+    last_epoch: int,
+    timeout_ms: int,
+    now_ms: int,
 ) -> Transaction:
-    """A producer begins with another id, because the epochs of its old one are exhausted."""
+    """A producer begins with this id and epoch, and is to end the open transaction (KIP-939)."""
     return replace(
-        bump_epoch(transaction, 0, last_epoch, timeout_ms, now_ms),
-        producer_id=producer_id,
-        previous_producer_id=transaction.producer_id,
+        transaction,
+        state=transaction._to(State.ONGOING),
+        next_producer_id=producer_id,
+        next_producer_epoch=epoch,
+        previous_producer_id=_previous(transaction, producer_id),
+        last_producer_epoch=last_epoch,
+        # The transaction may be prepared: its time is never cut.
+        timeout_ms=max(transaction.timeout_ms, timeout_ms),
+        update_ms=now_ms,
     )
+
+
+def _previous(transaction: Transaction, producer_id: int) -> int:
+    """The previous id of a producer that goes on with `producer_id`."""
+    client_id = transaction.client_producer_id
+    return transaction.previous_producer_id if client_id == producer_id else client_id
 
 
 def add_partitions(
@@ -132,20 +179,35 @@ def prepare_end(
     now_ms: int,
 ) -> Transaction:
     """The outcome is decided. With version 2 the epoch is raised: batches that come later are fenced."""
-    epoch, last_epoch = transaction.producer_epoch, transaction.last_producer_epoch
-    if client_version >= EPOCH_BUMPING_VERSION:
-        epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
     is_open = transaction.state is State.ONGOING
-    return replace(
+    prepared = replace(
         transaction,
         state=transaction._to(State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT),
-        producer_epoch=epoch,
-        last_producer_epoch=last_epoch,
-        next_producer_id=next_producer_id,
         start_ms=transaction.start_ms if is_open else now_ms,
         update_ms=now_ms,
         client_version=client_version,
     )
+    if client_version < EPOCH_BUMPING_VERSION:
+        return prepared
+    raised = replace(
+        prepared,
+        producer_epoch=_raised(transaction.producer_epoch),
+        last_producer_epoch=transaction.client_producer_epoch,
+    )
+    if not transaction.is_kept:
+        return replace(raised, next_producer_id=next_producer_id)
+    if next_producer_id == NO_PRODUCER_ID:
+        return replace(raised, next_producer_epoch=_raised(transaction.next_producer_epoch))
+    return replace(
+        raised,
+        previous_producer_id=transaction.next_producer_id,
+        next_producer_id=next_producer_id,
+        next_producer_epoch=0,
+    )
+
+
+def _raised(epoch: int) -> int:
+    return min(epoch + 1, EPOCH_MAX)
 
 
 def fence(transaction: Transaction, now_ms: int, *, is_replaced: bool) -> Transaction:
@@ -169,8 +231,15 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
         state=transaction._to(State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT),
         partitions=frozenset(),
         next_producer_id=NO_PRODUCER_ID,
+        next_producer_epoch=NO_EPOCH,
         update_ms=now_ms,
     )
+    if transaction.is_kept:
+        return replace(
+            done,
+            producer_id=transaction.next_producer_id,
+            producer_epoch=transaction.next_producer_epoch,
+        )
     if transaction.next_producer_id == NO_PRODUCER_ID:
         return done
     return replace(

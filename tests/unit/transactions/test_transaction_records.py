@@ -1,5 +1,7 @@
 """The records of `__transaction_state`: Kafka's bytes, and what is read back."""
 
+from dataclasses import replace
+
 from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import StateRecord
 from zhumq.transactions.persisted import (
@@ -61,6 +63,15 @@ def test_what_kip_890_added_is_in_tagged_fields() -> None:
     assert record.value[17] == 0
 
 
+def test_the_pair_of_kip_939_is_in_kafkas_tagged_fields() -> None:
+    kept = replace(OPEN, partitions=frozenset(), next_producer_id=9, next_producer_epoch=5)
+    value = transaction_record(kept).value
+    assert value is not None
+    # | tag 1 | 8 bytes | id |, | tag 3 | 2 bytes | epoch |
+    tags = value[2 + 8 + 2 + 4 + 1 + 1 + 8 + 8 :]
+    assert tags == b"\2" + b"\1\x08" + bytes(7) + b"\t" + b"\3\2\0\5"
+
+
 def test_every_state_is_read_as_it_was_written() -> None:
     for state in TransactionState:
         for partitions in (frozenset[TopicPartition](), OPEN.partitions):
@@ -78,6 +89,7 @@ def test_every_state_is_read_as_it_was_written() -> None:
                 last_producer_epoch=12,
                 previous_producer_id=3,
                 next_producer_id=4,
+                next_producer_epoch=5,
                 client_version=2,
             )
             record = transaction_record(written)

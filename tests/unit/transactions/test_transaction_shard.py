@@ -1,11 +1,10 @@
 """The transaction coordinator's decisions, with Kafka's codes."""
 
 import pytest
-from transactions_support import ID, NOW_MS, P0, P1, TIMEOUT_MS, DrivenShard
+from transactions_support import ID, LAST_EPOCH, NOW_MS, P0, P1, TIMEOUT_MS, DrivenShard
 
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import TopicPartition
-from zhumq.transactions.persisted import transaction_record
 from zhumq.transactions.requests import (
     AddPartitions,
     Answer,
@@ -17,7 +16,7 @@ from zhumq.transactions.requests import (
     MarkersWritten,
     PreparedTransactions,
 )
-from zhumq.transactions.transaction import Transaction, TransactionState, bump_epoch
+from zhumq.transactions.transaction import Transaction, TransactionState, begin_again
 
 State = TransactionState
 NONE = ErrorCode.NONE
@@ -25,16 +24,6 @@ FENCED = ErrorCode.PRODUCER_FENCED
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 INVALID_STATE = ErrorCode.INVALID_TXN_STATE
 MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-LAST_EPOCH = 2**15 - 2  # the last one that a client gets
-
-
-def with_epoch(shard: DrivenShard, epoch: int) -> Answer:
-    """A producer whose epoch is this one."""
-    shard.init()
-    # As after many restarts of the producer.
-    begun = bump_epoch(shard.state, epoch, -1, TIMEOUT_MS, NOW_MS)
-    shard.append(transaction_record(begun))
-    return Answer(producer_id=begun.producer_id, producer_epoch=epoch)
 
 
 def test_a_transaction_goes_from_empty_to_committed() -> None:
@@ -79,8 +68,8 @@ def test_a_repeated_end_of_version_2_is_answered_with_the_new_epoch() -> None:
     shard.add(producer, P0, version=2)
     ended = shard.end(producer, version=2)
     assert shard.end(producer, version=2).code == CONCURRENT
-    assert shard.end(producer, is_commit=False, version=2).code == INVALID_STATE
-    assert shard.end(ended, version=2).code == FENCED  # the end of the next transaction: too early
+    assert shard.end(producer, is_commit=False, version=2).code == CONCURRENT
+    assert shard.end(ended, version=2).code == CONCURRENT  # the end of the next transaction
     shard.write_markers()
     assert shard.end(producer, version=2) == ended
     assert shard.end(producer, is_commit=False, version=2).code == INVALID_STATE
@@ -112,7 +101,7 @@ def test_a_repeated_end_of_version_1_is_answered_by_the_outcome() -> None:
         shard.add(producer, P0)
         assert shard.end(producer, is_commit=is_commit).code == NONE
         assert shard.end(producer, is_commit=is_commit).code == CONCURRENT
-        assert shard.end(producer, is_commit=not is_commit).code == INVALID_STATE
+        assert shard.end(producer, is_commit=not is_commit).code == CONCURRENT
         shard.write_markers()
         assert shard.end(producer, is_commit=is_commit).code == NONE
         assert shard.end(producer, is_commit=not is_commit).code == INVALID_STATE
@@ -162,6 +151,26 @@ def test_a_producer_goes_on_after_an_error_with_the_next_epoch() -> None:
     assert shard.init(producer.producer_id, 1).code == FENCED
 
 
+def test_a_replaced_producer_cannot_abort_the_transaction_of_the_new_one() -> None:
+    shard = DrivenShard()
+    old = shard.init()
+    new = shard.init()
+    shard.add(new, P0)
+    assert shard.init(old.producer_id, old.producer_epoch).code == FENCED
+    assert shard.state.state is State.ONGOING
+    assert shard.init(new.producer_id, new.producer_epoch).code == CONCURRENT
+    assert shard.state.state is State.PREPARE_ABORT
+
+
+def test_a_repeated_bump_does_not_abort_the_transaction_that_came_after_it() -> None:
+    shard = DrivenShard()
+    old = shard.init()
+    bumped = shard.init(old.producer_id, old.producer_epoch)
+    shard.add(bumped, P0)
+    assert shard.init(old.producer_id, old.producer_epoch).code == FENCED
+    assert shard.state.state is State.ONGOING
+
+
 def test_a_producer_whose_id_expired_gets_a_new_one() -> None:
     shard = DrivenShard()
     answer = shard.init(producer_id=5, producer_epoch=3)
@@ -170,7 +179,7 @@ def test_a_producer_whose_id_expired_gets_a_new_one() -> None:
 
 def test_exhausted_epochs_give_a_new_producer_id() -> None:
     shard = DrivenShard()
-    old = with_epoch(shard, LAST_EPOCH)
+    old = shard.init_with_epoch(LAST_EPOCH)
     new = shard.init(old.producer_id, LAST_EPOCH)
     assert (new.code, new.producer_epoch) == (NONE, 0)
     assert new.producer_id != old.producer_id
@@ -180,12 +189,16 @@ def test_exhausted_epochs_give_a_new_producer_id() -> None:
 
 def test_version_2_changes_the_producer_id_at_the_end_of_a_transaction() -> None:
     shard = DrivenShard()
-    old = with_epoch(shard, LAST_EPOCH)
+    old = shard.init_with_epoch(LAST_EPOCH)
     shard.add(old, P0, version=2)
     assert shard.end(old, version=2).needs_producer_id
     ended = shard.end(old, version=2, new_producer_id=77)
     assert (ended.producer_id, ended.producer_epoch) == (77, 0)
     assert shard.end(old, version=2, new_producer_id=78).code == CONCURRENT
+    # The producer goes on with the new id before the coordinator has it (KIP-890).
+    assert shard.add(ended, P0, version=2).code == CONCURRENT
+    assert shard.end(ended, version=2).code == CONCURRENT
+    assert shard.init(ended.producer_id, 0).code == CONCURRENT
     (prepared,) = shard.write_markers()
     assert (prepared.producer_id, prepared.producer_epoch) == (old.producer_id, LAST_EPOCH + 1)
     assert shard.end(old, version=2) == ended
@@ -194,7 +207,7 @@ def test_version_2_changes_the_producer_id_at_the_end_of_a_transaction() -> None
 
 def test_fencing_uses_the_last_epoch_and_the_next_producer_gets_another_id() -> None:
     shard = DrivenShard()
-    old = with_epoch(shard, LAST_EPOCH)
+    old = shard.init_with_epoch(LAST_EPOCH)
     shard.add(old, P0, version=2)
     assert shard.init().code == CONCURRENT
     (prepared,) = shard.write_markers()
@@ -214,8 +227,9 @@ def test_a_transaction_times_out() -> None:
     assert shard.state.state is State.ONGOING
     shard.pass_time(1)
     assert shard.state.state is State.PREPARE_ABORT
-    assert shard.end(producer, version=2).code == INVALID_STATE
+    assert shard.end(producer, version=2).code == CONCURRENT
     (prepared,) = shard.write_markers()
+    assert shard.end(producer, version=2).code == INVALID_STATE
     assert (prepared.producer_epoch, prepared.partitions) == (1, {P0, P1})
     # Version 2: the producer may abort, and go on with the new epoch.
     assert shard.end(producer, is_commit=False, version=2).producer_epoch == 1
@@ -324,6 +338,8 @@ def test_bad_requests_get_kafkas_codes() -> None:
     empty = {"transactional_id": "", "producer_id": 1, "producer_epoch": 0}
     for request in (
         InitProducer(transactional_id="", timeout_ms=1),
+        InitProducer(transactional_id=ID, timeout_ms=1, producer_id=1),
+        InitProducer(transactional_id=ID, timeout_ms=1, producer_epoch=1),
         AddPartitions(**empty, partitions=frozenset({P0})),
         EndTransaction(**empty, is_commit=True),
         DescribeTransaction(transactional_id=""),
@@ -379,7 +395,7 @@ def test_a_transition_that_the_table_does_not_have_is_a_bug() -> None:
         state=State.ONGOING,
     )
     with pytest.raises(AssertionError):
-        bump_epoch(ongoing, 1, 0, 1, 1)
+        begin_again(ongoing, producer_id=1, epoch=1, last_epoch=0, timeout_ms=1, now_ms=1)
 
 
 def test_records_that_cannot_be_read_change_nothing() -> None:

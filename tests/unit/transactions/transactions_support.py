@@ -1,10 +1,12 @@
 """A shard that is driven by calls, with its log in a list."""
 
+from dataclasses import replace
 from typing import Any
 
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import Outcome, ReplyToken, StateRecord
+from zhumq.transactions.persisted import transaction_record
 from zhumq.transactions.requests import (
     AddPartitions,
     Answer,
@@ -17,18 +19,19 @@ from zhumq.transactions.requests import (
     TransactionResponse,
 )
 from zhumq.transactions.shard import TransactionSettings, TransactionShard
-from zhumq.transactions.transaction import Transaction
+from zhumq.transactions.transaction import EPOCH_MAX, Transaction, begin_again
 
 NOW_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000
 ID = "pay"
+LAST_EPOCH = EPOCH_MAX - 1  # the last one that a client gets
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class DrivenShard:
     """Applies each decision at once, as a runtime on a fast disk does."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.settings = TransactionSettings(**settings)
         self.shard = TransactionShard(self.settings)
         self.log: list[StateRecord] = []
@@ -78,27 +81,41 @@ class DrivenShard:
         return self.shard.transactions[ID]
 
     def init(
-        self, producer_id: int = -1, producer_epoch: int = -1, timeout_ms: int = TIMEOUT_MS
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        timeout_ms: int = TIMEOUT_MS,
+        *,
+        two_phase: bool = False,
+        keep: bool = False,
     ) -> Answer:
         request = InitProducer(
             transactional_id=ID,
             timeout_ms=timeout_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            enable_two_phase_commit=two_phase,
+            keep_prepared=keep,
         )
         answer: Answer = self.ask(request)
         if answer.needs_producer_id:
             self.next_producer_id += 1
-            answer = self.ask(
-                InitProducer(
-                    transactional_id=ID,
-                    timeout_ms=timeout_ms,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    new_producer_id=self.next_producer_id,
-                )
-            )
+            answer = self.ask(replace(request, new_producer_id=self.next_producer_id))
         return answer
+
+    def init_with_epoch(self, epoch: int) -> Answer:
+        """A producer whose epoch is this one, as after many restarts."""
+        self.init()
+        begun = begin_again(
+            self.state,
+            producer_id=self.state.producer_id,
+            epoch=epoch,
+            last_epoch=-1,
+            timeout_ms=TIMEOUT_MS,
+            now_ms=self.now_ms,
+        )
+        self.append(transaction_record(begun))
+        return Answer(producer_id=begun.producer_id, producer_epoch=epoch)
 
     def add(
         self, producer: Answer, *partitions: TopicPartition, version: int = 0, verify: bool = False
