@@ -130,13 +130,20 @@ class BrokerApp:
             authentication = await open_authentication(config, member, clock, audit)
             parts.callback(authentication.close)
             authorization = open_authorization(config, store, audit)
-            push = await open_push(
-                config, store, delivery.service, groups.routed, clock, authorization, authentication
-            )
-            parts.push_async_callback(push.close)
             quotas = ClientQuotas(quota_sampling(config.settings), clock)
             quotas.apply(store.image)
             store.watch(quotas.apply)
+            push = await open_push(
+                config,
+                store,
+                delivery.service,
+                groups.routed,
+                clock,
+                authorization,
+                authentication,
+                quotas,
+            )
+            parts.push_async_callback(push.close)
             produce = ProduceHandler(replicas, store, clock)
             dispatcher = Dispatcher(
                 all_handlers(

@@ -34,6 +34,7 @@ from zhumq.security.exchange import (
     Rejected,
     TokenGiven,
 )
+from zhumq.security.login import Login
 from zhumq.security.oauthbearer import OAuthBearerExchange
 from zhumq.security.plain import PlainExchange
 from zhumq.security.sasl import Handshake, SaslSession, SaslState
@@ -83,7 +84,7 @@ class Authentication:
         on_login: Callable[[AuditEvent], None] = lambda _: None,
     ) -> None:
         self._configs = configs
-        self._on_login = on_login
+        self._audit = on_login
         self._credentials = credentials
         self._passwords = passwords
         self._tokens = {
@@ -102,14 +103,15 @@ class Authentication:
     def close(self) -> None:
         self._passwords.close()
 
-    def of_calls(self, listener: str) -> Callable[[str, str], Awaitable[Principal]] | None:
+    def of_calls(self, listener: str) -> Callable[[str, str], Awaitable[Login]] | None:
         """Authenticates the calls of a listener that is not one for Kafka clients. None: without SASL."""
         config = self._configs.get(listener)
         if config is None:
             return None
         tokens = self._tokens.get(listener)
-        calls = CallAuthentication(listener, config, self._passwords, tokens, self._on_login)
-        return calls.principal_of
+        return CallAuthentication(
+            listener, config, self._passwords, tokens, self._clock, self._on_login
+        ).log_in
 
     # The gate.
 
@@ -240,7 +242,6 @@ class Authentication:
         response = SaslAuthenticateResponse(auth_bytes=step.data)
         if isinstance(step, Challenge):
             return response
-        self.succeeded += 1
         self._report(connection, login.session.mechanism, step.user, allowed=True)
         lifetime_ms = login.session.start_session(step, self._clock.now_ms())
         if login.expiry is not None:
@@ -278,7 +279,6 @@ class Authentication:
         rejected: Rejected,
     ) -> Response:
         """The response after a delay, which slows down guessing. The connection is closed after it."""
-        self.failed += 1
         self._report(connection, mechanism, rejected.user, allowed=False)
         self._log_failure(connection, mechanism, rejected)
         if self._delayed >= DELAYED_FAILURES_MAX:
@@ -290,6 +290,13 @@ class Authentication:
             self._delayed -= 1
         connection.closes_after_answer = True
         return response
+
+    def _on_login(self, event: AuditEvent) -> None:
+        if event.allowed:
+            self.succeeded += 1
+        else:
+            self.failed += 1
+        self._audit(event)
 
     def _report(
         self, connection: ConnectionInfo, mechanism: str, user: str, *, allowed: bool

@@ -74,7 +74,7 @@ class NoQuotas:
 
 
 class ClientQuotas:
-    """The quotas of the metadata image, applied to connections of the Kafka listeners."""
+    """The quotas of the metadata image, applied to connections of the Kafka listeners and to push streams."""
 
     def __init__(self, sampling: Sampling, clock: Clock) -> None:
         self._use = QuotaUse(sampling)
@@ -141,17 +141,23 @@ class ClientQuotas:
     def record_fetch(
         self, connection: ConnectionInfo, client_id: str | None, answer_bytes: int
     ) -> int:
-        throttle_ms = self._use.record(
-            QuotaKey.FETCH,
-            _user_of(connection.principal),
-            client_id or "",
-            answer_bytes,
-            self._clock.monotonic_ms(),
-        )
+        throttle_ms = self.record_delivery(connection.principal, client_id or "", answer_bytes)
         return _throttle(connection, throttle_ms)
 
     def fetch_bytes_max(self, connection: ConnectionInfo, client_id: str | None) -> float:
-        return self._use.amount_max(QuotaKey.FETCH, _user_of(connection.principal), client_id or "")
+        return self.delivery_bytes_max(connection.principal, client_id or "")
+
+    def record_delivery(self, principal: Principal, client_id: str, size: int) -> int:
+        """Counts bytes that are sent to a consumer. Returns for how long it is throttled."""
+        if not self.is_active:
+            return 0
+        return self._use.record(
+            QuotaKey.FETCH, _user_of(principal), client_id, size, self._clock.monotonic_ms()
+        )
+
+    def delivery_bytes_max(self, principal: Principal, client_id: str) -> float:
+        """More than this at once is above the quota even if nothing else is sent."""
+        return self._use.amount_max(QuotaKey.FETCH, _user_of(principal), client_id)
 
     def connection_delay_ms(self, address: str) -> int:
         """Counts a new connection. Above 0: it is refused, after this time."""

@@ -8,6 +8,7 @@ from zhumq.model.ids import Principal
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.frames import Refusal
 from zhumq.security.acl import Operation, ResourceType
+from zhumq.security.login import Login
 
 
 class Caller(Protocol):
@@ -21,7 +22,7 @@ class Caller(Protocol):
 
 
 # From the `authorization` metadata of a call, or an empty text, and the host of the client. Raises NotAuthenticated.
-Authenticate = Callable[[str, str], Awaitable[Principal]]
+Authenticate = Callable[[str, str], Awaitable[Login]]
 # From the principal, the host of the client and the name of the method.
 CallerOf = Callable[[Principal, str, str], Caller]
 

@@ -137,9 +137,9 @@ class DeliveryBuffer:
     def send_moved(self, place: TopicPartition) -> None:
         self._send(pb.ServerFrame(moved=pb.Moved(leaders=self.leaders([place]))))
 
-    def take(self, room: int) -> pb.ServerFrame | PartitionClosed | None:
+    def take(self, room: int, bytes_max: float) -> pb.ServerFrame | PartitionClosed | None:
         """The next delivery as a frame, in flight from now on. None: nothing to deliver."""
-        taken = self.stream_partitions.take(self.member, room, self.lock_ms)
+        taken = self.stream_partitions.take(self.member, room, self.lock_ms, bytes_max)
         if taken is None or isinstance(taken, PartitionClosed):
             return taken
         stream_partition, delivered = taken

@@ -11,7 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from zhumq.model.errors import BrokerError
-from zhumq.model.ids import ANONYMOUS, Principal, TopicPartition
+from zhumq.model.ids import ANONYMOUS, TopicPartition
 from zhumq.net.tls_config import ClientAuth
 from zhumq.net.tls_context import TlsSource
 from zhumq.net.tls_material import TlsMaterial, decrypted_key
@@ -24,7 +24,7 @@ from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
 from zhumq.push.wire import WireBroken
 from zhumq.security.acl import Operation, ResourceType
-from zhumq.security.exchange import NotAuthenticated
+from zhumq.security.login import Login, NotAuthenticated
 from zhumq.security.principal_mapping import NoRuleMatches, PrincipalMapping
 
 logger = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class PushServer:
             _check_free(host, port)
         server = grpc.aio.server(options=_OPTIONS)
         mapping = PrincipalMapping() if tls is None else tls.config.mapping
-        principals = _Principals(mapping, authenticate)
-        server.add_generic_rpc_handlers((_handlers(services, principals),))
+        logins = _Logins(mapping, authenticate)
+        server.add_generic_rpc_handlers((_handlers(services, logins),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if tls is None:
@@ -191,14 +191,14 @@ class _CallWire:
         return WireBroken()
 
 
-class _Principals:
-    """The principals of calls: by their metadata, else by the certificates that TLS has verified."""
+class _Logins:
+    """The logins of calls: by their metadata, else by the certificates that TLS has verified."""
 
     def __init__(self, mapping: PrincipalMapping, authenticate: Authenticate | None) -> None:
         self._mapping = mapping
         self._authenticate = authenticate
 
-    async def of(self, context: "grpc.aio.ServicerContext[Any, Any]") -> Principal:
+    async def of(self, context: "grpc.aio.ServicerContext[Any, Any]") -> Login:
         """User:ANONYMOUS without either. Raises NotAuthenticated and NoRuleMatches."""
         if self._authenticate is not None:
             metadata = dict(context.invocation_metadata() or ())
@@ -206,12 +206,12 @@ class _Principals:
             return await self._authenticate(str(header), host_of(context.peer()))
         certificates = context.auth_context().get("x509_pem_cert")
         for certificate in certificates or ():
-            return principal_of_pem(certificate, self._mapping)
-        return ANONYMOUS
+            return Login(principal=principal_of_pem(certificate, self._mapping))
+        return Login(principal=ANONYMOUS)
 
 
-def _handlers(services: PushServices, principals: _Principals) -> grpc.GenericRpcHandler:
-    calls = _Calls(services, principals)
+def _handlers(services: PushServices, logins: _Logins) -> grpc.GenericRpcHandler:
+    calls = _Calls(services, logins)
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {
@@ -240,9 +240,9 @@ def _parse_frame(data: bytes) -> pb.ClientFrame:
 class _Calls:
     """The methods of the gRPC service."""
 
-    def __init__(self, services: PushServices, principals: _Principals) -> None:
+    def __init__(self, services: PushServices, logins: _Logins) -> None:
         self._services = services
-        self._principals = principals
+        self._logins = logins
 
     def unary(
         self, call: Callable[[Any, Caller], Awaitable[Any]], request: Any
@@ -250,7 +250,8 @@ class _Calls:
         action = request.DESCRIPTOR.name.removesuffix("Request")
 
         async def answer(message: Any, context: Any) -> Any:
-            return await call(message, await self._caller(context, action))
+            login = await self._log_in(context)
+            return await call(message, self._caller(context, login, action))
 
         return grpc.unary_unary_rpc_method_handler(
             answer,
@@ -260,21 +261,25 @@ class _Calls:
 
     async def stream(self, requests: Any, context: Any) -> None:
         del requests
-        caller = await self._caller(context, "Stream")
+        login = await self._log_in(context)
+        caller = self._caller(context, login, "Stream")
         try:
-            await serve_stream(self._services, _CallWire(context), caller)
+            await serve_stream(self._services, _CallWire(context), caller, login)
         except asyncio.CancelledError:
             raise
         except Exception:
             logger.exception("a push stream of %s failed", context.peer())
             raise
 
-    async def _caller(self, context: Any, action: str) -> Caller:
+    async def _log_in(self, context: Any) -> Login:
         try:
-            principal = await self._principals.of(context)
+            return await self._logins.of(context)
         except (NoRuleMatches, NotAuthenticated) as reason:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(reason))
-        return self._services.caller_of(principal, host_of(context.peer()), action)
+            raise
+
+    def _caller(self, context: Any, login: Login, action: str) -> Caller:
+        return self._services.caller_of(login.principal, host_of(context.peer()), action)
 
     async def leaders(self, request: pb.LeadersRequest, caller: Caller) -> pb.LeadersResponse:
         for name in request.topics:

@@ -15,6 +15,7 @@ from zhumq.push.callers import CallerOf, any_caller
 from zhumq.push.membership import GroupCalls
 from zhumq.push.sessions import Sessions
 from zhumq.push.settings import PushSettings
+from zhumq.push.throttle import DeliveryQuotas
 from zhumq.push.unread import UnreadFrames
 
 ENDING_SECONDS_MAX: Final = 5.0
@@ -33,6 +34,7 @@ class PushServices:
         clock: Clock,
         settings: PushSettings,
         push_addresses: Callable[[], dict[int, str]],
+        quotas: DeliveryQuotas,
         caller_of: CallerOf = any_caller,
     ) -> None:
         self.broker_id = broker_id
@@ -41,6 +43,7 @@ class PushServices:
         self.clock = clock
         self.settings = settings
         self.push_addresses = push_addresses
+        self.quotas = quotas
         self.caller_of = caller_of
         self.sessions = Sessions(deliveries, clock, settings.session)
         self.topic_ids = _StoreTopicIds(store)
@@ -48,16 +51,17 @@ class PushServices:
         self.unread = UnreadFrames(time.monotonic)
         self.closing = False
         self._store = store
-        self._acls = store.image.security.acls
+        self._security = store.image.security
 
     def apply(self, image: ClusterImage) -> None:
-        """Called with every new metadata image: leaders may have changed, and rights."""
-        acls_changed = image.security.acls is not self._acls
-        self._acls = image.security.acls
+        """Called with every new metadata image: leaders may have changed, and users, rights and quotas."""
+        before, self._security = self._security, image.security
         for stream in tuple(self.sessions.streams):
             stream.refresh()
-            if acls_changed:
-                stream.check_rights()
+            if image.security is not before:
+                stream.check_access()
+            if image.security.quotas is not before.quotas:
+                stream.end_throttling()
 
     @property
     def image(self) -> ClusterImage:

@@ -54,8 +54,11 @@ class LiveStream(Protocol):
     def refresh(self) -> None:
         """Handle a new metadata image: this broker may lead other partitions."""
 
-    def check_rights(self) -> None:
-        """ACLs have changed: end the stream if its consumer has lost its rights."""
+    def check_access(self) -> None:
+        """Users or ACLs have changed: end the stream if its consumer has lost its user or its rights."""
+
+    def end_throttling(self) -> None:
+        """Quotas have changed: what was sent before does not delay what comes next."""
 
     def resume_session(self) -> None:
         """Resume a parked consumer at an operator's request."""

@@ -20,7 +20,9 @@ from zhumq.push.services import PushServices
 from zhumq.push.sessions import Traffic
 from zhumq.push.stream_partitions import PartitionClosed
 from zhumq.push.subscribing import CREDITS_MAX, Accepted, accept
+from zhumq.push.throttle import Throttle
 from zhumq.push.wire import Wire, WireBroken
+from zhumq.security.login import Login
 from zhumq.share.push_session import PushSession
 
 logger = logging.getLogger(__name__)
@@ -33,10 +35,13 @@ TICK_SECONDS_MIN: Final = 0.02
 class Stream:
     """A connected consumer. `run` lasts as long as the call."""
 
-    def __init__(self, services: PushServices, wire: Wire, accepted: Accepted) -> None:
+    def __init__(
+        self, services: PushServices, wire: Wire, accepted: Accepted, login: Login
+    ) -> None:
         self._services = services
         self._wire = wire
         self._accepted = accepted
+        self._login = login
         self.instance = accepted.instance
         self._ack_deadlines = AckDeadlines(
             accepted.session, services.settings, services.clock.monotonic_ms()
@@ -44,6 +49,9 @@ class Stream:
         self._credit = accepted.credits
         self._paused = False
         self._wake = asyncio.Event()
+        self._throttle = Throttle(
+            services.quotas, login.principal, accepted.client_id, self._wake.set
+        )
         self._control: deque[pb.ServerFrame] = deque()
         member = f"{accepted.session.consumer}.{uuid.uuid4().hex[:8]}"
         self._buffer = DeliveryBuffer(
@@ -98,10 +106,16 @@ class Stream:
     def refresh(self) -> None:
         self._spawn(self._refresh())
 
-    def check_rights(self) -> None:
-        """ACLs have changed: a consumer without its rights gets nothing more."""
-        if not self._accepted.is_permitted:
+    def check_access(self) -> None:
+        """A consumer that has lost its user or its rights gets nothing more."""
+        user = self._login.user
+        if user is not None and user not in self._services.image.security.users:
+            self.end(_login_ended("its user was deleted"))
+        elif not self._accepted.is_permitted:
             self.end(not_permitted("this subscription"))
+
+    def end_throttling(self) -> None:
+        self._throttle.end()
 
     def end(self, why: Refusal) -> None:
         """End the stream with this code and message."""
@@ -124,6 +138,9 @@ class Stream:
         """Serve until the client half-closes, disconnects, or is refused."""
         self._runner = asyncio.current_task()
         self._services.sessions.attach(self)
+        # What changed between the login and now was not told to this stream.
+        self.check_access()
+        login_end = self._end_with_login()
         broken = False
         try:
             self.send(self._subscribed_frame())
@@ -141,8 +158,18 @@ class Stream:
             with contextlib.suppress(WireBroken):
                 await self._wire.write(refusal.frame())
         finally:
+            if login_end is not None:
+                login_end.cancel()
             # The cleanup releases the consumer's deliveries even if the call is cancelled meanwhile.
             await asyncio.shield(self._services.endings.begin(self._close(broken=broken)))
+
+    def _end_with_login(self) -> asyncio.TimerHandle | None:
+        """As a connection of a Kafka client (KIP-368), which a client opens again with a new token."""
+        if self._login.ends_at_ms is None:
+            return None
+        seconds = max(self._login.ends_at_ms - self._services.clock.now_ms(), 0) / 1000
+        why = _login_ended("it was for a limited time")
+        return asyncio.get_running_loop().call_later(seconds, self.end, why)
 
     def _subscribed_frame(self) -> pb.ServerFrame:
         return pb.ServerFrame(
@@ -211,12 +238,14 @@ class Stream:
             if room > 0 and not self._services.unread.has_room:
                 await self._services.unread.wait_for_room()
                 continue
-            taken = self._buffer.take(room) if room > 0 else None
+            taken = self._buffer.take(room, self._throttle.bytes_max) if room > 0 else None
             if isinstance(taken, PartitionClosed):
                 self._spawn(self._reopen(taken))
                 self._buffer.stream_partitions.remove(taken.stream_partition.place)
             elif taken is not None:
-                async with self._services.unread.writing(self, taken.ByteSize()):
+                size = taken.ByteSize()
+                self._throttle.record(size)
+                async with self._services.unread.writing(self, size):
                     await self._wire.write(taken)
                 del taken  # frees its memory: it can be large, and the next one may take long
             else:
@@ -227,6 +256,9 @@ class Stream:
     def _room(self) -> int:
         """How many more messages may be sent to the consumer now."""
         if self._paused:
+            return 0
+        # What is acquired is sent before a pause: its locks would expire in it.
+        if self._throttle.is_pausing and not self._buffer.stream_partitions.has_unsent:
             return 0
         held = self._buffer.in_flight_deliveries.count
         return self._ack_deadlines.room(
@@ -360,6 +392,7 @@ class Stream:
     async def _close(self, *, broken: bool) -> None:
         services = self._services
         self._is_closing = True
+        self._throttle.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_FRAMES_SECONDS_MAX):
                 await self._answers.settled()
@@ -392,11 +425,17 @@ class Stream:
             self.end(Refusal(pb.INTERNAL, "the broker failed; its log says why", retry=True))
 
 
+def _login_ended(why: str) -> Refusal:
+    return Refusal(
+        pb.LOGIN_ENDED, f"the login of this stream has ended ({why}): log in again", retry=True
+    )
+
+
 def _bad_credit(credit: int) -> Refusal:
     return Refusal(pb.CREDIT_INVALID, f"credit {credit} is not between 0 and {CREDITS_MAX}")
 
 
-async def serve_stream(services: PushServices, wire: Wire, caller: Caller) -> None:
+async def serve_stream(services: PushServices, wire: Wire, caller: Caller, login: Login) -> None:
     """Serve one call from its first frame to its end."""
     try:
         accepted = await accept(services, await _subscribe_frame(wire), caller)
@@ -406,7 +445,7 @@ async def serve_stream(services: PushServices, wire: Wire, caller: Caller) -> No
         return
     except WireBroken:
         return
-    await Stream(services, wire, accepted).run()
+    await Stream(services, wire, accepted, login).run()
 
 
 async def _subscribe_frame(wire: Wire) -> pb.Subscribe:

@@ -74,6 +74,10 @@ class StreamPartitions:
         return place in self._by_place
 
     @property
+    def has_unsent(self) -> bool:
+        return bool(self._taken)
+
+    @property
     def places(self) -> frozenset[TopicPartition]:
         return frozenset(self._by_place)
 
@@ -109,7 +113,7 @@ class StreamPartitions:
         self._taken = deque(each for each in self._taken if each[0] is not stream_partition)
 
     def take(
-        self, member: str, room: int, lock_ms: int
+        self, member: str, room: int, lock_ms: int, bytes_max: float
     ) -> "tuple[StreamPartition, Delivered] | PartitionClosed | None":
         """The next delivery of at most `room` messages; None: there is nothing now.
 
@@ -124,7 +128,10 @@ class StreamPartitions:
                 continue
             try:
                 batches = stream_partition.delivery.acquire(
-                    member, records_max=room, bytes_max=FRAME_BYTES, lock_ms=lock_ms
+                    member,
+                    records_max=room,
+                    bytes_max=int(min(FRAME_BYTES, bytes_max)),
+                    lock_ms=lock_ms,
                 )
             except BrokerError as error:
                 return PartitionClosed(stream_partition, error)

@@ -52,10 +52,6 @@ class TokenGiven:
         return "TokenGiven()"  # no tokens in logs
 
 
-class NotAuthenticated(Exception):
-    """A call with a user or a token that is not accepted; the message is for the client."""
-
-
 Step = Challenge | Accepted | Rejected | PasswordGiven | TokenGiven
 
 

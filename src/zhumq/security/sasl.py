@@ -5,11 +5,10 @@ from enum import StrEnum
 from typing import Final
 
 from zhumq.security.exchange import Accepted, Challenge, Exchange, Rejected, Step
+from zhumq.security.login import lifetime_ms
 
 # KIP-368: a client may re-authenticate once a second.
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000
-# Whatever the expiry of a token is: some weeks.
-SESSION_MS_MAX: Final = 2**31 - 1
 
 
 class SaslState(StrEnum):
@@ -125,12 +124,9 @@ class SaslSession:
 
     def start_session(self, accepted: Accepted, now_ms: int) -> int | None:
         """Milliseconds until the client has to re-authenticate. None: never."""
-        lifetimes = [self._reauthentication_ms] if self._reauthentication_ms else []
-        if accepted.expires_at_ms is not None:
-            lifetimes.append(min(max(0, accepted.expires_at_ms - now_ms), SESSION_MS_MAX))
-        lifetime_ms = min(lifetimes, default=None)
-        self._has_lifetime = lifetime_ms is not None
-        return lifetime_ms
+        lasts_ms = lifetime_ms(self._reauthentication_ms, accepted.expires_at_ms, now_ms)
+        self._has_lifetime = lasts_ms is not None
+        return lasts_ms
 
     def expire(self) -> None:
         """The session is over. A client in the middle of its re-authentication may complete it."""

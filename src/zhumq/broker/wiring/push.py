@@ -9,6 +9,7 @@ from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import PUSH_OFF, BrokerConfig
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import cannot_listen, tls_source
+from zhumq.broker.quotas import ClientQuotas
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
 from zhumq.coordinators.group_route import RoutedGroups
@@ -19,8 +20,6 @@ from zhumq.push.settings import PushSettings
 from zhumq.share.push_session import SessionPolicy
 
 logger = logging.getLogger(__name__)
-
-LISTENER = "PUSH"  # its name in the audit log
 
 # Imported name and the package to install.
 _PACKAGES = {"grpc": "grpcio", "google": "protobuf"}
@@ -62,6 +61,7 @@ class PushPart:
         clock: Clock,
         authorization: AclAuthorization | None,
         authentication: Authentication,
+        quotas: ClientQuotas,
     ) -> Self:
         """Listen for push consumers, if configured and grpcio is installed. Raises OSError."""
         if config.push is None:
@@ -91,9 +91,10 @@ class PushPart:
             clock=clock,
             settings=push_settings(config.settings),
             push_addresses=addresses,
+            quotas=quotas,
             caller_of=any_caller
             if authorization is None
-            else partial(authorization.caller, LISTENER),
+            else partial(authorization.caller, config.push.name),
         )
         bind = config.push.bind
         server = await PushServer.open(
@@ -121,11 +122,12 @@ async def open_push(
     clock: Clock,
     authorization: AclAuthorization | None,
     authentication: Authentication,
+    quotas: ClientQuotas,
 ) -> PushPart:
     """The push listener. Raises SettingInvalid if it cannot listen."""
     try:
         return await PushPart.open(
-            config, store, deliveries, groups, clock, authorization, authentication
+            config, store, deliveries, groups, clock, authorization, authentication, quotas
         )
     except OSError as reason:
         assert config.push is not None

@@ -31,6 +31,7 @@ class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FENCED: _ClassVar[Code]
     INTERNAL: _ClassVar[Code]
     NOT_AUTHORIZED: _ClassVar[Code]
+    LOGIN_ENDED: _ClassVar[Code]
 
 class StartKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -65,6 +66,7 @@ NOT_LEADER: Code
 FENCED: Code
 INTERNAL: Code
 NOT_AUTHORIZED: Code
+LOGIN_ENDED: Code
 EARLIEST: StartKind
 LATEST: StartKind
 OFFSET: StartKind
