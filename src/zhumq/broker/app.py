@@ -16,6 +16,7 @@ import uvloop
 
 from zhumq.broker.access import Access
 from zhumq.broker.authentication import Authentication
+from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.handlers.produce import ProduceHandler
@@ -25,6 +26,7 @@ from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of, tls_source
 from zhumq.broker.metrics import authentication_metrics, broker_metrics, health_problems
+from zhumq.broker.metrics_guard import metrics_guard
 from zhumq.broker.quota_settings import quota_sampling
 from zhumq.broker.quotas import ClientQuotas
 from zhumq.broker.wiring.audit import open_audit
@@ -187,6 +189,7 @@ class BrokerApp:
                 disk_room,
                 scrubber,
                 authentication,
+                authorization,
             )
             parts.push_async_callback(http.close)
             addresses = [Address(*address) for address in listener.addresses]
@@ -290,6 +293,7 @@ async def _listen_http(
     disk_room: DiskRoom,
     scrubber: Scrubber,
     authentication: Authentication,
+    authorization: AclAuthorization | None,
 ) -> HttpServer:
     def metrics() -> list[Metric]:
         return [
@@ -308,7 +312,12 @@ async def _listen_http(
 
     try:
         return await HttpServer.open(
-            config.bind.host, config.bind.port, metrics, problems, tls=tls_source(config)
+            config.bind.host,
+            config.bind.port,
+            metrics,
+            problems,
+            tls=tls_source(config),
+            guard=metrics_guard(config, authentication, authorization),
         )
     except OSError as reason:
         raise cannot_listen(config, reason) from None

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Final
 
@@ -59,7 +58,7 @@ class CallAuthentication:
         try:
             # RFC 7617: the first colon ends the user name.
             user, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             user = password = ""
         if not user or not password or "\0" in user:
             raise await self._failed(plain.MECHANISM, "", host)

@@ -87,13 +87,15 @@ class BrokerConfig:
         kafka = read_kafka_listeners(listen, loaded, insecure=insecure)
         first = kafka.clients[0]
         http_address = parse_one_listener(http, "--http")
+        http_protocol = SecurityProtocol(loaded.text("http.security.protocol"))
         http_listener = other_listener(
             loaded,
             name=HTTP_NAME,
             setting="--http",
             bind=http_address,
             advertised=http_address,
-            has_tls=loaded.text("http.security.protocol") == SecurityProtocol.SSL,
+            has_tls=http_protocol.uses_tls,
+            has_sasl=http_protocol.uses_sasl,
         )
         push_listener = _push_listener(push, loaded, first)
         served = [*kafka.clients, http_listener]

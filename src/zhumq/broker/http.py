@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self, cast
+from typing import Final, Protocol, Self, cast
 
 from zhumq.net.handshakes import Handshakes
 from zhumq.net.tls_context import TlsSource
@@ -19,6 +19,8 @@ REQUEST_SECONDS_MAX: Final = 5.0
 # A connection above this closes the oldest one.
 CONNECTIONS_MAX: Final = 100
 ACCEPT_BACKLOG: Final = 1_024
+AUTHORIZATION: Final = "authorization"
+REALM: Final = "zhumq"
 # Rendering metrics takes at most a tenth of the time. A large page is rendered at most once a second,
 # so that clients which do not read hold at most one page for each second of REQUEST_SECONDS_MAX.
 PAGE_REST: Final = 10
@@ -51,6 +53,21 @@ def escape_label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+class Refused(Exception):
+    """A request that is answered with this status and reason."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Guard(Protocol):
+    """Who may read /metrics."""
+
+    async def check(self, header: str, host: str) -> None:
+        """Takes the `Authorization` header of a request, or an empty text, and its client. Raises Refused."""
+
+
 class HttpServer:
     """Answers GET, one request per connection."""
 
@@ -70,10 +87,11 @@ class HttpServer:
         problems: Callable[[], Sequence[str]] = list,
         *,
         tls: TlsSource | None = None,
+        guard: Guard | None = None,
     ) -> Self:
         """Serve current metrics, and the problems that a restart would not solve."""
         loop = asyncio.get_running_loop()
-        pages = _Pages(loop, metrics, problems)
+        pages = _Pages(loop, metrics, problems, guard)
         handshakes = Handshakes(loop, count_max=CONNECTIONS_MAX, seconds_max=REQUEST_SECONDS_MAX)
         server = await loop.create_server(
             lambda: _Connection(pages) if tls is None else _TlsConnection(pages, tls, handshakes),
@@ -104,7 +122,7 @@ class _Connection(asyncio.Protocol):
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._answered = False
+        self._answering: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -113,24 +131,30 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
-        if self._answered:
+        if self._answering is not None:
             return
         self._received += data
         end = self._received.find(END_OF_HEAD)
         if end >= 0:
-            self._answered = True
-            try:
-                self._transport.write(self._pages.answer(bytes(self._received[:end])))
-            except Exception:
-                logger.exception("an HTTP request failed")
-            # Closes once the client has read its answer, or at the deadline.
-            self._transport.close()
+            head = bytes(self._received[:end])
+            self._answering = self._pages.loop.create_task(self._answer(head, self._transport))
         elif len(self._received) > REQUEST_BYTES_MAX:
             self.abort()
+
+    async def _answer(self, head: bytes, transport: asyncio.Transport) -> None:
+        peer = transport.get_extra_info("peername")
+        try:
+            transport.write(await self._pages.answer(head, peer[0] if peer is not None else ""))
+        except Exception:
+            logger.exception("an HTTP request failed")
+        # Closes once the client has read its answer, or at the deadline.
+        transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         if self._deadline is not None:
             self._deadline.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
         self._pages.connections.pop(self, None)
 
     def abort(self) -> None:
@@ -172,8 +196,10 @@ class _Pages:
         loop: asyncio.AbstractEventLoop,
         metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Sequence[str]],
+        guard: Guard | None,
     ) -> None:
         self.loop = loop
+        self._guard = guard
         self.connections: dict[_Connection, None] = {}  # the oldest first
         self._metrics = metrics
         self._problems = problems
@@ -186,7 +212,7 @@ class _Pages:
             next(iter(self.connections)).abort()
         self.connections[connection] = None
 
-    def answer(self, head: bytes) -> bytes:
+    async def answer(self, head: bytes, host: str) -> bytes:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":
@@ -198,6 +224,11 @@ class _Pages:
                 "200 OK", "\n".join(["degraded", *problems, ""] if problems else ["ok", ""])
             )
         if path == b"/metrics":
+            if self._guard is not None:
+                try:
+                    await self._guard.check(_header(head, AUTHORIZATION), host)
+                except Refused as refused:
+                    return _response(refused.status, f"{refused}\n")
             return self._metrics_now()
         return _response("404 Not Found", "try /healthz or /metrics\n")
 
@@ -217,10 +248,22 @@ class _Pages:
         return self._metrics_page
 
 
+def _header(head: bytes, name: str) -> str:
+    """The value of the first header of this name; empty without one."""
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        key, _, value = line.partition(":")
+        if key.strip().lower() == name:
+            return value.strip()
+    return ""
+
+
 def _response(status: str, body: str, kind: str = "text/plain; charset=utf-8") -> bytes:
     data = body.encode()
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
-        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n"
     )
+    if status.startswith("401"):
+        head += f'WWW-Authenticate: Basic realm="{REALM}"\r\n'
+    head += "\r\n"
     return head.encode() + data

@@ -52,9 +52,10 @@ LISTENER_SETTINGS: Final = (
     ),
     _text(
         "http.security.protocol",
-        "PLAINTEXT or SSL: what --http speaks. Its own TLS settings begin with listener.name.http.",
+        "What --http speaks. With SASL, /metrics needs a user (Basic) or a token (Bearer), and /healthz nothing."
+        " Its own settings of TLS and SASL begin with listener.name.http.",
         default=SecurityProtocol.PLAINTEXT,
-        allowed=(SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL),
+        allowed=tuple(SecurityProtocol),
     ),
     _text(
         "push.security.protocol",

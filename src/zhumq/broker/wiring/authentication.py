@@ -38,7 +38,7 @@ async def open_authentication(
 
 def _configs(config: BrokerConfig) -> dict[str, SaslConfig]:
     configs: dict[str, SaslConfig] = {}
-    for listener in (*config.listeners, *([config.push] if config.push else [])):
+    for listener in (*config.listeners, config.http, *([config.push] if config.push else [])):
         if not listener.protocol.uses_sasl:
             continue
         try:
