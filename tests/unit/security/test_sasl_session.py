@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zhumq.security.exchange import Accepted, Challenge, PasswordGiven, Rejected, Step
+from zhumq.security.login import LOGIN_MS_MAX
 from zhumq.security.sasl import (
     REAUTHENTICATION_INTERVAL_MS,
-    SESSION_MS_MAX,
     TRANSITIONS,
     Handshake,
     SaslSession,
@@ -96,7 +96,7 @@ def test_a_session_ends_at_the_earlier_of_its_lifetime_and_the_expiry_of_its_tok
         (LIFETIME_MS, 5_000, 5_000),
         (LIFETIME_MS, 500_000, LIFETIME_MS),
         (0, -5_000, 0),
-        (0, 10**15, SESSION_MS_MAX),
+        (0, 10**15, LOGIN_MS_MAX),
     ):
         session = session_of(lifetime_ms=reauthentication_ms)
         expires_at_ms = None if expires_in_ms is None else NOW_MS + expires_in_ms
