@@ -31,14 +31,34 @@ def start(
     data_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="The data directory of the servers.")
     ] = (Path("zookeeper-data")),
+    ssl_keystore: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Key and certificate of the servers, PEM: TLS on one more port each."
+        ),
+    ] = None,
+    ssl_truststore: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The CA of clients that show certificates, PEM."),
+    ] = None,
 ) -> None:
     """Run a ZooKeeper ensemble until SIGTERM or Ctrl-C.
 
-    It prints one line, `zookeeper ready HOST:PORT,...`, when every server serves. The servers come
-    with PySpark; they need Java.
+    It prints one line, `zookeeper ready HOST:PORT,...`, when every server serves; with --ssl-keystore
+    ` tls=HOST:PORT,...` is behind it. The servers come with PySpark; they need Java.
     """
     # Imported here so that `zhumq --help`, which loads every command, stays quick.
-    from zhumq.cluster.dev_zookeeper import DevZookeeper  # noqa: PLC0415
+    from zhumq.cluster.dev_zookeeper import DevSecurity, DevZookeeper  # noqa: PLC0415
+
+    if ssl_truststore is not None and ssl_keystore is None:
+        raise CommandFailed("--ssl-truststore needs --ssl-keystore: there is no TLS without it")
+    for option, file in (("--ssl-keystore", ssl_keystore), ("--ssl-truststore", ssl_truststore)):
+        if file is not None and not file.is_file():
+            raise CommandFailed(f"{option} {file}: there is no such file")
+    security = DevSecurity(
+        keystore=None if ssl_keystore is None else ssl_keystore.resolve(),
+        truststore=None if ssl_truststore is None else ssl_truststore.resolve(),
+    )
 
     # Set before the first server starts, so that a stop during the start leaves no server running.
     stops = (signal.SIGTERM, signal.SIGINT)
@@ -49,9 +69,10 @@ def start(
 
     previous = {each: signal.signal(each, interrupted) for each in stops}
     try:
-        ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=port)
+        ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=port, security=security)
         try:
-            sys.stdout.write(f"zookeeper ready {ensemble.connect}\n")
+            tls = "" if ssl_keystore is None else f" tls={ensemble.secure_connect}"
+            sys.stdout.write(f"zookeeper ready {ensemble.connect}{tls}\n")
             sys.stdout.flush()
             ended = ensemble.wait_until_one_ends()
             raise CommandFailed(

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from tests.certificates import make_authority
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 SECONDS_MAX = 60.0
@@ -126,3 +128,31 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     error = fails(tmp_path, "--port", "0", "--data-dir", "file")
     assert "Not a directory; choose another with --data-dir" in error
+
+
+def test_it_serves_tls_on_one_more_port(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path / "ca")
+    keystore = authority.issue("zookeeper").combined_file
+    truststore = authority.certificate_file
+    options = ("--ssl-keystore", str(keystore), "--ssl-truststore", str(truststore))
+    with begin("--port", "0", *options, cwd=tmp_path) as process:
+        try:
+            line = ready_line(process)
+            found = re.fullmatch(r"zookeeper ready 127\.0\.0\.1:\d+ tls=(127\.0\.0\.1:\d+)\n", line)
+            assert found is not None, line
+            client = KazooClient(
+                found[1], use_ssl=True, ca=str(truststore), timeout=SECONDS_MAX, verify_certs=True
+            )
+            client.start(SECONDS_MAX)
+            assert client.get_children("/") == ["zookeeper"]
+            client.stop()
+            client.close()
+        finally:
+            process.terminate()
+
+
+def test_wrong_files_for_tls_are_one_clear_line(tmp_path: Path) -> None:
+    error = fails(tmp_path, "--port", "0", "--ssl-keystore", "missing.pem")
+    assert "--ssl-keystore missing.pem: there is no such file" in error
+    error = fails(tmp_path, "--port", "0", "--ssl-truststore", "ca.pem")
+    assert "--ssl-truststore needs --ssl-keystore" in error
