@@ -34,7 +34,8 @@ def start(
     ssl_keystore: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Key and certificate of the servers, PEM: TLS on one more port each."
+            metavar="FILE",
+            help="Key and certificate of the servers, PEM: TLS on one more port each.",
         ),
     ] = None,
     ssl_truststore: Annotated[

@@ -76,9 +76,7 @@ def test_without_an_authorizer_every_user_and_token_may_read_metrics(tmp_path: P
     issuer.write_jwks()
     settings = {**issuer.settings, "http__security__protocol": "SASL_PLAINTEXT"}
     data_dir = tmp_path / "data"
-    with sasl_broker(
-        mechanisms="PLAIN,OAUTHBEARER", data_dir=data_dir, **settings
-    ) as running:
+    with sasl_broker(mechanisms="PLAIN,OAUTHBEARER", data_dir=data_dir, **settings) as running:
         for header, status in (
             (basic(USER, PASSWORD), http.HTTPStatus.OK),
             (f"Bearer {issuer.token(sub='prometheus')}", http.HTTPStatus.OK),

@@ -52,9 +52,7 @@ class PushStream:
             iter(self._sent.get, None), metadata=[("authorization", header)], timeout=SECONDS_MAX
         )
         choices = [pb.TopicChoice(name=topic)]
-        subscribe = pb.Subscribe(
-            topics=choices, mode=pb.PSB, credits=MESSAGES, client_id=client_id
-        )
+        subscribe = pb.Subscribe(topics=choices, mode=pb.PSB, credits=MESSAGES, client_id=client_id)
         self._sent.put(pb.ClientFrame(subscribe=subscribe))
         assert self.receive("subscribed").broker_id >= 0
 
@@ -78,7 +76,10 @@ class PushStream:
         return self
 
     def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _at: TracebackType | None,
     ) -> None:
         self._sent.put(None)
         self._channel.close()
