@@ -138,7 +138,7 @@ class Stream:
         """Serve until the client half-closes, disconnects, or is refused."""
         self._runner = asyncio.current_task()
         self._services.sessions.attach(self)
-        # What changed between the login and now was not told to this stream.
+        # Changes between the login and now were not reported to this stream.
         self.check_access()
         login_end = self._end_with_login()
         broken = False

@@ -25,13 +25,6 @@ METHODS = {
 
 
 @pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    made = Issuer(tmp_path_factory.mktemp("issuer"))
-    made.write_jwks()
-    return made
-
-
-@pytest.fixture(scope="module")
 def running(issuer: Issuer) -> Iterator[RunningBroker]:
     with sasl_broker(mechanisms="PLAIN,OAUTHBEARER", **issuer.settings) as started:
         yield started

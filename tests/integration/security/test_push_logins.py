@@ -86,13 +86,6 @@ class PushStream:
 
 
 @pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    made = Issuer(tmp_path_factory.mktemp("issuer"))
-    made.write_jwks()
-    return made
-
-
-@pytest.fixture(scope="module")
 def running(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     settings = {**issuer.settings, "quota__window__num": "2"}
     data_dir = tmp_path_factory.mktemp("data")

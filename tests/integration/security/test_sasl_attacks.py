@@ -26,13 +26,6 @@ TRIES = 60
 
 
 @pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    made = Issuer(tmp_path_factory.mktemp("issuer"))
-    made.write_jwks()
-    return made
-
-
-@pytest.fixture(scope="module")
 def running(issuer: Issuer) -> Iterator[RunningBroker]:
     settings = {**issuer.settings, "connection__failed__authentication__delay__ms": "0"}
     with sasl_broker(mechanisms=f"{ALL},OAUTHBEARER", **settings) as started:
