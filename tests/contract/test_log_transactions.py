@@ -225,6 +225,12 @@ def test_batches_of_a_coordinator_have_an_epoch_and_no_sequence(log: Log) -> Non
         )
         log.append(data, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
+    def allow(epoch: int) -> None:
+        log.producer_state.allow_transaction(1, epoch, log.producer_state.verification(1))
+
+    with pytest.raises(InvalidTxnState):
+        commit_offsets(3)
+    allow(3)
     commit_offsets(3)
     commit_offsets(3)
     assert log.producer_state.first_undecided_offset == 0
@@ -233,6 +239,9 @@ def test_batches_of_a_coordinator_have_an_epoch_and_no_sequence(log: Log) -> Non
     with pytest.raises(InvalidTxnState):
         commit_offsets(3, is_transactional=False)
     end(log, 1, epoch=3)
+    with pytest.raises(InvalidTxnState):
+        commit_offsets(3)
+    allow(4)
     commit_offsets(4)
     assert log.producer_state.first_undecided_offset == 3
 

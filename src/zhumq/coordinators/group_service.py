@@ -1,10 +1,11 @@
 """The group coordinator as the broker's handlers see it: any group request in, its response out."""
 
 import asyncio
+import copy
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import Final, Protocol, TypeVar, assert_never
 
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.requests import (
@@ -13,8 +14,16 @@ from zhumq.groups.requests import (
     TopicsDeletedRequest,
     TopicsDeletedResponse,
 )
-from zhumq.groups.topic_names import TopicNames, name_commit, name_fetch, unname_fetch
+from zhumq.groups.topic_names import (
+    TopicNames,
+    name_commit,
+    name_fetch,
+    split_transactional,
+    unname_fetch,
+)
 from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from zhumq.model.state_machine import Producer
 from zhumq.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -45,10 +54,14 @@ from zhumq.protocol.messages.share import (
     ShareGroupDescribeResponse,
     ShareGroupHeartbeatRequest,
 )
+from zhumq.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from zhumq.security.acl import ResourceType, operation_bits
 
 GROUP_OPERATIONS = operation_bits(ResourceType.GROUP)  # without an authorizer: all of them
 GROUP_IDS_REMEMBERED_MAX = 4_096  # size of the cache of computed partitions
+# KIP-890: of TxnOffsetCommit.
+ABORTABLE_ERROR_SINCE_VERSION: Final = 4
+ADDS_PARTITION_SINCE_VERSION: Final = 5
 
 Answer = TypeVar("Answer")
 Description = TypeVar(
@@ -65,6 +78,25 @@ ManyGroupsRequest = (
 )
 
 
+class TransactionVerifier(Protocol):
+    """The way to the transaction coordinators."""
+
+    async def join(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Partitions join the transaction of a producer; or, unless it `adds`, are verified to be in it (KIP-890).
+
+        Returns the errors of those that are not in it. TRANSACTION_ABORTABLE: the coordinator does not
+        have the partition in the transaction.
+        """
+
+
 class GroupService:
     """Routes group requests to the shards of `__consumer_offsets`, and fans out those for many groups."""
 
@@ -74,11 +106,13 @@ class GroupService:
         *,
         partition_count: Callable[[], int],
         topics: TopicNames,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         self._runtime = runtime
         # Groups map to partitions by it: the count of the existing topic, or of the one to be created.
         self._partition_count = partition_count
         self._topics = topics
+        self._verifier = verifier  # None: there are no transactions here
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates this group."""
@@ -100,6 +134,8 @@ class GroupService:
                 return await self.submit(message.group_id, request)
             case OffsetCommitRequest():
                 return await self._commit(message, request)
+            case TxnOffsetCommitRequest():
+                return await self._commit_in_transaction(message, request)
             case OffsetFetchRequest():
                 return await self._fetch(message, request)
             case DescribeGroupsRequest():
@@ -155,6 +191,37 @@ class GroupService:
         response = await self.submit(message.group_id, replace(request, message=named.message))
         committed = _expect(OffsetCommitResponse, response)
         committed.topics.extend(named.refused)
+        return committed
+
+    async def _commit_in_transaction(
+        self, message: TxnOffsetCommitRequest, request: GroupRequest
+    ) -> TxnOffsetCommitResponse:
+        existing, refused = split_transactional(message.topics, self._topics)
+        if not existing:
+            return TxnOffsetCommitResponse(topics=refused)
+        index = self.partition_for(message.group_id)
+        producer = Producer(message.producer_id, message.producer_epoch)
+
+        async def verify() -> ErrorCode:
+            if self._verifier is None:
+                return ErrorCode.INVALID_TXN_STATE
+            partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, index)
+            codes = await self._verifier.join(
+                message.transactional_id,
+                message.producer_id,
+                message.producer_epoch,
+                [partition],
+                adds=request.version >= ADDS_PARTITION_SINCE_VERSION,
+            )
+            return _code_for_producer(codes.get(partition, ErrorCode.NONE), request.version)
+
+        named = copy.copy(message)
+        named.topics = existing
+        response = await self._runtime.submit_in_transaction(
+            index, replace(request, message=named), producer, verify
+        )
+        committed = _expect(TxnOffsetCommitResponse, response)
+        committed.topics.extend(refused)
         return committed
 
     async def _fetch(
@@ -276,6 +343,24 @@ def partition_for(group_id: str, partition_count: int) -> int:
         code -= 1 << 32
     # As in Kafka: the one value without an absolute value in an int maps to 0.
     return 0 if code == -(1 << 31) else abs(code) % partition_count
+
+
+def _code_for_producer(code: ErrorCode, version: int) -> ErrorCode:
+    """The error of a verification, as a producer of this version of TxnOffsetCommit understands it."""
+    match code:
+        case ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.TRANSACTION_ABORTABLE if version < ABORTABLE_ERROR_SINCE_VERSION:
+            return ErrorCode.INVALID_TXN_STATE
+        case (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE
+            | ErrorCode.NOT_COORDINATOR
+            | ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        ):
+            # Of the transaction's coordinator: the producer has to wait, and need not look for the group's.
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case _:
+            return code
 
 
 def _expect(expected: type[Answer], response: GroupResponse) -> Answer:

@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol
 
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.runtime import CoordinatorRuntime, StatePartition
+from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.coordinators.state_log import StatePartition
 from zhumq.metadata.topics import NewTopic
 from zhumq.model.errors import BrokerError, TopicAlreadyExists
 from zhumq.model.ids import TopicPartition

@@ -2,64 +2,42 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from zhumq.coordinators.state_log import (
+    StatePartition,
+    batches_of,
+    end_transaction,
+    replay,
+    replay_batch,
+)
 from zhumq.host.clock import Clock
 from zhumq.host.deadline_timer import DeadlineTimer
-from zhumq.model.errors import BrokerError, ErrorCode, NotLeaderOrFollower
-from zhumq.model.state_machine import Outcome, Reply, ReplyToken, Shard, StateRecord
-from zhumq.records.batch import Record, batches
-from zhumq.records.builder import build_batch
+from zhumq.model.errors import (
+    BrokerError,
+    ErrorCode,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    NotLeaderOrFollower,
+)
+from zhumq.model.state_machine import Outcome, Producer, Reply, ReplyToken, Shard
+from zhumq.model.transaction_errors import TransactionCoordinatorFenced
+from zhumq.records.batch import batches
+from zhumq.records.control import EndMarker
 
 logger = logging.getLogger(__name__)
 
 LOAD_BYTES_MAX = 1 << 20  # read from the log at a time; the event loop runs in between
 RELOAD_DELAY_S = 1.0  # between two loads of a shard whose log fails
-BATCH_OVERHEAD_BYTES = 61
-RECORD_OVERHEAD_BYTES = 40  # varints of one record, at their longest
+# The log has written nothing, because of the state of a producer: it works, and so does the shard.
+FENCED = (InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced)
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 RequestIn = TypeVar("RequestIn", contravariant=True)
 ResponseOut = TypeVar("ResponseOut", covariant=True)
-
-
-class AppendedRange(Protocol):
-    """Offsets of an append."""
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last record."""
-
-
-class LogPart(Protocol):
-    """A range of a log, not read from the disk yet."""
-
-    def read_bytes(self) -> bytes | memoryview:
-        """Its batches."""
-
-
-class StatePartition(Protocol):
-    """The partition of a shard's log, as the runtime uses it."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset in the log."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset of the next record. Records below it that are not durable yet may be lost."""
-
-    def append(self, batches: bytes, now_ms: int) -> AppendedRange:
-        """Append whole batches, all or nothing. Raises BrokerError."""
-
-    def when_durable(self, next_offset: int) -> "asyncio.Future[None]":
-        """Completes when everything below is durable; fails with a BrokerError if it never will be."""
-
-    def read(self, offset: int, max_bytes: int) -> LogPart:
-        """Whole batches from the one that contains this offset on, at least one if there is one."""
 
 
 class LoadableShard(Shard[RequestIn, ResponseOut], Protocol[RequestIn, ResponseOut]):
@@ -182,6 +160,68 @@ class CoordinatorRuntime(Generic[Request, Response]):
         self._decide(running, lambda: running.shard.handle(request, token, now_ms), now_ms)
         return answer
 
+    async def submit_in_transaction(
+        self,
+        index: int,
+        request: Request,
+        producer: Producer,
+        verify: Callable[[], Awaitable[ErrorCode]],
+    ) -> Response:
+        """Pass a request whose records belong to a producer's transaction, once its coordinator confirmed that
+        the shard's partition is in it."""
+        running = self._running.get(index)
+        if running is None:
+            return await self.submit(index, request)
+        verification = running.partition.verification(producer.producer_id)
+        code = await verify()
+        if code is not ErrorCode.NONE:
+            return self._refuse(request, code)
+        running.partition.allow_transaction(producer.producer_id, producer.epoch, verification)
+        return await self.submit(index, request)
+
+    def append_marker(
+        self,
+        index: int,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+    ) -> "asyncio.Future[None]":
+        """End the transaction of a producer in a shard; completes when the marker is durable. Markers may be
+        repeated.
+
+        Raises BrokerError: NotLeaderOrFollower also while the shard is being loaded, or what refuses the marker.
+        """
+        running = self._running.get(index)
+        if running is None:
+            raise NotLeaderOrFollower(f"{self._name} shard {index} does not serve here")
+        now_ms = self._now_ms()
+        try:
+            appended = running.partition.append_marker(
+                marker,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transaction_version=transaction_version,
+                now_ms=now_ms,
+            )
+        except FENCED:
+            raise
+        except BrokerError as error:
+            self._note_failed_append(running, error)
+            raise
+        next_offset = running.next_offset = appended.last_offset + 1
+        end_transaction(running.shard, marker, producer_id, now_ms)
+        self._set_timer(running)
+
+        def settled(done: "asyncio.Future[None]") -> None:
+            if not done.cancelled():  # by the caller, who does not wait any more
+                self._on_durable(running, next_offset, (), done)
+
+        durable = running.partition.when_durable(next_offset)
+        durable.add_done_callback(settled)
+        return durable
+
     # Serving
 
     def _decide(
@@ -202,33 +242,22 @@ class CoordinatorRuntime(Generic[Request, Response]):
         self, running: _Running[Request, Response], outcome: Outcome[Response], now_ms: int
     ) -> None:
         if outcome.records:
-            data = b"".join(self._batches_of(outcome.records, now_ms))
+            data = batches_of(outcome, now_ms, self._batch_bytes_max)
+            partition = running.partition
+            append = partition.append if outcome.producer is None else partition.append_unnumbered
             try:
-                appended = running.partition.append(data, now_ms)
+                appended = append(data, now_ms)
             except BrokerError as error:
-                logger.warning("%s shard %d could not append: %s", self._name, running.index, error)
-                self._discard(running, _code_for(error))
+                if outcome.producer is not None and isinstance(error, FENCED):
+                    self._refuse_replies(running, outcome.replies, error.code)
+                else:
+                    self._note_failed_append(running, error)
                 return
             running.next_offset = appended.last_offset + 1
-            for record in outcome.records:
-                running.shard.replay(record, now_ms)
+            replay(running.shard, outcome.records, outcome.producer, now_ms)
         if outcome.replies:
             self._release_when_durable(running, outcome.replies)
         self._set_timer(running)
-
-    def _batches_of(self, state: Iterable[StateRecord], now_ms: int) -> Iterator[bytes]:
-        """As few batches as the topic's limit allows: one, for all but the largest outcomes."""
-        pending: list[Record] = []
-        size = BATCH_OVERHEAD_BYTES
-        for each in state:
-            record_bytes = len(each.key) + len(each.value or b"") + RECORD_OVERHEAD_BYTES
-            if pending and size + record_bytes > self._batch_bytes_max:
-                yield build_batch(pending)
-                pending = []
-                size = BATCH_OVERHEAD_BYTES
-            pending.append(Record(key=each.key, value=each.value, timestamp=now_ms))
-            size += record_bytes
-        yield build_batch(pending)
 
     def _release_when_durable(
         self, running: _Running[Request, Response], replies: tuple[Reply[Response], ...]
@@ -259,9 +288,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
         else:
             error = done.exception()
         if error is not None:
-            if self._running.get(running.index) is running:
-                logger.error("%s shard %d lost its log: %s", self._name, running.index, error)
-                self._discard(running, _code_for(error))
+            self._lose(running, error)
             return
         running.durable_offset = max(running.durable_offset, next_offset)
         self._release(running, replies)
@@ -305,10 +332,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
             next_offset = offset
             for batch in batches(partition.read(offset, LOAD_BYTES_MAX).read_bytes()):
                 next_offset = batch.header.next_offset
-                if not batch.header.is_control:
-                    for record in batch.records():
-                        if record.key is not None:
-                            shard.replay(StateRecord(key=record.key, value=record.value), now_ms)
+                replay_batch(shard, batch, now_ms)
             if next_offset <= offset:
                 break  # only compacted-away offsets are left
             offset = next_offset
@@ -322,6 +346,16 @@ class CoordinatorRuntime(Generic[Request, Response]):
             durable_offset=end_offset,
             loaded_at_ms=self._now_ms(),
         )
+
+    def _note_failed_append(self, running: _Running[Request, Response], error: BrokerError) -> None:
+        logger.warning("%s shard %d could not append: %s", self._name, running.index, error)
+        self._discard(running, _code_for(error))
+
+    def _lose(self, running: _Running[Request, Response], error: BaseException) -> None:
+        """Records of a shard will never be durable."""
+        if self._running.get(running.index) is running:
+            logger.error("%s shard %d lost its log: %s", self._name, running.index, error)
+            self._discard(running, _code_for(error))
 
     def _discard(self, running: _Running[Request, Response], code: ErrorCode) -> None:
         """Discard a shard whose state differs from its log: refuse its waiting requests and load it again."""
@@ -351,6 +385,17 @@ class CoordinatorRuntime(Generic[Request, Response]):
                 if self._reloads.get(index) is asyncio.current_task():
                     del self._reloads[index]
                 return
+
+    def _refuse_replies(
+        self,
+        running: _Running[Request, Response],
+        replies: tuple[Reply[Response], ...],
+        code: ErrorCode,
+    ) -> None:
+        for reply in replies:
+            request, answer = running.waiting.pop(reply.token)
+            if not answer.done():
+                answer.set_result(self._refuse(request, code))
 
     def _refuse_waiting(self, running: _Running[Request, Response], code: ErrorCode) -> None:
         if running.timer is not None:

@@ -377,18 +377,25 @@ class ClassicGroup(Group):
     def state_name(self) -> str:
         return self.state.value
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
         if generation < 0 and self.is_empty:
             # A simple consumer, or a tool, commits without membership.
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.check_member(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not is_transactional:
             # The member has rejoined and given up its partitions: another member may own what it commits.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE

@@ -211,9 +211,18 @@ class ConsumerGroup(Group):
     def state_name(self) -> str:
         return self.state.value
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
         if generation < 0 and self.is_empty:
             # A simple consumer, or a tool, commits without membership.
+            return ErrorCode.NONE
+        if is_transactional and generation == -1 and not member_id and instance_id is None:
             return ErrorCode.NONE
         if instance_id is not None:
             known_id = self.static_members.get(instance_id)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zhumq.groups.requests import GroupResponse
 from zhumq.model.deadlines import Deadlines
 from zhumq.model.errors import ErrorCode
-from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
+from zhumq.model.state_machine import Outcome, Producer, Reply, ReplyToken, StateRecord
 from zhumq.protocol.messages.groups import ListedGroup
 
 
@@ -49,13 +49,15 @@ class Parked(NamedTuple):
 class Turn:
     """The handling of one input: the current time, and the records and replies so far."""
 
-    __slots__ = ("deadlines", "now_ms", "records", "replies")
+    __slots__ = ("deadlines", "now_ms", "producer", "records", "replies")
 
     def __init__(self, now_ms: int, deadlines: Deadlines[DeadlineKey]) -> None:
         self.now_ms = now_ms
         self.deadlines = deadlines
         self.records: list[StateRecord] = []
         self.replies: list[Reply[GroupResponse]] = []
+        # Set if the records belong to this producer's transaction.
+        self.producer: Producer | None = None
 
     def answer(self, token: ReplyToken, response: GroupResponse) -> None:
         self.replies.append(Reply(token, response))
@@ -67,7 +69,9 @@ class Turn:
         self.deadlines.set(key, self.now_ms + after_ms)
 
     def outcome(self) -> Outcome[GroupResponse]:
-        return Outcome(records=tuple(self.records), replies=tuple(self.replies))
+        return Outcome(
+            records=tuple(self.records), replies=tuple(self.replies), producer=self.producer
+        )
 
 
 class Group(ABC):
@@ -98,8 +102,16 @@ class Group(ABC):
         """The state as tools show it."""
 
     @abstractmethod
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this sender may commit offsets now."""
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
+        """Whether this sender may commit offsets now. A transaction need not name a member (KIP-447), and may
+        commit during a rebalance."""
 
     @abstractmethod
     def check_offset_delete(self) -> ErrorCode:

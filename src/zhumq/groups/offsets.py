@@ -1,9 +1,10 @@
-"""Committed offsets: commit, fetch, delete and expire."""
+"""Offsets of groups: commit, also in a transaction, fetch, delete and expire."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zhumq.groups.group import Group, Turn
+from zhumq.groups.pending_offsets import PendingOffsets
 from zhumq.groups.persisted import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -15,6 +16,7 @@ from zhumq.groups.settings import GroupSettings
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -26,6 +28,13 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
+)
+from zhumq.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 
 NO_OFFSET = -1
@@ -105,43 +114,91 @@ def commit(
         expire_ms = min(turn.now_ms + retention_ms, TIMESTAMP_MAX)
     response = OffsetCommitResponse()
     for topic in message.topics:
-        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answered)
-        for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            error = ErrorCode.NONE
-            if len(metadata) > settings.offset_metadata_bytes_max or not fits(metadata):
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                turn.records.append(
-                    offset_record(
-                        OffsetKey(message.group_id, topic.name, partition.partition_index),
-                        CommittedOffset(
-                            offset=partition.committed_offset,
-                            leader_epoch=partition.committed_leader_epoch,
-                            metadata=metadata,
-                            commit_timestamp_ms=turn.now_ms,
-                            expire_timestamp_ms=expire_ms,
-                        ),
-                    )
-                )
-            answered.partitions.append(
-                OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=error
-                )
+        partitions = [
+            OffsetCommitResponsePartition(
+                partition_index=each.partition_index,
+                error_code=_record(message.group_id, topic.name, each, settings, expire_ms, turn),
             )
+            for each in topic.partitions
+        ]
+        response.topics.append(
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=partitions
+            )
+        )
     return response
 
 
-def fetch(offsets: CommittedOffsets, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """The committed offsets of a group for the requested partitions, or with None for all."""
-    of_group = offsets.of_group(asked.group_id)
+def commit_in_transaction(
+    message: TxnOffsetCommitRequest, settings: GroupSettings, turn: Turn
+) -> TxnOffsetCommitResponse:
+    """Record every offset of a transaction whose sender has been checked."""
+    response = TxnOffsetCommitResponse()
+    group_id = message.group_id
+    for topic in message.topics:
+        partitions = [
+            TxnOffsetCommitResponsePartition(
+                partition_index=each.partition_index,
+                error_code=_record(group_id, topic.name, each, settings, NO_TIMESTAMP, turn),
+            )
+            for each in topic.partitions
+        ]
+        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return response
+
+
+def _record(
+    group_id: str,
+    topic: str,
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    settings: GroupSettings,
+    expire_ms: int,
+    turn: Turn,
+) -> ErrorCode:
+    """Record one offset, unless its metadata is too large."""
+    metadata = partition.committed_metadata or ""
+    if len(metadata) > settings.offset_metadata_bytes_max or not fits(metadata):
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    committed = CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp_ms=turn.now_ms,
+        expire_timestamp_ms=expire_ms,
+    )
+    key = OffsetKey(group_id, topic, partition.partition_index)
+    turn.records.append(offset_record(key, committed))
+    return ErrorCode.NONE
+
+
+def fetch(
+    offsets: CommittedOffsets, asked: OffsetFetchRequestGroup, unstable: PendingOffsets | None
+) -> OffsetFetchResponseGroup:
+    """The committed offsets of a group for the requested partitions, or with None for all.
+
+    With `unstable`, an error for the partitions that have pending offsets (KIP-447).
+    """
+    group_id = asked.group_id
+    of_group = offsets.of_group(group_id)
+
+    def fetched(
+        topic: str, partition: int, committed: CommittedOffset | None
+    ) -> OffsetFetchResponsePartition:
+        if unstable and OffsetKey(group_id, topic, partition) in unstable:
+            return OffsetFetchResponsePartition(
+                partition_index=partition,
+                committed_offset=NO_OFFSET,
+                metadata="",
+                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            )
+        return _fetched(partition, committed)
+
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
     if asked.topics is None:
         response.topics = [
             OffsetFetchResponseTopic(
                 name=name,
-                partitions=[_fetched(each, committed) for each, committed in of_topic.items()],
+                partitions=[fetched(name, each, committed) for each, committed in of_topic.items()],
             )
             for name, of_topic in of_group.items()
         ]
@@ -152,16 +209,23 @@ def fetch(offsets: CommittedOffsets, asked: OffsetFetchRequestGroup) -> OffsetFe
             OffsetFetchResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[_fetched(each, of_topic.get(each)) for each in topic.partition_indexes],
+                partitions=[
+                    fetched(topic.name, each, of_topic.get(each))
+                    for each in topic.partition_indexes
+                ],
             )
         )
     return response
 
 
 def delete(
-    offsets: CommittedOffsets, group: Group, message: OffsetDeleteRequest, turn: Turn
+    offsets: CommittedOffsets,
+    pending: PendingOffsets,
+    group: Group,
+    message: OffsetDeleteRequest,
+    turn: Turn,
 ) -> OffsetDeleteResponse:
-    """Delete the offsets of topics that no member of the group reads."""
+    """Delete the offsets, also pending ones, of topics that no member of the group reads."""
     response = OffsetDeleteResponse()
     for topic in message.topics:
         subscribed = group.is_subscribed_to(topic.name)
@@ -170,7 +234,7 @@ def delete(
         response.topics.append(answered)
         for partition in topic.partitions:
             key = OffsetKey(message.group_id, topic.name, partition.partition_index)
-            if not subscribed and offsets.get(key) is not None:
+            if not subscribed and (offsets.get(key) is not None or key in pending):
                 turn.records.append(offset_record(key, None))
             answered.partitions.append(
                 OffsetDeleteResponsePartition(
@@ -180,17 +244,25 @@ def delete(
     return response
 
 
-def expired(offsets: CommittedOffsets, group: Group, *, retention_ms: int, now_ms: int) -> Expired:
-    """The offsets of a group whose retention is over (KIP-211)."""
+def expired(
+    offsets: CommittedOffsets,
+    pending: PendingOffsets,
+    group: Group,
+    *,
+    retention_ms: int,
+    now_ms: int,
+) -> Expired:
+    """The offsets of a group whose retention is over (KIP-211). Those of partitions with pending offsets stay."""
     keys = []
-    all_expired = True
+    all_expired = not pending.has_group(group.group_id)
     for topic, partitions in offsets.of_group(group.group_id).items():
         if group.is_subscribed_to(topic):
             all_expired = False
             continue
         for partition, committed in partitions.items():
-            if _is_expired(committed, group, retention_ms, now_ms):
-                keys.append(OffsetKey(group.group_id, topic, partition))
+            key = OffsetKey(group.group_id, topic, partition)
+            if _is_expired(committed, group, retention_ms, now_ms) and key not in pending:
+                keys.append(key)
             else:
                 all_expired = False
     return Expired(tuple(keys), all_expired)

@@ -1,7 +1,7 @@
 """Requests and responses of a group shard, and refusals."""
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from zhumq.groups.consumer_topics import MayDescribe, describes_all
 from zhumq.model.errors import ErrorCode
@@ -51,6 +51,16 @@ from zhumq.protocol.messages.share import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from zhumq.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+# Producers of older versions of TxnOffsetCommit fail at COORDINATOR_LOAD_IN_PROGRESS.
+LOADING_IN_TRANSACTIONS_SINCE_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +88,7 @@ GroupMessage = (
     | ShareGroupHeartbeatRequest
     | ShareGroupDescribeRequest
     | OffsetCommitRequest
+    | TxnOffsetCommitRequest
     | OffsetFetchRequest
     | OffsetDeleteRequest
     | DescribeGroupsRequest
@@ -95,6 +106,7 @@ GroupResponse = (
     | ShareGroupHeartbeatResponse
     | ShareGroupDescribeResponse
     | OffsetCommitResponse
+    | TxnOffsetCommitResponse
     | OffsetFetchResponse
     | OffsetDeleteResponse
     | DescribeGroupsResponse
@@ -152,18 +164,13 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
                     for group_id in message.group_ids
                 ]
             )
-        case OffsetCommitRequest():
-            return refused_commit(message, code)
-        case OffsetFetchRequest():
-            return OffsetFetchResponse(
-                error_code=code,
-                groups=[
-                    OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-                    for group in message.groups
-                ],
-            )
-        case OffsetDeleteRequest():
-            return OffsetDeleteResponse(error_code=code)
+        case (
+            OffsetCommitRequest()
+            | TxnOffsetCommitRequest()
+            | OffsetFetchRequest()
+            | OffsetDeleteRequest()
+        ):
+            return _offset_refusal(message, code, request.version)
         case DescribeGroupsRequest():
             return DescribeGroupsResponse(
                 groups=[
@@ -186,6 +193,38 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupResponse:
             assert_never(message)
 
 
+def _offset_refusal(
+    message: OffsetCommitRequest
+    | TxnOffsetCommitRequest
+    | OffsetFetchRequest
+    | OffsetDeleteRequest,
+    code: ErrorCode,
+    version: int,
+) -> GroupResponse:
+    match message:
+        case OffsetCommitRequest():
+            return refused_commit(message, code)
+        case TxnOffsetCommitRequest():
+            if (
+                code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                and version < LOADING_IN_TRANSACTIONS_SINCE_VERSION
+            ):
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return refused_transactional_commit(message, code)
+        case OffsetFetchRequest():
+            return OffsetFetchResponse(
+                error_code=code,
+                groups=[
+                    OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+                    for group in message.groups
+                ],
+            )
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=code)
+        case _:
+            assert_never(message)
+
+
 def refused_commit(message: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
     """The same error for every partition of a commit."""
     return OffsetCommitResponse(topics=[refused_topic(topic, code) for topic in message.topics])
@@ -198,6 +237,28 @@ def refused_topic(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCom
         topic_id=topic.topic_id,
         partitions=[
             OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+def refused_transactional_commit(
+    message: TxnOffsetCommitRequest, code: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """The same error for every partition of a commit in a transaction."""
+    return TxnOffsetCommitResponse(
+        topics=[refused_transactional_topic(topic, code) for topic in message.topics]
+    )
+
+
+def refused_transactional_topic(
+    topic: TxnOffsetCommitRequestTopic, code: ErrorCode
+) -> TxnOffsetCommitResponseTopic:
+    """The same error for every partition of one topic of a commit in a transaction."""
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
             for each in topic.partitions
         ],
     )

@@ -36,6 +36,8 @@ class GroupSettings:
     group_metadata_bytes_max: int = 3 << 20
     # Memory of all members of the groups of one shard. Kafka has no limit for either.
     shard_member_bytes_max: int = 6 << 20
+    # Memory of the offsets of open transactions in one shard. Kafka has no limit.
+    shard_pending_offset_bytes_max: int = 32 << 20
     # Kafka has no limit for ids of members that never join.
     pending_members_max: int = 10_000
     # KIP-394: a new member is removed if its first join does not complete in this time.

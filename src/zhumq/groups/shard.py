@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import assert_never
 
-from zhumq.groups import offsets
 from zhumq.groups.classic import ClassicGroup, ClassicGroupState
 from zhumq.groups.classic_protocol import ClassicProtocol
 from zhumq.groups.consumer import ConsumerGroup
@@ -14,6 +13,7 @@ from zhumq.groups.consumer_topics import ClusterTopics, NoTopics
 from zhumq.groups.group import DeadlineKey, DeadlineKind, Group, Turn
 from zhumq.groups.join_check import check_join
 from zhumq.groups.member_memory import MemberMemory, bytes_to_keep
+from zhumq.groups.offset_shard import GroupOffsets
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.persisted import (
     ConsumerKey,
@@ -24,7 +24,6 @@ from zhumq.groups.persisted import (
     decode_group,
     decode_key,
     decode_offset,
-    fits,
     group_record,
     offset_record,
 )
@@ -32,10 +31,8 @@ from zhumq.groups.requests import (
     GroupRequest,
     GroupResponse,
     TopicsDeletedRequest,
-    TopicsDeletedResponse,
     answer_leaving,
     refusal,
-    refused_commit,
 )
 from zhumq.groups.settings import GroupSettings
 from zhumq.groups.share import ShareGroup
@@ -69,26 +66,22 @@ from zhumq.protocol.messages.groups import (
 )
 from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetDeleteRequest,
-    OffsetDeleteResponse,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
 )
 from zhumq.protocol.messages.share import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
+from zhumq.protocol.messages.transactions import TxnOffsetCommitRequest
 
 BATCHED_LEAVE_SINCE_VERSION = 3  # KIP-345
 GROUP_ID_NOT_FOUND_IN_DESCRIBE_SINCE_VERSION = 6  # KIP-1043
-GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION = 9  # KIP-848
 
 
 class GroupShard:
-    """The groups whose ids map to one partition. Its hard state is the last record of every key.
+    """The groups whose ids map to one partition. Its hard state is the last record of every key, and the offsets of
+    open transactions.
 
     While the log is read, `replay` only keeps the last value of every key; `loaded` builds groups and offsets from
     them. Afterwards `replay` updates the offsets and the recorded state of classic groups.
@@ -112,10 +105,14 @@ class GroupShard:
             settings, topics, draw_member_suffix, self.groups, self._classic
         )
         self._share = ShareGroups(settings, topics, self.groups)
-        self.committed = CommittedOffsets()
+        self.offsets = GroupOffsets(settings, self.groups)
         self._recorded_groups: dict[str, bytes] = {}
         self._deadlines: Deadlines[DeadlineKey] = Deadlines()
         self._loading: dict[bytes, bytes] | None = {}
+
+    @property
+    def committed(self) -> CommittedOffsets:
+        return self.offsets.committed
 
     # The StateMachine interface
 
@@ -155,13 +152,14 @@ class GroupShard:
                 turn.answer(token, ConsumerGroupDescribeResponse(groups=consumers))
             case ShareGroupHeartbeatRequest() | ShareGroupDescribeRequest():
                 turn.answer(token, self._share.answer(message, request, turn))
-            case OffsetCommitRequest():
-                turn.answer(token, self._commit(message, request.version, turn))
-            case OffsetFetchRequest():
-                found = [self._fetch(asked) for asked in message.groups]
-                turn.answer(token, OffsetFetchResponse(groups=found))
-            case OffsetDeleteRequest():
-                turn.answer(token, self._delete_offsets(message, turn))
+            case (
+                OffsetCommitRequest()
+                | TxnOffsetCommitRequest()
+                | OffsetFetchRequest()
+                | OffsetDeleteRequest()
+                | TopicsDeletedRequest()
+            ):
+                turn.answer(token, self.offsets.answer(message, request.version, turn))
             case DescribeGroupsRequest():
                 described = [self._describe(each, request.version) for each in message.groups]
                 turn.answer(token, DescribeGroupsResponse(groups=described))
@@ -170,10 +168,6 @@ class GroupShard:
             case DeleteGroupsRequest():
                 deleted = [self._delete_group(each, turn) for each in message.groups_names]
                 turn.answer(token, DeleteGroupsResponse(results=deleted))
-            case TopicsDeletedRequest():
-                keys = self.committed.keys_of_topics(message.names)
-                turn.record(offset_record(key, None) for key in keys)
-                turn.answer(token, TopicsDeletedResponse(offsets_deleted=len(keys)))
             case _:
                 assert_never(message)
 
@@ -181,7 +175,9 @@ class GroupShard:
         turn = Turn(now_ms, self._deadlines)
         while (key := self._deadlines.pop_due(now_ms)) is not None:
             if key.kind is DeadlineKind.OFFSETS_CHECK:
-                self._expire_offsets(turn)
+                self.offsets.expire(turn)
+                if self.groups:
+                    self._schedule_offsets_check(turn)
                 continue
             group = self.groups.get(key.group_id)
             if isinstance(group, ClassicGroup):
@@ -194,10 +190,7 @@ class GroupShard:
 
     def replay(self, record: StateRecord, now_ms: int) -> None:
         if self._loading is not None:
-            if record.value is None:
-                self._loading.pop(record.key, None)
-            else:
-                self._loading[record.key] = record.value
+            self._replay_loading(self._loading, record)
             return
         match decode_key(record.key):
             case OffsetKey() as key:
@@ -212,6 +205,26 @@ class GroupShard:
                 # Written by a later version, which can read it.
                 pass
 
+    def replay_pending(self, producer_id: int, record: StateRecord, now_ms: int) -> None:
+        key = decode_key(record.key)
+        if not isinstance(key, OffsetKey) or record.value is None:
+            # No coordinator writes these in a transaction. Kafka reads them like this as well.
+            self.replay(record, now_ms)
+            return
+        self.offsets.pending.put(producer_id, key, record)
+        if self._loading is None:
+            self._ensure_group(key.group_id, now_ms)
+
+    def end_transaction(self, producer_id: int, now_ms: int, *, is_commit: bool) -> None:
+        for record in self.offsets.pending.end(producer_id, is_commit=is_commit):
+            key = decode_key(record.key)
+            assert isinstance(key, OffsetKey)
+            if self._loading is not None:
+                assert record.value is not None
+                self._loading[record.key] = record.value
+            else:
+                self._put_offset(key, record.value, now_ms)
+
     def loaded(self, now_ms: int) -> Outcome[GroupResponse]:
         """Build the groups from the log, which is read to its end. Every member starts with a full session timeout."""
         assert self._loading is not None, "a shard is loaded once"
@@ -220,7 +233,7 @@ class GroupShard:
         for raw_key, value in records.items():
             match decode_key(raw_key):
                 case OffsetKey() as key:
-                    self._replay_offset(key, value, now_ms)
+                    self._put_offset(key, value, now_ms)
                 case GroupKey(group_id):
                     decoded = decode_group(value)
                     if decoded is not None:
@@ -235,6 +248,8 @@ class GroupShard:
                 case None:
                     pass
         self._consumer.restore(of_consumers)
+        for group_id in self.offsets.pending.group_ids:
+            self._ensure_group(group_id, now_ms)
         turn = Turn(now_ms, self._deadlines)
         for group in list(self.groups.values()):
             if isinstance(group, ConsumerGroup):
@@ -356,64 +371,6 @@ class GroupShard:
             case DeadlineKind.REBALANCE | DeadlineKind.OFFSETS_CHECK:
                 raise AssertionError(f"{key.kind} is not a deadline of a classic group")
 
-    # Offsets
-
-    def _commit(
-        self, message: OffsetCommitRequest, version: int, turn: Turn
-    ) -> OffsetCommitResponse:
-        group = self.groups.get(message.group_id)
-        generation = message.generation_id_or_member_epoch
-        if group is not None:
-            code = group.check_commit(message.member_id, message.group_instance_id, generation)
-        elif not fits(message.group_id):
-            code = ErrorCode.INVALID_GROUP_ID
-        elif generation < 0:
-            # A simple consumer's first commit creates its group.
-            code = ErrorCode.NONE
-        elif version >= GROUP_ID_NOT_FOUND_IN_COMMIT_SINCE_VERSION:
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        else:
-            code = ErrorCode.ILLEGAL_GENERATION
-        if code is not ErrorCode.NONE:
-            return refused_commit(message, code)
-        if group is not None:
-            group.renew_session(message.member_id, turn)
-        return offsets.commit(message, self._settings, turn)
-
-    def _fetch(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        group = self.groups.get(asked.group_id)
-        if isinstance(group, ConsumerGroup):
-            code = group.check_fetch(asked.member_id, asked.member_epoch)
-            if code is not ErrorCode.NONE:
-                return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
-        return offsets.fetch(self.committed, asked)
-
-    def _delete_offsets(self, message: OffsetDeleteRequest, turn: Turn) -> OffsetDeleteResponse:
-        group = self.groups.get(message.group_id)
-        if not message.group_id:
-            code = ErrorCode.INVALID_GROUP_ID
-        elif group is None:
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        else:
-            code = group.check_offset_delete()
-            if code is ErrorCode.NONE:
-                return offsets.delete(self.committed, group, message, turn)
-        return OffsetDeleteResponse(error_code=code)
-
-    def _expire_offsets(self, turn: Turn) -> None:
-        for group in list(self.groups.values()):
-            expired = offsets.expired(
-                self.committed,
-                group,
-                retention_ms=self._settings.offsets_retention_ms,
-                now_ms=turn.now_ms,
-            )
-            turn.record(offset_record(key, None) for key in expired.keys)
-            if expired.all_expired and group.is_idle:
-                turn.record(group.tombstones())
-        if self.groups:
-            self._schedule_offsets_check(turn)
-
     def _schedule_offsets_check(self, turn: Turn) -> None:
         key = DeadlineKey(DeadlineKind.OFFSETS_CHECK)
         if key not in self._deadlines:
@@ -455,21 +412,38 @@ class GroupShard:
         group = self.groups.get(group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
         if group is not None and code is ErrorCode.NONE:
-            turn.record(offset_record(key, None) for key in self.committed.keys_of_group(group_id))
+            turn.record(self.offsets.tombstones(group_id))
             turn.record(group.tombstones())
         return DeletableGroupResult(group_id=group_id, error_code=code)
 
     # Replay
 
+    def _replay_loading(self, loading: dict[bytes, bytes], record: StateRecord) -> None:
+        if record.value is None:
+            loading.pop(record.key, None)
+        else:
+            loading[record.key] = record.value
+        if self.offsets.pending:
+            key = decode_key(record.key)
+            if isinstance(key, OffsetKey):
+                self.offsets.outdate_pending(key, is_deleted=record.value is None)
+
     def _replay_offset(self, key: OffsetKey, value: bytes | None, now_ms: int) -> None:
+        self.offsets.outdate_pending(key, is_deleted=value is None)
+        self._put_offset(key, value, now_ms)
+
+    def _put_offset(self, key: OffsetKey, value: bytes | None, now_ms: int) -> None:
         committed = None if value is None else decode_offset(value)
         if committed is None:
             self.committed.remove(key)
             return
         self.committed.put(key, committed)
-        if key.group_id not in self.groups:
-            group = ClassicGroup(key.group_id, now_ms=now_ms)
-            self._add_group(group, Turn(now_ms, self._deadlines))
+        self._ensure_group(key.group_id, now_ms)
+
+    def _ensure_group(self, group_id: str, now_ms: int) -> None:
+        """The group exists from its first offset on."""
+        if group_id not in self.groups:
+            self._add_group(ClassicGroup(group_id, now_ms=now_ms), Turn(now_ms, self._deadlines))
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is not None:

@@ -106,7 +106,14 @@ class ShareGroup(Group):
         state = ShareGroupState.EMPTY if self.is_empty else ShareGroupState.STABLE
         return state.value
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:  # noqa: ARG002  as in every group
+    def check_commit(
+        self,
+        member_id: str,  # noqa: ARG002  as in every group
+        instance_id: str | None,  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+        *,
+        is_transactional: bool = False,  # noqa: ARG002
+    ) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_offset_delete(self) -> ErrorCode:

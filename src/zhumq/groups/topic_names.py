@@ -3,7 +3,7 @@
 import uuid
 from typing import NamedTuple, Protocol
 
-from zhumq.groups.requests import refused_topic
+from zhumq.groups.requests import refused_topic, refused_transactional_topic
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.messages.offsets import (
@@ -17,6 +17,10 @@ from zhumq.protocol.messages.offsets import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
+)
+from zhumq.protocol.messages.transactions import (
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponseTopic,
 )
 
 TOPIC_IDS_SINCE_VERSION = 10  # KIP-848, of both OffsetCommit and OffsetFetch
@@ -69,6 +73,20 @@ def name_commit(message: OffsetCommitRequest, version: int, topics: TopicNames) 
         ),
         refused,
     )
+
+
+def split_transactional(
+    asked: list[TxnOffsetCommitRequestTopic], topics: TopicNames
+) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
+    """The topics of a commit in a transaction that exist, and the error responses of the others."""
+    existing = []
+    refused = []
+    for topic in asked:
+        if topics.topic_id(topic.name) is None:
+            refused.append(refused_transactional_topic(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            existing.append(topic)
+    return existing, refused
 
 
 def name_fetch(

@@ -7,7 +7,7 @@ loaded. Time is always an argument.
 """
 
 from dataclasses import dataclass, field
-from typing import Generic, NewType, Protocol, TypeVar
+from typing import Generic, NamedTuple, NewType, Protocol, TypeVar, runtime_checkable
 
 ReplyToken = NewType("ReplyToken", int)
 Request = TypeVar("Request", contravariant=True)
@@ -20,6 +20,13 @@ class StateRecord:
 
     key: bytes
     value: bytes | None
+
+
+class Producer(NamedTuple):
+    """A producer with a transaction."""
+
+    producer_id: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,9 @@ class Outcome(Generic[Response]):
 
     records: tuple[StateRecord, ...] = ()
     replies: tuple[Reply[Response], ...] = field(default=())
+    # The records belong to the transaction of this producer. The log may refuse them: then only the replies
+    # are refused, so an outcome with a producer must have no effect besides its records.
+    producer: Producer | None = None
 
 
 class Shard(Protocol[Request, Response]):
@@ -53,3 +63,15 @@ class Shard(Protocol[Request, Response]):
 
     def replay(self, record: StateRecord, now_ms: int) -> None:
         """Apply a record of the log to the state. Never fails."""
+
+
+@runtime_checkable
+class TransactionalShard(Protocol):
+    """A shard whose records may belong to transactions of producers."""
+
+    def replay_pending(self, producer_id: int, record: StateRecord, now_ms: int) -> None:
+        """Keep a record of a transaction until the end of the transaction. Never fails."""
+
+    def end_transaction(self, producer_id: int, now_ms: int, *, is_commit: bool) -> None:
+        """Apply or forget the records of a producer's transaction. Markers may be repeated, and may come
+        for a producer without any records. Never fails."""

@@ -35,11 +35,12 @@ from zhumq.replication.producer_order import ProducerOrder
 from zhumq.replication.tail import Tail
 from zhumq.storage.log import Log
 from zhumq.storage.log_slice import Appended, AppendedRun, LogSlice
-from zhumq.storage.validator import WalkBudget
+from zhumq.storage.validator import AppendOrigin, WalkBudget
 
 # How long an append waits for other replicas by default: as long as most producers do.
 DURABLE_TIMEOUT_MS: Final = 30_000
 READ_COMMITTED: Final = Isolation.READ_COMMITTED
+COORDINATOR: Final = AppendOrigin.COORDINATOR
 # How long a leader refuses appends while the next leader catches up: checks times interval.
 TRANSFER_CHECKS_MAX: Final = 40
 TRANSFER_CHECK_SECONDS: Final = 0.005
@@ -229,13 +230,16 @@ class Partition(PartitionLog):
             self._written(len(batches))
         return appended
 
-    def verification(self, producer_id: int) -> int:
-        """A number for `allow_transaction`, taken before the coordinator is asked."""
-        return self.log.producer_state.verification(producer_id)
-
-    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
-        """The coordinator confirmed that the producer's transaction includes this partition."""
-        self.log.producer_state.allow_transaction(producer_id, producer_epoch, verification)
+    def append_unnumbered(self, batches: bytes, now_ms: int) -> Appended:
+        """Append whole batches of a coordinator, for a producer's transaction, as the leader."""
+        driver = self.driver
+        if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
+            raise self._refusal()
+        appended = self.log.append(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=COORDINATOR
+        )
+        self._written(len(batches))
+        return appended
 
     def append_marker(
         self,

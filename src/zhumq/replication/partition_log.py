@@ -61,3 +61,11 @@ class PartitionLog:
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The record with the largest timestamp."""
         return self.log.max_timestamp_offset()
+
+    def verification(self, producer_id: int) -> int:
+        """A number for `allow_transaction`, taken before the coordinator is asked."""
+        return self.log.producer_state.verification(producer_id)
+
+    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
+        """The coordinator confirmed that the producer's transaction includes this partition."""
+        self.log.producer_state.allow_transaction(producer_id, producer_epoch, verification)

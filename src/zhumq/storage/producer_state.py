@@ -66,6 +66,9 @@ class ProducerEntry:
         )
 
 
+_UNKNOWN = ProducerEntry()  # of a producer without batches
+
+
 class ProducerState:
     """All producers of one log. Hard state: exactly the replay of the log's batches.
 
@@ -170,12 +173,16 @@ class ProducerState:
         return repeated
 
     def check_unnumbered(self, headers: Iterable[BatchHeader]) -> None:
-        """Like `check_all`, for batches of a coordinator, which have no sequences: only the epoch counts."""
+        """Like `check_all`, for batches of a coordinator, which have no sequences: the epoch counts, and whether
+        they may begin a transaction."""
         for header in headers:
-            entry = self.producers.get(header.producer_id)
-            if entry is not None and header.producer_id >= 0:
-                _check_epoch(entry, header)
-                _check_inside(entry, header)
+            if header.producer_id < 0:
+                continue
+            entry = self.producers.get(header.producer_id, _UNKNOWN)
+            _check_epoch(entry, header)
+            _check_inside(entry, header)
+            if header.attributes & TRANSACTIONAL_FLAG:
+                self._check_begins(entry, header)
 
     def check_marker(
         self, header: BatchHeader, marker: EndMarker, transaction_version: int

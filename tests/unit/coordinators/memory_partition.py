@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from zhumq.model.errors import BrokerError
 from zhumq.records.batch import batches
+from zhumq.records.control import EndMarker, build_marker_batch
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,29 @@ class MemoryPartition:
             self.stored.append((self.high_watermark, rebased))
             self.high_watermark += batch.header.last_offset_delta + 1
         return MemoryAppended(self.high_watermark - 1)
+
+    def append_unnumbered(self, data: bytes, now_ms: int) -> MemoryAppended:
+        return self.append(data, now_ms)
+
+    def append_marker(
+        self,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> MemoryAppended:
+        data = build_marker_batch(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
+        )
+        return self.append(data, now_ms)
+
+    def verification(self, producer_id: int) -> int:
+        return 0
+
+    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
+        """Everything is allowed: the real log's tests are elsewhere."""
 
     @property
     def log_end_offset(self) -> int:

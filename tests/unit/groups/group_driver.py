@@ -68,12 +68,15 @@ class Driver:
         self.answers: dict[ReplyToken, GroupResponse] = {}
         self.shard = self._fresh_shard()
 
-    def _fresh_shard(self) -> GroupShard:
-        shard = GroupShard(
+    def _empty_shard(self) -> GroupShard:
+        return GroupShard(
             self.settings,
             draw_member_suffix=lambda: f"{next(self._suffixes):04}",
             topics=self.topics,
         )
+
+    def _fresh_shard(self) -> GroupShard:
+        shard = self._empty_shard()
         for record in self.log:
             shard.replay(record, self.now_ms)
         self._apply(shard, shard.loaded(self.now_ms))
@@ -87,6 +90,9 @@ class Driver:
         for record in outcome.records:
             self.log.append(record)
             shard.replay(record, self.now_ms)
+        self._answer(outcome)
+
+    def _answer(self, outcome: Outcome[GroupResponse]) -> None:
         for reply in outcome.replies:
             assert reply.token not in self.answers, "a request is answered once"
             self.answers[reply.token] = reply.response

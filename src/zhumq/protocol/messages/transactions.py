@@ -1,6 +1,44 @@
-"""Messages about transactions: the records of `__transaction_state`."""
+"""Messages about transactions: TxnOffsetCommit, and the records of `__transaction_state`."""
 
 from zhumq.protocol.schema import Message, field, int8, int16, int32, int64
+
+
+class TxnOffsetCommitRequestPartition(Message):
+    partition_index: int32 = 0
+    committed_offset: int64 = 0
+    committed_leader_epoch: int32 = field(versions="2+", default=-1)
+    committed_metadata: str | None = ""
+
+
+class TxnOffsetCommitRequestTopic(Message):
+    name: str = ""
+    partitions: list[TxnOffsetCommitRequestPartition] = field()
+
+
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
+    transactional_id: str = ""
+    group_id: str = ""
+    producer_id: int64 = 0
+    producer_epoch: int16 = 0
+    generation_id: int32 = field(versions="3+", default=-1)
+    member_id: str = field(versions="3+", default="")
+    group_instance_id: str | None = field(versions="3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = field()
+
+
+class TxnOffsetCommitResponsePartition(Message):
+    partition_index: int32 = 0
+    error_code: int16 = 0
+
+
+class TxnOffsetCommitResponseTopic(Message):
+    name: str = ""
+    partitions: list[TxnOffsetCommitResponsePartition] = field()
+
+
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
+    throttle_time_ms: int32 = 0
+    topics: list[TxnOffsetCommitResponseTopic] = field()
 
 
 class TransactionLogKey(Message, versions="0"):
