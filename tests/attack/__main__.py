@@ -18,7 +18,8 @@ from typing import IO
 from zhumq.testing.process import BrokerProcess
 
 from .attacker import ATTACKS, BEGUN
-from .honest import HonestClient, Samples
+from .honest import HonestClient, HonestLogins, Samples
+from .login_flood import LOGIN_FLOODS, OFFERED_PER_SECOND_MIN, rates_of
 from .target import Target, attacked_broker, memory_bytes, reset_peak
 
 P99_SECONDS_MAX = 0.25
@@ -45,6 +46,8 @@ class Result:
     recovery_seconds: float | None
     stop_seconds: float
     exit_code: int
+    rates: dict[str, float]  # of a flood of logins, a second
+    logins: Samples  # of a user at the same listener; it may have to wait for its turn
 
     @property
     def findings(self) -> list[str]:
@@ -60,10 +63,27 @@ class Result:
             found.append("no recovery")
         if self.exit_code or self.stop_seconds > STOP_SECONDS_MAX:
             found.append("stop")
+        if self.rates and self.rates["offered"] < OFFERED_PER_SECOND_MIN:
+            found.append("offered too little")
         return found
 
     def row(self) -> str:
         samples = self.samples
+        row = self._row(samples)
+        if self.rates:
+            counts = (f"{name.replace('_', ' ')} {rate:,.1f}" for name, rate in self.rates.items())
+            row += f"\n  a second: {', '.join(counts)}"
+            row += (
+                f"\n  honest logins at the same listener: {len(self.logins.seconds)}, "
+                + ", ".join(
+                    f"{name} {self.logins.percentile(share) * 1000:.0f} ms"
+                    for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+                )
+            )
+            row += f", failed {len(self.logins.errors)}"
+        return row
+
+    def _row(self, samples: Samples) -> str:
         recovery = "never" if self.recovery_seconds is None else f"{self.recovery_seconds:.1f} s"
         return ROW.format(
             self.name,
@@ -119,15 +139,20 @@ def run_one(name: str, seconds: float, folder: Path) -> Result:
         before_bytes = memory_bytes(broker.pid, "VmRSS")
         honest.samples = Samples()
         reset_peak(broker.pid)
-        _attack(name, target, seconds)
+        logins = HonestLogins(target)
+        if name in LOGIN_FLOODS:
+            logins.start()
+        rates = _attack(name, target, seconds)
         # Samples from after the attack would only improve the percentiles.
         samples, honest.samples = honest.samples, Samples()
+        login_samples, logins.samples = logins.samples, Samples()
         peak_bytes = memory_bytes(broker.pid, "VmHWM")
         ended = time.monotonic()
         recovery_seconds = honest.wait_calm(RECOVERY_SECONDS_MAX)
         time.sleep(max(0.0, AFTER_SECONDS - (time.monotonic() - ended)))
         after_bytes = memory_bytes(broker.pid, "VmRSS")
         honest.stop()
+        logins.stop()
         stop_seconds, exit_code = _stop_under_attack(name, target, broker)
     return Result(
         name=name,
@@ -138,15 +163,21 @@ def run_one(name: str, seconds: float, folder: Path) -> Result:
         recovery_seconds=recovery_seconds,
         stop_seconds=stop_seconds,
         exit_code=exit_code,
+        rates=rates,
+        logins=login_samples,
     )
 
 
-def _attack(name: str, target: Target, seconds: float) -> None:
+def _attack(name: str, target: Target, seconds: float) -> dict[str, float]:
+    """What the attack counted, a second, if it did."""
     attacker = _start(name, target)
     try:
         time.sleep(seconds)
     finally:
         _end(attacker)
+    assert attacker.stdout is not None
+    os.set_blocking(attacker.stdout.fileno(), True)
+    return rates_of(attacker.stdout.read().splitlines())
 
 
 def _stop_under_attack(name: str, target: Target, broker: BrokerProcess) -> tuple[float, int]:

@@ -11,12 +11,13 @@ import uvloop
 
 from .http_attacks import HTTP_ATTACKS
 from .kafka_attacks import KAFKA_ATTACKS
+from .login_flood import LOGIN_FLOODS
 from .push_attacks import PUSH_ATTACKS
 from .sasl_attacks import SASL_ATTACKS
 from .target import Target
 from .tls_attacks import TLS_ATTACKS
 
-ATTACKS = KAFKA_ATTACKS | HTTP_ATTACKS | PUSH_ATTACKS | TLS_ATTACKS | SASL_ATTACKS
+ATTACKS = KAFKA_ATTACKS | HTTP_ATTACKS | PUSH_ATTACKS | TLS_ATTACKS | SASL_ATTACKS | LOGIN_FLOODS
 BEGUN = "begun"
 NICENESS = 5  # an attacker has its own machine in real life: here it yields to broker and client
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.sasl_client import SaslClient
+
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zhumq.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -19,6 +21,8 @@ SECONDS_MAX = 10.0
 SMALL_BYTES = 100
 MEDIUM_BYTES = 400_000  # arrives in more than one read, so that it needs request memory
 MEDIUM_EVERY = 5
+LOGIN_PAUSE_SECONDS = 0.05
+PASSWORD = "honest's secret"
 CALM_SECONDS = 0.05
 CALM_ROUNDS = 20
 
@@ -119,6 +123,39 @@ class HonestClient:
         error_code = answer.responses[0].partitions[0].error_code
         if error_code:
             raise ConnectionError(f"fetch was answered with error {error_code}")
+
+
+class HonestLogins:
+    """A user that connects and logs in again and again where the attack does, in a thread, until stopped."""
+
+    def __init__(self, target: Target) -> None:
+        self._sasl = target.sasl
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.samples = Samples()
+        with SaslClient(target.kafka) as admin:
+            admin.create_user(HONEST, PASSWORD)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(SECONDS_MAX * 2)
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOGIN_PAUSE_SECONDS):
+            try:
+                self.samples.seconds.append(_seconds_of(self._log_in))
+            except OSError as error:
+                self.samples.errors.append(f"{type(error).__name__}: {error}")
+
+    def _log_in(self) -> None:
+        with SaslClient(self._sasl, seconds_max=SECONDS_MAX) as client:
+            answer = client.log_in(user=HONEST, password=PASSWORD)
+            if answer.error_code:
+                raise ConnectionError(f"the login was refused with {answer.error_code}")
 
 
 def _seconds_of(work: Callable[[], object]) -> float:

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import shutil
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from . import crowd
 from .attacker import ATTACKS
 from .crowd import tasks
 from .honest import HonestClient
+from .login_flood import LOGIN_FLOODS, build, flood_command, rates_of
 from .target import Target, attacked_broker
 
 SETTINGS = {"queued.max.request.bytes": str(16 << 20), "offsets.topic.num.partitions": "4"}
@@ -40,7 +43,7 @@ def metric(process: BrokerProcess, name: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.parametrize("name", sorted(ATTACKS.keys() - LARGE))
+@pytest.mark.parametrize("name", sorted(ATTACKS.keys() - LARGE - LOGIN_FLOODS.keys()))
 def test_an_honest_client_is_served_beside_the_attack(
     attacked: tuple[BrokerProcess, Target], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,3 +65,22 @@ def test_an_honest_client_is_served_beside_the_attack(
     asyncio.run(scenario())
     assert running.running
     assert "Traceback" not in running.log
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the program is in C")
+@pytest.mark.parametrize("mechanism", ["plain", "scram"])
+def test_each_attempt_of_a_flood_is_a_login_that_fails(
+    attacked: tuple[BrokerProcess, Target], mechanism: str
+) -> None:
+    running, target = attacked
+    build()
+    before = metric(running, "zhumq_authentications_failed_total")
+    command = flood_command(target, mechanism, per_second=100, addresses=4)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as flood:
+        assert flood.stdout is not None
+        lines: list[str] = []
+        while rates_of(lines).get("answered", 0) == 0:
+            lines.append(flood.stdout.readline())
+        flood.kill()
+    assert rates_of(lines)["offered"] >= rates_of(lines)["answered"]
+    assert metric(running, "zhumq_authentications_failed_total") > before
