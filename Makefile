@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-volume supply-chain docs clean
+.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-volume supply-chain docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -68,6 +68,9 @@ sim: $(READY)  ## the simulation of consensus (SEEDS=200, or SEED=42 for one of 
 
 chaos: $(READY)  ## break a real cluster while clients use it, then check what they saw (MINUTES=3 SEED=1)
 	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)
+
+txn-chaos: $(READY)  ## the same with transactions, and a proxy that delays some requests past the next transaction (MINUTES=3 SEED=1)
+	$(BIN)/python -m chaos --transactions --minutes $(MINUTES) --seed $(SEED)
 
 corrupt: $(READY)  ## corrupt files of a real cluster's brokers and read everything back (PLACES=200 SEED=1)
 	$(BIN)/python -m chaos.corruption --places $(PLACES) --seed $(SEED)

@@ -11,7 +11,7 @@ from chaos.modes import (
     pauses,
     switches_only,
 )
-from chaos.run import BROKERS, TOPICS, ChaosRun, run
+from chaos.run import BROKERS, TOPICS, TRANSACTION_TOPICS, ChaosRun, run
 from chaos.schedule import MIXED, FaultKind
 from chaos.workload import TopicPlan
 
@@ -51,6 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="SECONDS",
         help="add a fourth broker, and move a partition's replicas at this interval",
     )
+    parser.add_argument(
+        "--transactions",
+        action="store_true",
+        help="clients write transactions, and some of their requests are delayed",
+    )
     parser.add_argument("--zookeeper-nodes", type=int, default=3)
     parser.add_argument("--per-second", type=int, default=300, help="sends per producer")
     parser.add_argument(
@@ -88,6 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
             inflict = mixed_faults(rounds=chosen.rounds, kinds=kinds)
         else:
             title, inflict = "mixed faults", mixed_faults(chosen.minutes * 60, kinds=kinds)
+    if chosen.transactions:
+        title, topics = f"transactions, {title}", TRANSACTION_TOPICS
     report = run(
         ChaosRun(
             title=title,
@@ -100,6 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
             brokers=BROKERS if chosen.move_every is None else BROKERS + 1,
             move_seconds=chosen.move_every,
             settings=settings,
+            transactional=chosen.transactions,
+            producers=3 if chosen.transactions else 2,
             keep=chosen.keep,
             print_line=_print_line,
         )

@@ -1,7 +1,6 @@
 """Checks a history against the guarantees of a log; shares no code with the broker.
 
-The rules are those of Jepsen's Kafka tests, written independently. Transactions add their own rules (aborted
-reads of whole transactions, cycles of reads and writes) through the same protocol.
+The rules are those of Jepsen's Kafka tests, written independently.
 """
 
 from collections.abc import Iterable
@@ -12,6 +11,13 @@ from chaos.commit_rules import CommitsNeverGoBack
 from chaos.findings import Finding, Findings, Kind
 from chaos.history import Action, Operation, Phase
 from chaos.order_rules import PollsInOrder, SendsInOrder
+from chaos.transaction_rules import (
+    LastStableMoves,
+    ReadsOfCommitted,
+    TransactionsAreWhole,
+    TransactionsInOrder,
+)
+from chaos.transaction_table import Outcome, TransactionTable
 from chaos.value_log import ValueLogs
 
 
@@ -34,6 +40,9 @@ class Verdict:
     sends_unknown: int  # never answered, or answered by a time-out
     values_read: int  # different ones
     commits: int
+    transactions_committed: int
+    transactions_aborted: int
+    transactions_unknown: int  # commits without an answer
 
     @property
     def is_clean(self) -> bool:
@@ -51,12 +60,18 @@ def check(history: Iterable[Operation], watchers: Iterable[Watcher] = ()) -> Ver
     others = tuple(watchers)
     logs = ValueLogs()
     findings = Findings()
+    table = TransactionTable()
     rules: tuple[Rule, ...] = (
+        table,
         ValuesAtOneOffset(logs, findings),
         PollsInOrder(logs, findings),
         SendsInOrder(findings),
         CommitsNeverGoBack(logs, findings),
+        ReadsOfCommitted(table, logs, findings),
         AcknowledgedIsRead(logs, findings),
+        TransactionsAreWhole(table, logs, findings),
+        TransactionsInOrder(table, logs, findings),
+        LastStableMoves(findings),
     )
     operations = commits = 0
     for operation in history:
@@ -79,6 +94,9 @@ def check(history: Iterable[Operation], watchers: Iterable[Watcher] = ()) -> Ver
         sends_unknown=sum(len(log.invoked) for log in logs) - acknowledged - failed,
         values_read=sum(len(log.read) for log in logs),
         commits=commits,
+        transactions_committed=table.count(Outcome.COMMITTED),
+        transactions_aborted=table.count(Outcome.ABORTED),
+        transactions_unknown=table.count(Outcome.UNKNOWN),
     )
 
 

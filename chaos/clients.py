@@ -31,9 +31,14 @@ class ClientErrors:
         self.counts: Counter[str] = Counter()
         self.fatal: list[str] = []
 
-    def add(self, error: KafkaError, client: str) -> None:
+    def count(self, error: KafkaError) -> None:
+        """Count an error that is no finding, fatal or not."""
         with self._lock:
             self.counts[error.name()] += 1
+
+    def add(self, error: KafkaError, client: str) -> None:
+        self.count(error)
+        with self._lock:
             if error.fatal():
                 self.fatal.append(f"{client}: {error.name()} ({error.str()})")
 

@@ -10,7 +10,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chaos.clients import FAST_RETRIES, partition_name
-from chaos.network import Link, Network
+from chaos.network import HOST, Link, Network
+from chaos.request_delays import RequestDelays
+from zhumq.host.ports import free_ports
 from zhumq.testing.cluster import ClusterProcesses
 
 ASK_SECONDS: Final = 3.0
@@ -36,8 +38,11 @@ class ClusterUnderTest:
         brokers: int,
         zookeeper_nodes: int,
         settings: Mapping[str, str] | None = None,
+        delays: RequestDelays | None = None,
     ) -> None:
+        """With `delays` all clients connect through proxies that hold some of their requests back."""
         self.network = Network.start()
+        self._delays = delays
         self.cluster = ClusterProcesses(
             folder,
             nodes=brokers,
@@ -81,6 +86,10 @@ class ClusterUnderTest:
                     {**FAST_RETRIES, "bootstrap.servers": self.cluster.bootstrap}
                 )
             return self._admin
+
+    @property
+    def delayed_requests(self) -> int:
+        return 0 if self._delays is None else self._delays.delayed
 
     def leaders(self) -> dict[str, int]:
         """The current leader of each partition, from the brokers' metadata."""
@@ -183,7 +192,18 @@ class ClusterUnderTest:
     def _settings_of(self, broker_id: int) -> Mapping[str, str]:
         port = int(self.cluster.inter_broker[broker_id].rpartition(":")[2])
         proxy = self.network.open_common_proxy(broker_name(broker_id), port, self._processes)
-        return {"inter.broker.advertised": proxy.address}
+        settings = {"inter.broker.advertised": proxy.address}
+        if self._delays is not None:
+            (listen_port,) = free_ports(1)
+            clients = self.network.open_proxy(
+                broker_name(broker_id),
+                listen_port,
+                source="clients",
+                delay_of=self._delays.seconds_of,
+            )
+            settings["listeners"] = f"PLAINTEXT://{HOST}:{listen_port}"
+            settings["advertised.listeners"] = f"PLAINTEXT://{clients.address}"
+        return settings
 
     def _connect_of(self, broker_id: int, _connect: str) -> str:
         proxies = [

@@ -44,6 +44,7 @@ def end(context: RunContext) -> Ending:
             Kind.NOT_HEALED, "replicas", context.cluster_under_test.describe(context.topics)
         )
     _see_moves_end(context)
+    _see_transactions_end(context)
     for where in context.workload.stop_reading():
         findings.add(Kind.NOT_HEALED, "consumers", f"a reader hangs at {where}")
     for what in context.workload.client_errors.fatal:
@@ -87,6 +88,14 @@ def _see_moves_end(context: RunContext) -> None:
             context.findings.add(Kind.NOT_HEALED, partition, "its move does not end")
 
 
+def _see_transactions_end(context: RunContext) -> None:
+    """With all brokers alive every transaction ends, at the latest by its timeout."""
+    poller = context.workload.last_stable_poller
+    if poller is not None and not context.wait_until(lambda: not poller.look()):
+        for partition in poller.look():
+            context.findings.add(Kind.LAST_STABLE_STUCK, partition, "after all faults are over")
+
+
 def _see_writes_go_on(context: RunContext) -> None:
     since_ms = context.recorder.now_ms()
     names = context.workload.partition_names
@@ -117,6 +126,7 @@ def _read(context: RunContext) -> LastReads:
         context.recorder,
         context.workload.client_errors,
         only_ends=internal,
+        isolation_level=context.workload.plan.isolation_level,
         seconds_max=HEAL_SECONDS_MAX,
     )
 

@@ -21,6 +21,14 @@ class Kind(StrEnum):
     NONMONOTONIC_POLL = "nonmonotonic-poll"
     NONMONOTONIC_SEND = "nonmonotonic-send"
     COMMIT_REGRESSED = "commit-regressed"
+    INTERMEDIATE_READ = "intermediate-read"
+    TORN_TRANSACTION = "torn-transaction"
+    WRITE_CYCLE = "write-cycle"
+    READ_CYCLE = "read-cycle"
+    ZOMBIE_COMMIT = "zombie-commit"
+    CONSUMED_TWICE = "consumed-twice"
+    NOT_CONSUMED = "not-consumed"
+    LAST_STABLE_STUCK = "last-stable-stuck"
     REPLICAS_DIFFER = "replicas-differ"
     REPLICA_SHORT = "replica-short"
     REPLICA_DAMAGED = "replica-damaged"
@@ -41,6 +49,14 @@ MEANINGS: Final = {
     Kind.NONMONOTONIC_POLL: "a reader received an offset at or below the one before",
     Kind.NONMONOTONIC_SEND: "one producer's values are not in the order in which it sent them",
     Kind.COMMIT_REGRESSED: "a group's committed offset decreased",
+    Kind.INTERMEDIATE_READ: "a value was read before its transaction was asked to commit (G1b)",
+    Kind.TORN_TRANSACTION: "of a committed transaction some values are there and others are not",
+    Kind.WRITE_CYCLE: "transactions of one transactional id are not one after the other in the logs (G0)",
+    Kind.READ_CYCLE: "two transactions read of each other, or one of itself (G1c)",
+    Kind.ZOMBIE_COMMIT: "a transaction was committed after another process had taken over its transactional id",
+    Kind.CONSUMED_TWICE: "two committed transactions consumed one value",
+    Kind.NOT_CONSUMED: "no committed transaction consumed a value",
+    Kind.LAST_STABLE_STUCK: "a last stable offset below the high watermark stands still",
     Kind.REPLICAS_DIFFER: "two replicas hold different bytes below the high watermark",
     Kind.REPLICA_SHORT: "a replica never caught up with the high watermark",
     Kind.REPLICA_DAMAGED: "a replica's files are not a sequence of record batches",

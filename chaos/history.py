@@ -32,6 +32,14 @@ class Action(StrEnum):
     SUBSCRIBE = "subscribe"
     COMMIT = "commit"
     COMMITTED = "committed"  # fetches committed offsets
+    # Of transactions. The group of the operation is the transactional id.
+    INIT = "init"  # the process takes over the transactional id
+    BEGIN = "begin"  # a transaction that is going to write these values
+    CONSUMED = "consumed"  # the open transaction of the process consumes these values
+    END = "end"  # invoked with what is asked for as a note: commit or abort; answered with the outcome
+    LAST_STABLE = (
+        "last-stable"  # the last stable offset of a partition, and as its value the high watermark
+    )
 
 
 class Entry(NamedTuple):

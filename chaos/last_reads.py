@@ -31,6 +31,7 @@ def read_everything(
     client_errors: ClientErrors,
     *,
     only_ends: Sequence[tuple[str, int]] = (),
+    isolation_level: str = "read_uncommitted",
     seconds_max: float,
 ) -> LastReads:
     """Read all partitions to the end, or until the deadline; of `only_ends` only look up the end."""
@@ -43,7 +44,7 @@ def read_everything(
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",
+            "isolation.level": isolation_level,
         }
     )
     process = recorder.new_process()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ CHUNK_BYTES: Final = 1 << 16
 CHUNKS_ON_THE_WAY_MAX: Final = 64  # per connection and direction; then the sender has to wait
 CONTROL_SECONDS_MAX: Final = 60.0  # enough for an overloaded machine
 
+# A request of Kafka's protocol begins with its size and its API key.
+REQUEST_SIZE: Final = struct.Struct(">i")
+API_KEY: Final = struct.Struct(">h")
+
+DelayOf = Callable[[int], float]
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
@@ -96,9 +102,16 @@ class Network:
         thread.start()
         return cls(loop, thread)
 
-    def open_proxy(self, target: str, port: int, *, source: str) -> ProxyListener:
-        """Open a proxy to `target`, which listens on `port`, for the machine `source` alone."""
-        return self._open(target, port, lambda _caller, _proxy: source)
+    def open_proxy(
+        self, target: str, port: int, *, source: str, delay_of: DelayOf | None = None
+    ) -> ProxyListener:
+        """Open a proxy to `target`, which listens on `port`, for the machine `source` alone.
+
+        With `delay_of` the source is a client of Kafka's protocol, and each of its requests is held back for so many
+        seconds, by its API key; those behind it on the same connection wait, too. Requests that were sent
+        arrive also after the client has closed the connection.
+        """
+        return self._open(target, port, lambda _caller, _proxy: source, delay_of)
 
     def open_common_proxy(
         self, target: str, port: int, processes: Callable[[], Mapping[str, int]]
@@ -139,9 +152,13 @@ class Network:
         self._loop.close()
 
     def _open(
-        self, target: str, port: int, source_of: Callable[[int, int], str | None]
+        self,
+        target: str,
+        port: int,
+        source_of: Callable[[int, int], str | None],
+        delay_of: DelayOf | None = None,
     ) -> ProxyListener:
-        return self._call(self._listen(target, port, source_of))
+        return self._call(self._listen(target, port, source_of, delay_of))
 
     def _call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_SECONDS_MAX)
@@ -172,7 +189,11 @@ class Network:
         await asyncio.gather(*(connection.ended.wait() for connection in connections))
 
     async def _listen(
-        self, target: str, port: int, source_of: Callable[[int, int], str | None]
+        self,
+        target: str,
+        port: int,
+        source_of: Callable[[int, int], str | None],
+        delay_of: DelayOf | None,
     ) -> ProxyListener:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             proxy_port = writer.get_extra_info("sockname")[1]
@@ -186,29 +207,22 @@ class Network:
                 self.unknown_callers += 1
                 writer.transport.abort()
                 return
-            await self._join(source, target, port, reader, writer)
+            there, back = self._gate(source, target), self._gate(target, source)
+            await self._join(_Connection(there, back, reader, writer, delay_of), port)
 
         server = _ProxyServer(target, accept)
         await server.open()
         self._servers.append(server)
         return ProxyListener(target=target, port=server.port)
 
-    async def _join(
-        self,
-        source: str,
-        target: str,
-        port: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        there, back = self._gate(source, target), self._gate(target, source)
-        connection = _Connection(there, back, reader, writer)
-        for group in (self._connections, there.connections, back.connections):
+    async def _join(self, connection: "_Connection", port: int) -> None:
+        groups = (self._connections, *(gate.connections for gate in connection.gates))
+        for group in groups:
             group.add(connection)
         try:
             await connection.run(port)
         finally:
-            for group in (self._connections, there.connections, back.connections):
+            for group in groups:
                 group.discard(connection)
 
     def _gate(self, source: str, target: str) -> _Gate:
@@ -243,11 +257,18 @@ class _Connection:
     """One connection through a proxy."""
 
     def __init__(
-        self, there: _Gate, back: _Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        there: _Gate,
+        back: _Gate,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        delay_of: DelayOf | None,
     ) -> None:
+        self.gates = (there, back)
         self._there = there
         self._back = back
         self._reader = reader
+        self._delay_of = delay_of
         self._writers = [writer]
         self.ended = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
@@ -278,16 +299,40 @@ class _Connection:
             return  # The target is down: the caller's connection is closed.
         self._writers.append(writer)
         async with asyncio.TaskGroup() as group:
-            group.create_task(_forward(self._reader, writer, self._there))
+            group.create_task(_forward(self._reader, writer, self._there, self._delay_of))
             group.create_task(_forward(reader, self._writers[0], self._back))
 
 
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: _Gate) -> None:
+async def _forward(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    gate: _Gate,
+    delay_of: DelayOf | None = None,
+) -> None:
     """Forward bytes in one direction. The end of the stream waits for the link like any byte."""
     on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_ON_THE_WAY_MAX)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_read_chunks(reader, on_the_way, gate))
+        if delay_of is None:
+            group.create_task(_read_chunks(reader, on_the_way, gate))
+        else:
+            group.create_task(_read_requests(reader, on_the_way, delay_of))
         group.create_task(_write_chunks(writer, on_the_way, gate))
+
+
+async def _read_requests(
+    reader: asyncio.StreamReader,
+    on_the_way: asyncio.Queue[tuple[float, bytes]],
+    delay_of: DelayOf,
+) -> None:
+    data = b"more"
+    while data:
+        try:
+            size = await reader.readexactly(REQUEST_SIZE.size)
+            data = size + await reader.readexactly(*REQUEST_SIZE.unpack(size))
+            delay = delay_of(*API_KEY.unpack_from(data, REQUEST_SIZE.size))
+        except (OSError, asyncio.IncompleteReadError):
+            data, delay = b"", 0.0
+        await on_the_way.put((asyncio.get_running_loop().time() + delay, data))
 
 
 async def _read_chunks(

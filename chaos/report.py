@@ -30,6 +30,7 @@ class Report:
     injected_faults: Sequence[InjectedFault]
     switches: int
     moves: int
+    delayed_requests: int
     client_errors: Counter[str]
     epoch_bumps: int  # how often a producer took a new epoch, which risks duplicates
     write_gaps: Mapping[str, Gaps]  # of each topic
@@ -70,6 +71,10 @@ class Report:
                 " the history"
             ),
             f"  commits         {verdict.commits}",
+            (
+                f"  transactions    {verdict.transactions_committed} committed, {verdict.transactions_aborted} aborted,"
+                f" {verdict.transactions_unknown} unknown; {self.delayed_requests} requests delayed"
+            ),
             (
                 f"  replicas        {self.bytes_compared} bytes of {self.partitions_compared}"
                 " partitions compared"
@@ -135,6 +140,12 @@ class Report:
                 },
                 "values_read": verdict.values_read,
                 "commits": verdict.commits,
+                "transactions": {
+                    "committed": verdict.transactions_committed,
+                    "aborted": verdict.transactions_aborted,
+                    "unknown": verdict.transactions_unknown,
+                },
+                "delayed_requests": self.delayed_requests,
                 "write_gaps_ms": {
                     topic: sorted(gaps.gaps_ms) for topic, gaps in self.write_gaps.items()
                 },

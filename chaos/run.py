@@ -17,13 +17,20 @@ from chaos.history import Action, Recorder, read_history
 from chaos.nemesis import Nemesis
 from chaos.producers import count_epoch_bumps
 from chaos.report import Report
+from chaos.request_delays import RequestDelays
 from chaos.run_context import RunContext
 from chaos.serving import ServingProbe
+from chaos.transaction_writers import GROUP as COPIERS
 from chaos.workload import TopicPlan, Workload, WorkloadPlan
 from chaos.write_gaps import GapMeter, Interruption, SilenceMeter, only_at
 
 BROKERS: Final = 3
 PRODUCERS_LOG: Final = "producers.log"
+TRANSACTION_TOPICS: Final = (
+    TopicPlan(name="source", partitions=2, mode="raft"),
+    TopicPlan(name="on-raft", partitions=2, mode="raft"),
+    TopicPlan(name="on-fetch", partitions=3, mode="fetch"),
+)
 TOPICS: Final = (
     TopicPlan(name="on-raft", partitions=3, mode="raft"),
     TopicPlan(name="on-fetch", partitions=3, mode="fetch"),
@@ -48,6 +55,7 @@ class ChaosRun:
         None  # between two moves of replicas; needs more brokers than replicas
     )
     settings: Mapping[str, str] = field(default_factory=dict)  # of the brokers
+    transactional: bool = False
     folder: Path | None = None  # None: a new one, removed if nothing was found
     keep: bool = False  # do not remove the folder
     print_line: Callable[[str], None] = lambda _: None
@@ -80,6 +88,7 @@ def run(chaos_run: ChaosRun) -> Report:
         injected_faults=nemesis.injected_faults,
         switches=sum(len(each.times_ms) for each in workload.switchers),
         moves=workload.mover.granted if workload.mover is not None else 0,
+        delayed_requests=context.cluster_under_test.delayed_requests,
         client_errors=workload.client_errors.counts,
         epoch_bumps=count_epoch_bumps(folder / PRODUCERS_LOG),
         write_gaps={topic: meter.gaps for topic, meter in writes.items()},
@@ -105,15 +114,17 @@ def _run_clients(
         per_second=chaos_run.per_second,
         switch_seconds=chaos_run.switch_seconds,
         move_seconds=chaos_run.move_seconds,
+        transactional=chaos_run.transactional,
     )
     with ClusterUnderTest(
         folder,
         brokers=chaos_run.brokers,
         zookeeper_nodes=chaos_run.zookeeper_nodes,
         settings=chaos_run.settings,
+        delays=RequestDelays(seed=chaos_run.seed) if chaos_run.transactional else None,
     ) as cluster_under_test:
         bootstrap = cluster_under_test.cluster.bootstrap
-        groups = [group for group, _ in plan.groups]
+        groups = [COPIERS] if plan.transactional else [group for group, _ in plan.groups]
         context = RunContext(
             seed=chaos_run.seed,
             cluster_under_test=cluster_under_test,

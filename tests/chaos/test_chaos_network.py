@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -166,6 +167,40 @@ def test_a_link_cut_one_way_lets_the_other_way_pass(network: Network, echo: Echo
         assert_quiet(network, client)
         network.set_link("b", "a", OPEN)
         assert read(client, 3) == b"two"
+
+
+def request(api_key: int, body: bytes) -> bytes:
+    return struct.pack(">ih", len(body) + 2, api_key) + body
+
+
+def test_a_delayed_request_arrives_after_its_client_has_gone_and_the_next_has_come(
+    network: Network, echo: Echo
+) -> None:
+    delayed, prompt = request(26, b"first"), request(3, b"second")
+    proxy = network.open_proxy(
+        "b", echo.port, source="a", delay_of=lambda key: 1.0 if key == 26 else 0.0
+    )
+    with connect(proxy.port) as client:
+        client.sendall(delayed)
+    with connect(proxy.port) as client:
+        client.sendall(prompt)
+        assert read(client, len(prompt)) == prompt
+        assert echo.received == prompt
+    echo.wait_until_received(prompt + delayed)
+
+
+def test_requests_behind_a_delayed_one_wait_and_half_a_request_never_arrives(
+    network: Network, echo: Echo
+) -> None:
+    delayed, prompt = request(0, b"first"), request(3, b"second")
+    proxy = network.open_proxy(
+        "b", echo.port, source="a", delay_of=lambda key: 0.2 if key == 0 else 0.0
+    )
+    with connect(proxy.port) as client:
+        client.sendall(delayed + prompt + prompt[:-1])
+        assert read(client, len(delayed + prompt)) == delayed + prompt
+    wait_for(lambda: echo.ends == 1)
+    assert echo.received == delayed + prompt
 
 
 def test_only_the_named_pair_is_cut(network: Network, echo: Echo) -> None:
