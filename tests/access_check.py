@@ -28,7 +28,7 @@ from zhumq.client.wire import Connection
 from zhumq.model.address import parse_address
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import APIS, ApiKey, RequestHeader, encode_response
-from zhumq.protocol.messages import acls, groups, metadata, share
+from zhumq.protocol.messages import acls, groups, metadata, producers, share
 from zhumq.protocol.schema import Message
 from zhumq.security.acl import ANY_USER, CLUSTER_NAME, Operation, PatternType, Permission
 
@@ -131,6 +131,13 @@ class World:
                 group_id=names.group, member_id=names.member_id, member_epoch=-1
             )
             self._until_ok(ApiKey.SHARE_GROUP_HEARTBEAT, leave, None)
+        if row.needs_transactional_id:
+            find = groups.FindCoordinatorRequest(key_type=1, coordinator_keys=[names.transaction])
+            self._until_ok(ApiKey.FIND_COORDINATOR, find, None)
+            init = producers.InitProducerIdRequest(
+                transactional_id=names.transaction, transaction_timeout_ms=10_000
+            )
+            self._until_ok(ApiKey.INIT_PRODUCER_ID, init, None)
         if row.needs_share_session:
             self._until_ok(ApiKey.SHARE_FETCH, share_fetch(names), None)
 

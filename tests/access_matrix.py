@@ -25,6 +25,7 @@ from zhumq.protocol.messages import (
     sasl,
     share,
     topics,
+    transactions,
 )
 from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
@@ -74,6 +75,7 @@ class Row:
     shows_all: bool = False  # with the rights, also what the principal has no rights to
     needs_share_group: bool = False
     needs_share_session: bool = False
+    needs_transactional_id: bool = False
 
     def __str__(self) -> str:
         return f"{self.key.name} {self.what}".strip()
@@ -323,6 +325,15 @@ RECORD_ROWS = (
             transactional_id=names.transaction, transaction_timeout_ms=1_000
         ),
         needs=(on(Operation.WRITE, TRANSACTION),),
+        refused=TRANSACTION_REFUSED,
+    ),
+    Row(
+        key=ApiKey.INIT_PRODUCER_ID,
+        what="for two-phase commit",
+        request=lambda names: producers.InitProducerIdRequest(
+            transactional_id=names.transaction, transaction_timeout_ms=1_000, enable2_pc=True
+        ),
+        needs=(on(Operation.WRITE, TRANSACTION), on(Operation.TWO_PHASE_COMMIT, TRANSACTION)),
         refused=TRANSACTION_REFUSED,
     ),
     Row(
@@ -931,4 +942,107 @@ CLUSTER_ROWS = (
     ),
 )
 
-ROWS = (*RECORD_ROWS, *TOPIC_ROWS, *GROUP_ROWS, *SHARE_ROWS, *CLUSTER_ROWS)
+
+def add_partitions(names: Names) -> transactions.AddPartitionsToTxnRequest:
+    return transactions.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=names.transaction,
+        v3_and_below_producer_id=1,
+        v3_and_below_topics=[
+            transactions.AddPartitionsToTxnTopic(name=names.topic, partitions=[0])
+        ],
+    )
+
+
+def add_partitions_as_broker(names: Names) -> transactions.AddPartitionsToTxnRequest:
+    return transactions.AddPartitionsToTxnRequest(
+        transactions=[
+            transactions.AddPartitionsToTxnTransaction(
+                transactional_id=names.transaction,
+                producer_id=1,
+                verify_only=True,
+                topics=[transactions.AddPartitionsToTxnTopic(name=names.topic, partitions=[0])],
+            )
+        ]
+    )
+
+
+def write_markers(names: Names) -> transactions.WriteTxnMarkersRequest:
+    return transactions.WriteTxnMarkersRequest(
+        markers=[
+            transactions.WritableTxnMarker(
+                producer_id=77,
+                topics=[
+                    transactions.WritableTxnMarkerTopic(name=names.topic, partition_indexes=[0])
+                ],
+            )
+        ]
+    )
+
+
+TRANSACTION_ROWS = (
+    Row(
+        key=ApiKey.ADD_PARTITIONS_TO_TXN,
+        version=3,
+        request=add_partitions,
+        needs=(on(Operation.WRITE, TRANSACTION), on(Operation.WRITE, TOPIC)),
+        refused=TRANSACTION_REFUSED,
+    ),
+    Row(
+        key=ApiKey.ADD_PARTITIONS_TO_TXN,
+        what="of a broker",
+        version=5,
+        request=add_partitions_as_broker,
+        needs=(on(Operation.CLUSTER_ACTION, CLUSTER),),
+        refused=CLUSTER_REFUSED,
+    ),
+    Row(
+        key=ApiKey.ADD_OFFSETS_TO_TXN,
+        request=lambda names: transactions.AddOffsetsToTxnRequest(
+            transactional_id=names.transaction, producer_id=1, group_id=names.group
+        ),
+        needs=(on(Operation.WRITE, TRANSACTION), on(Operation.READ, GROUP)),
+        refused=TRANSACTION_REFUSED,
+    ),
+    Row(
+        key=ApiKey.END_TXN,
+        request=lambda names: transactions.EndTxnRequest(
+            transactional_id=names.transaction, producer_id=1, committed=True
+        ),
+        needs=(on(Operation.WRITE, TRANSACTION),),
+        refused=TRANSACTION_REFUSED,
+    ),
+    *(
+        Row(
+            key=ApiKey.WRITE_TXN_MARKERS,
+            what=f"by {need.operation.name}",
+            request=write_markers,
+            needs=(need,),
+            refused=CLUSTER_REFUSED,
+        )
+        for need in (on(Operation.CLUSTER_ACTION, CLUSTER), on(Operation.ALTER, CLUSTER))
+    ),
+    Row(
+        key=ApiKey.DESCRIBE_TRANSACTIONS,
+        request=lambda names: transactions.DescribeTransactionsRequest(
+            transactional_ids=[names.transaction]
+        ),
+        needs=(on(Operation.DESCRIBE, TRANSACTION),),
+        refused=TRANSACTION_REFUSED,
+    ),
+    Row(
+        key=ApiKey.LIST_TRANSACTIONS,
+        request=lambda names: transactions.ListTransactionsRequest(),
+        needs=(on(Operation.DESCRIBE, TRANSACTION),),
+        lists="transaction",
+        needs_transactional_id=True,
+    ),
+)
+
+ROWS = (
+    *RECORD_ROWS,
+    *TOPIC_ROWS,
+    *GROUP_ROWS,
+    *SHARE_ROWS,
+    *CLUSTER_ROWS,
+    *TRANSACTION_ROWS,
+)

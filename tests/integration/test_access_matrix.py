@@ -11,7 +11,11 @@ from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.metadata import ApiVersionsRequest
 from zhumq.testing.broker import broker
 
-SETTINGS = {"authorizer.class.name": "zhumq", "allow.everyone.if.no.acl.found": "true"}
+SETTINGS = {
+    "authorizer.class.name": "zhumq",
+    "allow.everyone.if.no.acl.found": "true",
+    "transaction.two.phase.commit.enable": "true",
+}
 
 
 @pytest.fixture(scope="module")

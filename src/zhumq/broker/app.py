@@ -38,6 +38,7 @@ from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.broker.wiring.handlers import all_handlers
 from zhumq.broker.wiring.membership import Membership, SoleMember
 from zhumq.broker.wiring.push import open_push
+from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator, open_markers
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
@@ -112,10 +113,24 @@ class BrokerApp:
             parts.push_async_callback(replicas.close)
             metadata_client = MetadataClient(store, _topic_limits(config), uuid.uuid4)
             router = LeaderRouter(store, config.broker_id, member.replication)
-            groups = GroupCoordinator(
+            transactions = TransactionCoordinator(
                 config.settings, store, metadata_client, replicas, router, clock
             )
+            parts.push_async_callback(transactions.close)
+            groups = GroupCoordinator(
+                config.settings,
+                store,
+                metadata_client,
+                replicas,
+                router,
+                transactions.routed,
+                clock,
+            )
             parts.push_async_callback(groups.close)
+            markers = open_markers(
+                transactions, groups, store, replicas, member.replication, config.broker_id, clock
+            )
+            parts.push_async_callback(markers.close)
             delivery = DeliveryCoordinator(
                 config.settings,
                 store,
@@ -146,7 +161,7 @@ class BrokerApp:
                 quotas,
             )
             parts.push_async_callback(push.close)
-            produce = ProduceHandler(replicas, store, clock)
+            produce = ProduceHandler(replicas, store, clock, transactions.routed)
             dispatcher = Dispatcher(
                 all_handlers(
                     config,
@@ -156,6 +171,8 @@ class BrokerApp:
                     metadata_client,
                     replicas,
                     groups,
+                    transactions,
+                    markers.appender,
                     delivery,
                     authentication,
                     quotas,

@@ -9,6 +9,7 @@ from zhumq.broker.listener_settings import LISTENER_SETTINGS
 from zhumq.broker.quota_settings import QUOTA_SETTINGS
 from zhumq.broker.sasl_settings import SASL_SETTINGS
 from zhumq.broker.tls_settings import TLS_SETTINGS
+from zhumq.broker.transaction_settings import TRANSACTION_SETTINGS
 from zhumq.broker.zookeeper_settings import ZOOKEEPER_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
 from zhumq.model.settings import Setting, SettingsTable, SettingType
@@ -310,6 +311,7 @@ BROKER_SETTINGS: Final = SettingsTable(
         allowed=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     *DELIVERY_SETTINGS,
+    *TRANSACTION_SETTINGS,
     *QUOTA_SETTINGS,
     *AUDIT_SETTINGS,
     *AUTHORIZER_SETTINGS,
@@ -343,7 +345,6 @@ BROKER_SETTINGS: Final = SettingsTable(
         "The largest response to a fetch, whatever the request allows.",
         minimum=1024,
     ),
-    _integer("transaction.max.timeout.ms", 900_000, "The longest transaction timeout.", minimum=1),
 )
 
 # Kafka's coarser spellings of one setting, each with the factor to the finer one.

@@ -77,6 +77,10 @@ class InternalTopic:
         replicas.watch_leadership(self._on_leadership_changed)
 
     @property
+    def name(self) -> str:
+        return self._new_topic.name
+
+    @property
     def partition_count(self) -> int:
         """How many partitions it has, or will have. A broker with other settings may have created it; after
         that the number never changes, because keys hash to partitions."""

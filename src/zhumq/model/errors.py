@@ -452,9 +452,3 @@ class InvalidGroupId(BrokerError):
     """The group id is not a legal one."""
 
     code = ErrorCode.INVALID_GROUP_ID
-
-
-class TransactionsUnsupported(BrokerError):
-    """Transactions are not supported. Not retriable, so that clients stop at once."""
-
-    code = ErrorCode.UNSUPPORTED_VERSION

@@ -24,6 +24,7 @@ from zhumq.protocol.messages import (
     sasl,
     share,
     topics,
+    transactions,
 )
 from zhumq.protocol.primitives import BAD_BYTES, INT32, skip_tagged_fields
 from zhumq.protocol.schema import Message
@@ -55,6 +56,10 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -75,6 +80,8 @@ class ApiKey(IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -135,7 +142,7 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, producers, configs,
-        reassignments, share, acls, sasl, quotas,
+        reassignments, share, acls, sasl, quotas, transactions,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

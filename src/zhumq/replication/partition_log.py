@@ -62,6 +62,10 @@ class PartitionLog:
         """The record with the largest timestamp."""
         return self.log.max_timestamp_offset()
 
+    def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of this producer is open here: its next batches need no verification."""
+        return self.log.producer_state.has_transaction(producer_id, producer_epoch)
+
     def verification(self, producer_id: int) -> int:
         """A number for `allow_transaction`, taken before the coordinator is asked."""
         return self.log.producer_state.verification(producer_id)

@@ -119,6 +119,13 @@ class ProducerState:
         for marker_offset in committed:
             del self._ended[marker_offset]
 
+    def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of this producer, with this epoch, is open."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and (
+            entry.transaction_first_offset != NO_OFFSET and entry.epoch == producer_epoch
+        )
+
     def verification(self, producer_id: int) -> int:
         """A number for `allow_transaction`, taken before the coordinator is asked."""
         entry = self.producers.get(producer_id)
@@ -214,8 +221,9 @@ class ProducerState:
             )
 
     def _check_begins(self, entry: ProducerEntry, header: BatchHeader) -> None:
-        """Raise if this transactional batch begins a transaction and may not."""
-        if entry.transaction_first_offset == NO_OFFSET:
+        """Raise if this transactional batch begins a transaction and may not, or is of another producer epoch
+        than the open one."""
+        if entry.transaction_first_offset == NO_OFFSET or entry.epoch != header.producer_epoch:
             self._check_allowed(header)
 
     def _check_allowed(self, header: BatchHeader) -> None:

@@ -112,7 +112,7 @@ class Answer:
 class PreparedTransactions:
     """Decided transactions. The markers have the id, the epoch and the client version of each."""
 
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[Transaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,8 @@ class Description:
 class Listing:
     """The transactional ids that pass the filters."""
 
-    transactions: tuple[Transaction, ...]
+    code: ErrorCode = ErrorCode.NONE
+    transactions: tuple[Transaction, ...] = ()
 
 
 TransactionResponse = Answer | PreparedTransactions | Description | Listing

@@ -17,7 +17,10 @@ BEFORE = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    with sasl_broker(authorizer__class__name="zhumq", super__users=f"User:{USER}") as running:
+    settings = {"transaction__two__phase__commit__enable": "true"}
+    with sasl_broker(
+        authorizer__class__name="zhumq", super__users=f"User:{USER}", **settings
+    ) as running:
 
         def connect(*login: str) -> SaslClient:
             client = SaslClient(running.bootstrap)

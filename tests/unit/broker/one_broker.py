@@ -13,11 +13,15 @@ from tests.manual_time import ManualClock, run_in_manual_time, until
 from zhumq.broker.access import Access
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.handlers.produce import ProduceHandler
+from zhumq.broker.settings import BROKER_SETTINGS
+from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
 from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
+from zhumq.coordinators.router import LeaderRouter
 from zhumq.metadata.image import Broker
 from zhumq.metadata.topics import NewTopic, TopicLimits
 from zhumq.model.ids import BrokerId
+from zhumq.model.settings import Settings
 from zhumq.net.service import Answer
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.schema import Message
@@ -61,7 +65,18 @@ class OneBroker:
             BROKER_ID, self.logs, self.flusher, self._settings_of, self.replication
         )
         self.metadata_client = MetadataClient(self.store, LIMITS, uuid.uuid4)
-        self.produce_handler = ProduceHandler(self.replicas, self.store, clock)
+        self.router = LeaderRouter(self.store, BROKER_ID, self.replication)
+        self.transactions = TransactionCoordinator(
+            Settings(BROKER_SETTINGS, {"transaction.state.log.num.partitions": "2"}),
+            self.store,
+            self.metadata_client,
+            self.replicas,
+            self.router,
+            clock,
+        )
+        self.produce_handler = ProduceHandler(
+            self.replicas, self.store, clock, self.transactions.routed
+        )
         self.dispatcher = self.dispatch(self.produce_handler.handlers())
 
     def _settings_of(self, _settings: Mapping[str, str]) -> PartitionSettings:
@@ -128,6 +143,7 @@ async def one_broker(
     try:
         yield broker
     finally:
+        await broker.transactions.close()
         await broker.replicas.close()
         broker.flusher.close()
         await broker.store.close()

@@ -3,14 +3,17 @@
 import asyncio
 from typing import Any
 
-import pytest
 from one_broker import BROKER_ID, OneBroker, with_broker
 from tests.manual_time import advance, until
 
-from zhumq.broker.handlers.groups import CoordinatorKind, GroupsHandler
+from zhumq.broker.handlers.coordinators import (
+    Coordinated,
+    CoordinatorKind,
+    FindCoordinatorHandler,
+)
+from zhumq.broker.handlers.groups import GroupsHandler
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
-from zhumq.coordinators.router import LeaderRouter
 from zhumq.metadata.image import Broker, Endpoint
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
@@ -46,13 +49,22 @@ def with_groups(scenario: Any) -> None:
     """Runs a test with a broker that coordinates groups."""
 
     async def with_coordinator(broker: OneBroker) -> None:
-        router = LeaderRouter(broker.store, BROKER_ID, broker.replication)
         groups = GroupCoordinator(
-            SETTINGS, broker.store, broker.metadata_client, broker.replicas, router, broker.clock
+            SETTINGS,
+            broker.store,
+            broker.metadata_client,
+            broker.replicas,
+            broker.router,
+            broker.transactions.routed,
+            broker.clock,
         )
         groups.apply(broker.store.image)
         broker.store.watch(groups.apply)
-        broker.dispatch(GroupsHandler(groups.service, groups.topic, broker.store).handlers())
+        coordinated = Coordinated(
+            noun="group", topic=groups.topic, partition_for=groups.service.partition_for
+        )
+        finder = FindCoordinatorHandler({CoordinatorKind.GROUP: coordinated}, broker.store)
+        broker.dispatch({**GroupsHandler(groups.service).handlers(), **finder.handlers()})
         try:
             await scenario(broker)
         finally:
@@ -135,18 +147,11 @@ def test_a_coordinator_is_named_with_the_endpoint_of_the_clients_listener() -> N
     with_groups(scenario)
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        (CoordinatorKind.TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (9, ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_there_is_no_coordinator_of_another_kind(kind: int, code: ErrorCode) -> None:
+def test_there_is_no_coordinator_of_another_kind() -> None:
     async def scenario(broker: OneBroker) -> None:
-        body = FindCoordinatorRequest(key_type=kind, key="k")
+        body = FindCoordinatorRequest(key_type=9, key="k")
         found = await broker.ask(ApiKey.FIND_COORDINATOR, 3, body)
-        assert (found.error_code, found.node_id) == (code, -1)
+        assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
         assert broker.store.image.topics == {}
 
     with_groups(scenario)

@@ -11,7 +11,6 @@ from tests.manual_time import START_MS, advance
 from zhumq.broker.fetch_sessions import FetchSessions
 from zhumq.broker.handlers.fetch import FetchHandler
 from zhumq.broker.handlers.offsets import LATEST, MAX_TIMESTAMP, OffsetsHandler
-from zhumq.model.errors import ErrorCode
 from zhumq.model.isolation import Isolation
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -19,11 +18,6 @@ from zhumq.protocol.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-)
-from zhumq.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
 )
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
@@ -200,25 +194,6 @@ def test_the_last_stable_offset_is_never_below_the_start_of_the_log() -> None:
         end(partition, 1, ABORT)
         assert partition.last_stable_offset == 3
         assert await fetched(broker, 1, COMMITTED) == ([1, 2], [(1, 0)], 3)
-
-    with_broker(scenario)
-
-
-@pytest.mark.parametrize("transactional_id", [None, "id"])
-def test_a_client_cannot_begin_a_transaction_by_producing(transactional_id: str | None) -> None:
-    async def scenario(broker: OneBroker) -> None:
-        partition = await opened(broker)
-        data = PartitionProduceData(index=0, records=inside(1, 0))
-        body = ProduceRequest(
-            transactional_id=transactional_id,
-            acks=1,
-            timeout_ms=1000,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
-        )
-        answer = await broker.ask(ApiKey.PRODUCE, 9, body)
-        code = answer.responses[0].partition_responses[0].error_code
-        assert code == ErrorCode.INVALID_TXN_STATE
-        assert partition.log_end_offset == 0
 
     with_broker(scenario)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
+from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
 from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.coordinators.delivery_service import DeliveryService
@@ -131,7 +132,12 @@ async def broker_without_listeners(
         parts.push_async_callback(replicas.close)
         metadata_client = MetadataClient(store, LIMITS, uuid.uuid4)
         router = LeaderRouter(store, BrokerId(0), replication)
-        groups = GroupCoordinator(config.settings, store, metadata_client, replicas, router, clock)
+        transactions = TransactionCoordinator(
+            config.settings, store, metadata_client, replicas, router, clock
+        )
+        groups = GroupCoordinator(
+            config.settings, store, metadata_client, replicas, router, transactions.routed, clock
+        )
         delivery = DeliveryCoordinator(
             config.settings,
             store,

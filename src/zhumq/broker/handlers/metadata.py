@@ -27,17 +27,23 @@ from zhumq.protocol.messages.metadata import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    FinalizedFeatureKey,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    SupportedFeatureKey,
 )
 from zhumq.security.acl import ResourceType, operation_bits
+from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION
 
 # One request creates at most this many topics: a typing error in a client's subscription must not
 # fill a broker with folders.
 AUTO_CREATED_TOPICS_MAX: Final = 1_000
+# What clients decide by which requests to send. Transactions: KIP-890.
+FEATURES: Final = {"transaction.version": EPOCH_BUMPING_VERSION}
+_FIRST_VERSION_WITH_FEATURE_0: Final = 4  # of ApiVersions
 _DESCRIBED_PARTITIONS_MAX: Final = 2_000
 _FIRST_VERSION_WITH_LISTENER_ERROR: Final = 6
 
@@ -72,8 +78,10 @@ class MetadataHandler:
         }
 
     def api_versions(
-        self, _context: RequestContext, _request: ApiVersionsRequest | None
+        self, context: RequestContext, _request: ApiVersionsRequest | None
     ) -> ApiVersionsResponse:
+        # As in Kafka: clients of version 3 fail at a feature whose lowest version is 0.
+        lowest = 0 if context.version >= _FIRST_VERSION_WITH_FEATURE_0 else 1
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersion(
@@ -83,7 +91,15 @@ class MetadataHandler:
                 )
                 for key in sorted(self._served_apis())
             ],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=lowest, max_version=version)
+                for name, version in FEATURES.items()
+            ],
             finalized_features_epoch=0,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=version, min_version_level=version)
+                for name, version in FEATURES.items()
+            ],
         )
 
     def metadata(self, context: RequestContext, request: MetadataRequest) -> Any:

@@ -2,15 +2,20 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
+from zhumq.broker.handlers.produce_verification import ProduceVerification, is_transactional
 from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.host.clock import Clock
 from zhumq.metadata.topics import TOPIC_NAME_LENGTH_MAX
-from zhumq.model.authorization_errors import TopicAuthorizationFailed
+from zhumq.model.authorization_errors import (
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
 from zhumq.model.errors import (
     BrokerError,
     InvalidRecord,
@@ -18,6 +23,7 @@ from zhumq.model.errors import (
     MalformedFrame,
     UnknownTopicId,
 )
+from zhumq.model.ids import TopicPartition
 from zhumq.net.service import Answer
 from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
 from zhumq.protocol.messages.produce import (
@@ -44,29 +50,93 @@ _TOPIC: Final = ResourceType.TOPIC
 _ANSWERED_ACKS: Final = (_ALL_ACKS, _LEADER_ACKS)
 
 
+# An append that has to be durable before the answer: its partition, the next offset, its response.
+Undurable = tuple[Partition, int, PartitionProduceResponse]
+
+
 class ProduceHandler:
     """Appends produced batches. Everything before the append works on whole requests."""
 
-    def __init__(self, replicas: ReplicaManager, store: MetadataStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        store: MetadataStore,
+        clock: Clock,
+        transactions: RoutedTransactions,
+    ) -> None:
         self._replicas = replicas
         self._store = store
         self._clock = clock
+        self._verification = ProduceVerification(transactions)
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {ApiKey.PRODUCE: self.produce}
 
     def produce(
         self, context: RequestContext, request: ProduceRequest
-    ) -> ProduceResponse | EncodedAnswer | None:
+    ) -> ProduceResponse | EncodedAnswer | Coroutine[Any, Any, ProduceResponse | None] | None:
         acks = request.acks
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
+        transactional_id = request.transactional_id
+        if transactional_id is not None and self._verification.is_needed(
+            transactional_id, self._written(context, request)
+        ):
+            return self._produce_verified(context, request, transactional_id)
+        response, undurable = self._append(context, request, {})
+        if response is None or not undurable:
+            return response
+        done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
+
+        def answer() -> None:
+            # Done already: the connection is gone.
+            if not done.done():
+                done.set_result(context.encode(response))
+
+        _call_when_durable(undurable, request.timeout_ms, answer)
+        return EncodedAnswer(done)
+
+    async def _produce_verified(
+        self, context: RequestContext, request: ProduceRequest, transactional_id: str
+    ) -> ProduceResponse | None:
+        """Append once the coordinator confirmed the transaction, after the producer's earlier requests."""
+        async with self._verification.turn(transactional_id):
+            errors = await self._verification.verify(
+                transactional_id, self._written(context, request), context.version
+            )
+            response, undurable = self._append(context, request, errors)
+        if response is not None and undurable:
+            durable = asyncio.Event()
+            _call_when_durable(undurable, request.timeout_ms, durable.set)
+            await durable.wait()
+        return response
+
+    def _written(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> Iterator[tuple[Partition, bytes | memoryview]]:
+        """The partitions of this broker that the request writes to, as far as its sender may."""
+        by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        for topic in request.topic_data:
+            name = self._name_of(topic) if by_id else topic.name
+            if context.sees(_WRITE, _TOPIC, name):
+                for data in topic.partition_data:
+                    partition = self._replicas.find(name, data.index)
+                    if partition is not None and partition.leads:
+                        yield partition, data.records or b""
+
+    def _append(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        errors: Mapping[TopicPartition, BrokerError],
+    ) -> tuple[ProduceResponse | None, list[Undurable]]:
+        """The response, and what has to be durable before it is sent. Partitions with errors are refused."""
+        acks = request.acks
         by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
         budget = WalkBudget()
         topics: list[TopicProduceResponse] = []
-        # Appends that have to be durable before the answer: (partition, next offset, its response).
-        undurable: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        undurable: list[Undurable] = []
         failed = False
         for topic in request.topic_data:
             answers: list[PartitionProduceResponse] = []
@@ -87,6 +157,12 @@ class ProduceHandler:
                 try:
                     if partition is None:
                         raise self._absence(topic, name, data.index, by_id=by_id)
+                    if errors and partition.topic_partition in errors:
+                        raise errors[partition.topic_partition]
+                    if request.transactional_id is None and is_transactional(data.records):
+                        raise TransactionalIdAuthorizationFailed(
+                            "a batch of a transaction needs a transactional id"
+                        )
                     if acks == _ALL_ACKS:
                         partition.check_enough_replicas()
                     appended = partition.append(data.records or b"", now_ms, budget)
@@ -109,11 +185,8 @@ class ProduceHandler:
             if failed:
                 # The client waits for no answer; it learns of the failure from the closed connection.
                 raise MalformedFrame("a produce request with acks=0 failed")
-            return None
-        response = ProduceResponse(responses=topics)
-        if not undurable:
-            return response
-        return self._answer_when_durable(context, response, undurable, request.timeout_ms)
+            return None, []
+        return ProduceResponse(responses=topics), undurable
 
     def answer_run(self, run: ProduceRun, throttle_ms: int) -> tuple[int, Answer] | None:
         """Fast path, for requests about one partition each, which most requests are. Answers the first
@@ -125,6 +198,9 @@ class ProduceHandler:
         partition = self._find(version, topic, index)
         if partition is None or acks not in _ANSWERED_ACKS:
             return None
+        for each in records:
+            if is_transactional(each):
+                return None
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()
         offsets: list[int] = []
@@ -204,28 +280,23 @@ class ProduceHandler:
         known = self._store.image.topics_by_id.get(topic.topic_id)
         return known.name if known is not None else ""
 
-    def _answer_when_durable(
-        self,
-        context: RequestContext,
-        response: ProduceResponse,
-        undurable: list[tuple[Partition, int, PartitionProduceResponse]],
-        timeout_ms: int,
-    ) -> EncodedAnswer:
-        done: asyncio.Future[list[Part] | None] = asyncio.get_running_loop().create_future()
-        missing = len(undurable)
 
-        def settle(answer: PartitionProduceResponse, failure: BrokerError | None) -> None:
-            nonlocal missing
-            if failure is not None:
-                _set_error(answer, failure)
-            missing -= 1
-            # Done already: the connection is gone.
-            if missing == 0 and not done.done():
-                done.set_result(context.encode(response))
+def _call_when_durable(
+    undurable: Sequence[Undurable], timeout_ms: int, callback: Callable[[], None]
+) -> None:
+    """Call back when all of it is durable, or failed: then its response has the error."""
+    missing = len(undurable)
 
-        for partition, next_offset, answer in undurable:
-            partition.call_when_durable(next_offset, partial(settle, answer), timeout_ms)
-        return EncodedAnswer(done)
+    def settle(answer: PartitionProduceResponse, failure: BrokerError | None) -> None:
+        nonlocal missing
+        if failure is not None:
+            _set_error(answer, failure)
+        missing -= 1
+        if missing == 0:
+            callback()
+
+    for partition, next_offset, answer in undurable:
+        partition.call_when_durable(next_offset, partial(settle, answer), timeout_ms)
 
 
 def _answer_run_when_durable(

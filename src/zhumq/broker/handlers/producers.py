@@ -1,10 +1,11 @@
-"""InitProducerId and DescribeProducers: ids for idempotent producers, and their last sequences."""
+"""InitProducerId and DescribeProducers: ids of idempotent and transactional producers, and their last sequences."""
 
 from typing import Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.cluster.metadata_client import MetadataClient
-from zhumq.model.errors import BrokerError, ErrorCode, TransactionsUnsupported
+from zhumq.coordinators.transaction_service import TransactionService
+from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import NO_PRODUCER_ID
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.producers import (
@@ -17,17 +18,25 @@ from zhumq.protocol.messages.producers import (
     TopicResponse,
 )
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.transactions.requests import InitProducer
 
 _FIRST_EPOCH: Final = 0
+_FIRST_VERSION_WITH_FENCED: Final = 4
 _EPOCH_MAX: Final = 2**15 - 2
 
 
 class ProducersHandler:
-    """Serves idempotent producers without transactions: an id and an epoch."""
+    """Gives producers an id and an epoch, and describes the producers of partitions."""
 
-    def __init__(self, metadata_client: MetadataClient, replicas: ReplicaManager) -> None:
+    def __init__(
+        self,
+        metadata_client: MetadataClient,
+        replicas: ReplicaManager,
+        transactions: TransactionService,
+    ) -> None:
         self._metadata_client = metadata_client
         self._replicas = replicas
+        self._transactions = transactions
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {
@@ -36,11 +45,10 @@ class ProducersHandler:
         }
 
     async def init_producer_id(
-        self, _context: RequestContext, request: InitProducerIdRequest
+        self, context: RequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
         if request.transactional_id is not None:
-            # Clients call FindCoordinator first, which refuses them with an error message.
-            return _refused(TransactionsUnsupported.code)
+            return await self._init_transactional(context, request, request.transactional_id)
         if request.producer_id != NO_PRODUCER_ID:
             # KIP-360: a producer that lost its sequence continues with the next epoch of its id.
             if not 0 <= request.producer_epoch <= _EPOCH_MAX:
@@ -50,6 +58,32 @@ class ProducersHandler:
             )
         return InitProducerIdResponse(
             producer_id=await self._metadata_client.next_producer_id(), producer_epoch=_FIRST_EPOCH
+        )
+
+    async def _init_transactional(
+        self, context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+    ) -> InitProducerIdResponse:
+        answer = await self._transactions.handle(
+            InitProducer(
+                transactional_id=transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                enable_two_phase_commit=request.enable2_pc,
+                keep_prepared=request.keep_prepared_txn,
+            )
+        )
+        if (
+            answer.code is ErrorCode.PRODUCER_FENCED
+            and context.version < _FIRST_VERSION_WITH_FENCED
+        ):
+            return _refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return InitProducerIdResponse(
+            error_code=answer.code,
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+            ongoing_txn_producer_id=answer.ongoing_producer_id,
+            ongoing_txn_producer_epoch=answer.ongoing_producer_epoch,
         )
 
     def describe_producers(

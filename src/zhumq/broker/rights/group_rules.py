@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from zhumq.broker.handlers.groups import CoordinatorKind
+from zhumq.broker.handlers.coordinators import CoordinatorKind
 from zhumq.broker.rights.rule import (
     Need,
     Permitted,

@@ -8,6 +8,7 @@ from zhumq.broker.rights.group_rules import GROUP_RULES
 from zhumq.broker.rights.rule import Rule
 from zhumq.broker.rights.share_rules import SHARE_RULES
 from zhumq.broker.rights.topic_rules import TOPIC_RULES
+from zhumq.broker.rights.transaction_rules import TRANSACTION_RULES
 from zhumq.protocol.api import ApiKey
 
 RULES: Final[Mapping[ApiKey, Rule]] = {
@@ -15,4 +16,5 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
     **GROUP_RULES,
     **SHARE_RULES,
     **CLUSTER_RULES,
+    **TRANSACTION_RULES,
 }

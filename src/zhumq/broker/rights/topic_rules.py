@@ -122,7 +122,9 @@ def _check_init_producer_id(
     name = request.transactional_id
     if name is not None:
         type_ = _TRANSACTIONAL_ID
-        is_permitted = subject.may(Operation.WRITE, type_, name)
+        is_permitted = subject.may(Operation.WRITE, type_, name) and (
+            not request.enable2_pc or subject.may(Operation.TWO_PHASE_COMMIT, type_, name)
+        )
     else:
         type_ = _CLUSTER
         # KIP-679: who may write to a topic may do it idempotently.
@@ -437,6 +439,7 @@ TOPIC_RULES: Final[Mapping[ApiKey, Rule]] = {
             refuse(Operation.IDEMPOTENT_WRITE, _CLUSTER),
             Need(Operation.WRITE, _TOPIC, "any topic, instead of IDEMPOTENT_WRITE"),
             refuse(Operation.WRITE, _TRANSACTIONAL_ID),
+            refuse(Operation.TWO_PHASE_COMMIT, _TRANSACTIONAL_ID),
         ),
         check=_check_init_producer_id,
     ),

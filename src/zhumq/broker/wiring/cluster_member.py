@@ -32,6 +32,7 @@ from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import (
     CONSUMER_OFFSETS_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     BrokerId,
     TopicPartition,
 )
@@ -262,4 +263,5 @@ def _internal_replication_factors(settings: Settings) -> dict[str, int]:
         SHARE_GROUP_STATE_TOPIC: settings.integer(
             "share.coordinator.state.topic.replication.factor"
         ),
+        TRANSACTION_STATE_TOPIC: settings.integer("transaction.state.log.replication.factor"),
     }

@@ -9,7 +9,7 @@ from zhumq.broker.handlers.groups import StoreTopics
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_route import RoutedGroups
-from zhumq.coordinators.group_service import GroupService
+from zhumq.coordinators.group_service import GroupService, TransactionVerifier
 from zhumq.coordinators.internal_topic import InternalTopic, state_topic
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
@@ -38,11 +38,12 @@ class GroupCoordinator:
         metadata_client: MetadataClient,
         replicas: ReplicaManager,
         router: LeaderRouter,
+        transactions: TransactionVerifier,
         clock: Clock,
     ) -> None:
         group_settings = _group_settings(settings)
         topics = StoreTopics(store)
-        self._runtime: CoordinatorRuntime[GroupRequest, GroupResponse] = CoordinatorRuntime(
+        self.runtime: CoordinatorRuntime[GroupRequest, GroupResponse] = CoordinatorRuntime(
             name="group",
             make_shard=lambda: GroupShard(
                 group_settings, draw_member_suffix=lambda: str(uuid.uuid4()), topics=topics
@@ -62,10 +63,13 @@ class GroupCoordinator:
             store=store,
             metadata_client=metadata_client,
             replicas=replicas,
-            runtime=self._runtime,
+            runtime=self.runtime,
         )
         self.service = GroupService(
-            self._runtime, partition_count=lambda: self.topic.partition_count, topics=topics
+            self.runtime,
+            partition_count=lambda: self.topic.partition_count,
+            topics=topics,
+            verifier=transactions,
         )
         self.routed = RoutedGroups(router, self.service, self.topic)
         self.lags = GroupLags(self._committed, replicas, store, clock)
@@ -82,7 +86,7 @@ class GroupCoordinator:
             task.add_done_callback(self._forgetting.discard)
 
     def _committed(self) -> Iterator[CommittedOffsets]:
-        for shard in self._runtime.shards:
+        for shard in self.runtime.shards:
             assert isinstance(shard, GroupShard)
             yield shard.committed
 

@@ -11,6 +11,11 @@ from zhumq.broker.dispatch import Handler
 from zhumq.broker.fetch_sessions import FetchSessions
 from zhumq.broker.handlers.acls import AclsHandler
 from zhumq.broker.handlers.configs import ConfigsHandler
+from zhumq.broker.handlers.coordinators import (
+    Coordinated,
+    CoordinatorKind,
+    FindCoordinatorHandler,
+)
 from zhumq.broker.handlers.fetch import FetchHandler
 from zhumq.broker.handlers.groups import GroupsHandler
 from zhumq.broker.handlers.log_dirs import LogDirsHandler
@@ -22,11 +27,14 @@ from zhumq.broker.handlers.quotas import QuotasHandler
 from zhumq.broker.handlers.reassignments import ReassignmentsHandler
 from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
+from zhumq.broker.handlers.transactions import TransactionsHandler
 from zhumq.broker.quotas import ClientQuotas
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
+from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.markers import MarkerAppender
 from zhumq.host.clock import Clock
 from zhumq.protocol.api import ApiKey
 from zhumq.replication.replica_manager import ReplicaManager
@@ -42,6 +50,8 @@ def all_handlers(
     metadata_client: MetadataClient,
     replicas: ReplicaManager,
     groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
+    markers: MarkerAppender,
     delivery: DeliveryCoordinator,
     authentication: Authentication,
     quotas: ClientQuotas,
@@ -85,12 +95,34 @@ def all_handlers(
             deletion_enabled=settings.boolean("delete.topic.enable"),
         ),
         configs,
-        ProducersHandler(metadata_client, replicas),
+        ProducersHandler(metadata_client, replicas, transactions.service),
         LogDirsHandler(replicas, config.data_dir),
         ReassignmentsHandler(
             store, metadata_client, replicas.ask_log_ends, replicas.elect_preferred
         ),
-        GroupsHandler(groups.service, groups.topic, store),
+        FindCoordinatorHandler(
+            {
+                CoordinatorKind.GROUP: Coordinated(
+                    noun="group",
+                    topic=groups.topic,
+                    partition_for=groups.service.partition_for,
+                ),
+                CoordinatorKind.TRANSACTION: Coordinated(
+                    noun="transactional id",
+                    topic=transactions.topic,
+                    partition_for=transactions.service.partition_for,
+                ),
+            },
+            store,
+        ),
+        GroupsHandler(groups.service),
+        TransactionsHandler(
+            transactions.service,
+            markers,
+            groups.topic,
+            groups.service.partition_for,
+            store,
+        ),
         AclsHandler(store, metadata_client, has_authorizer=has_authorizer),
         authentication,
         ScramCredentialsHandler(store, metadata_client),

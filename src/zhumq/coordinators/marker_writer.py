@@ -1,0 +1,233 @@
+"""Writes the markers of decided transactions, for the shards of `__transaction_state` that this broker leads."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from zhumq.cluster.store import MetadataStore
+from zhumq.coordinators.markers import MarkerAppender, codes_of
+from zhumq.coordinators.transaction_service import TransactionRuntime, TransactionService
+from zhumq.metadata.image import NO_BROKER
+from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from zhumq.protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteMarkersRequest,
+    WriteMarkersResponse,
+)
+from zhumq.protocol.peer_api import PeerApi
+from zhumq.replication.inter_broker.peer_service import PeerConnection
+from zhumq.replication.inter_broker.peers import TaskKeeper
+from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.replication.replication import Replication
+from zhumq.transactions.requests import AwaitMarkers, MarkersWritten, PreparedTransactions
+from zhumq.transactions.transaction import Transaction, TransactionState
+
+logger = logging.getLogger(__name__)
+
+WRITE_MARKERS: Final = PeerApi(WriteMarkersRequest, WriteMarkersResponse)
+ANSWER_MS_MAX: Final = 30_000
+RETRY_SECONDS_MIN: Final = 0.02
+RETRY_SECONDS_MAX: Final = 1.0
+# After these attempts, about 3 s, a partition that is not in the metadata image was deleted. Before that
+# the image may be older than the transaction.
+UNKNOWN_ATTEMPTS_MAX: Final = 8
+MARKERS_AT_ONCE_MAX: Final = 500  # in one request to another broker
+# A newer coordinator or producer wrote to the partition: these markers are no longer for this broker to write.
+FENCED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+
+Codes = Mapping[tuple[str, int], ErrorCode]
+
+
+class MarkerWriter:
+    """One loop for each shard takes decided transactions; one task for each of them writes its markers."""
+
+    def __init__(
+        self,
+        runtime: TransactionRuntime,
+        service: TransactionService,
+        appender: MarkerAppender,
+        store: MetadataStore,
+        replicas: ReplicaManager,
+        replication: Replication,
+        broker_id: BrokerId,
+    ) -> None:
+        self._runtime = runtime
+        self._service = service
+        self.appender = appender
+        self._store = store
+        self._broker_id = broker_id
+        self._peers = replication.peers
+        self._outboxes: dict[int, _Outbox] = {}
+        self._loops: dict[int, asyncio.Task[None]] = {}
+        replication.service.register(WRITE_MARKERS, self._write_for_peer)
+        replicas.watch_leadership(self._on_leadership_changed)
+
+    async def close(self) -> None:
+        loops = list(self._loops.values())
+        self._loops.clear()
+        for each in loops:
+            each.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _write_for_peer(
+        self, _peer: PeerConnection, request: WriteMarkersRequest
+    ) -> WriteMarkersResponse:
+        return WriteMarkersResponse(markers=await self.appender.append(request.markers))
+
+    def _on_leadership_changed(
+        self, partition: TopicPartition, leads: bool, leader_epoch: int
+    ) -> None:
+        if partition.topic != TRANSACTION_STATE_TOPIC:
+            return
+        index = partition.partition
+        running = self._loops.pop(index, None)
+        if running is not None:
+            running.cancel()
+        if leads:
+            self._loops[index] = asyncio.get_running_loop().create_task(
+                self._serve(index, leader_epoch), name=f"markers-{index}"
+            )
+
+    async def _serve(self, index: int, coordinator_epoch: int) -> None:
+        writes = TaskKeeper()
+        try:
+            while True:
+                response = await self._runtime.submit(index, AwaitMarkers())
+                assert isinstance(response, PreparedTransactions)
+                if not response.transactions:  # The shard is being loaded.
+                    await asyncio.sleep(RETRY_SECONDS_MIN)
+                for transaction in response.transactions:
+                    write = self._write(index, coordinator_epoch, transaction)
+                    writes.start(asyncio.create_task(write, name="markers"))
+        finally:
+            await writes.close()
+
+    async def _write(self, index: int, coordinator_epoch: int, transaction: Transaction) -> None:
+        """Write the markers of one transaction, to all of its partitions, however long that takes."""
+        missing = set(transaction.partitions)
+        delay = RETRY_SECONDS_MIN
+        for attempt in itertools.count(1):
+            if attempt > UNKNOWN_ATTEMPTS_MAX:
+                missing -= self._deleted(missing)
+            by_leader = self._by_leader(missing)
+            markers = {
+                leader: _marker(transaction, coordinator_epoch, partitions)
+                for leader, partitions in by_leader.items()
+            }
+            answers = await asyncio.gather(
+                *(self._send(leader, marker) for leader, marker in markers.items())
+            )
+            for codes in answers:
+                for (topic, partition), code in codes.items():
+                    if code in FENCED:
+                        logger.warning(
+                            "the markers of %s are fenced by %s-%d: %s",
+                            transaction.transactional_id,
+                            topic,
+                            partition,
+                            code.name,
+                        )
+                        return
+                    if code is ErrorCode.NONE:
+                        missing.discard(TopicPartition(topic, partition))
+            if not missing:
+                break
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RETRY_SECONDS_MAX)
+        await self._service.complete(
+            index,
+            MarkersWritten(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+            ),
+        )
+
+    def _deleted(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        return {each for each in partitions if self._store.image.partition(each) is None}
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions by the brokers that lead them now, as far as they have a leader."""
+        image = self._store.image
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            state = image.partition(partition)
+            leader = NO_BROKER if state is None else image.leader_of(state)
+            if leader != NO_BROKER:
+                by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+    async def _send(self, leader: int, marker: WritableTxnMarker) -> Codes:
+        """The codes of a marker's partitions; none where the broker does not answer."""
+        if leader == self._broker_id:
+            (codes,) = codes_of(await self.appender.append((marker,)))
+            return codes
+        outbox = self._outboxes.get(leader)
+        if outbox is None:
+            outbox = self._outboxes[leader] = _Outbox(self, leader)
+        return await outbox.send(marker)
+
+    async def ask(self, leader: int, markers: Sequence[WritableTxnMarker]) -> list[Codes]:
+        """Ask another broker to append markers. Raises BrokerError."""
+        response = await self._peers.request(
+            leader,
+            WRITE_MARKERS,
+            WriteMarkersRequest(markers=list(markers)),
+            timeout_ms=ANSWER_MS_MAX,
+        )
+        return list(codes_of(response.markers))
+
+
+class _Outbox:
+    """The markers for one broker: those that come while a request is on its way leave together."""
+
+    def __init__(self, writer: MarkerWriter, leader: int) -> None:
+        self._writer = writer
+        self._leader = leader
+        self._waiting: list[tuple[WritableTxnMarker, asyncio.Future[Codes]]] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def send(self, marker: WritableTxnMarker) -> Codes:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Codes] = loop.create_future()
+        self._waiting.append((marker, answer))
+        if self._sending is None:
+            self._sending = loop.create_task(self._send_all(), name=f"markers-to-{self._leader}")
+        return await answer
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            leaving = self._waiting[:MARKERS_AT_ONCE_MAX]
+            del self._waiting[: len(leaving)]
+            answers: Sequence[Codes]
+            try:
+                answers = await self._writer.ask(self._leader, [each for each, _ in leaving])
+            except BrokerError as reason:
+                logger.debug("broker %d does not write markers: %s", self._leader, reason)
+                answers = [{} for _ in leaving]
+            for (_, answer), codes in zip(leaving, answers, strict=True):
+                if not answer.done():  # Done: this broker no longer leads the shard.
+                    answer.set_result(codes)
+        self._sending = None
+
+
+def _marker(
+    transaction: Transaction, coordinator_epoch: int, partitions: Sequence[TopicPartition]
+) -> WritableTxnMarker:
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for name, index in partitions:
+        topics.setdefault(name, WritableTxnMarkerTopic(name=name)).partition_indexes.append(index)
+    return WritableTxnMarker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=transaction.state is TransactionState.PREPARE_COMMIT,
+        topics=list(topics.values()),
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction.client_version,
+    )
