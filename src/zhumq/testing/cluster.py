@@ -21,6 +21,7 @@ Fact = TypeVar("Fact")
 # Small numbers, so that a test cluster starts and moves replicas quickly.
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "8",
+    "transaction.state.log.num.partitions": "8",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "zookeeper.connection.timeout.ms": "30000",
