@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from zhumq.host.clock import Clock
-from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest
 from zhumq.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -91,6 +91,8 @@ class MarkerAppender:
     def _appended(
         self, marker: WritableTxnMarker, topic: str, index: int
     ) -> "asyncio.Future[None]":
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            raise InvalidRequest("a marker needs a producer id and an epoch")
         end = EndMarker(
             marker_type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
             coordinator_epoch=marker.coordinator_epoch,

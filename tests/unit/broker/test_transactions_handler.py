@@ -298,6 +298,18 @@ def test_a_batch_of_a_transaction_needs_a_transactional_id() -> None:
     with_transactions(scenario)
 
 
+def test_a_batch_with_an_empty_transactional_id_is_an_invalid_request() -> None:
+    async def scenario(broker: OneBroker, producer: Producer) -> None:
+        for version in (OLD_PRODUCE, NEW_PRODUCE):
+            body = producer.batch()
+            body.transactional_id = ""
+            answer = await broker.ask(ApiKey.PRODUCE, version, body)
+            assert code_of(answer) == ErrorCode.INVALID_REQUEST
+        assert last_stable(broker) == (0, 0)
+
+    with_transactions(scenario)
+
+
 def test_a_producer_cannot_write_with_the_id_of_another_one() -> None:
     async def scenario(broker: OneBroker, producer: Producer) -> None:
         assert await producer.produce() == 0
@@ -414,6 +426,22 @@ def test_markers_of_tools_are_answered_by_partition() -> None:
         absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert codes == {(TOPIC, 0): 0, (TOPIC, 9): absent, ("nothing", 0): absent}
         assert last_stable(broker) == (2, 2)
+
+    with_transactions(scenario)
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (7, -1)])
+def test_a_marker_without_a_producer_is_refused(producer_id: int, epoch: int) -> None:
+    async def scenario(broker: OneBroker, _producer: Producer) -> None:
+        marker = messages.WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            topics=[messages.WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])],
+        )
+        body = messages.WriteTxnMarkersRequest(markers=[marker])
+        answer = await broker.ask(ApiKey.WRITE_TXN_MARKERS, 1, body)
+        assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+        assert last_stable(broker) == (0, 0)
 
     with_transactions(scenario)
 

@@ -12,6 +12,7 @@ from zhumq.model.errors import (
     CorruptMessage,
     ErrorCode,
     InvalidProducerEpoch,
+    InvalidRequest,
     InvalidTxnState,
     NotEnoughReplicas,
 )
@@ -30,6 +31,7 @@ _FLAGS_AT: Final = 22  # the second byte of a batch's attributes
 _ERRORS: Final[Mapping[ErrorCode, type[BrokerError]]] = {
     error.code: error
     for error in (
+        InvalidRequest,  # the transactional id is empty
         InvalidTxnState,
         InvalidProducerEpoch,
         InvalidProducerIdMapping,
