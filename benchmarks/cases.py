@@ -16,6 +16,7 @@ from benchmarks.loaders import (
     latency,
     one_record_requests,
     produce,
+    transact,
 )
 from benchmarks.server import Measured, Prepared
 
@@ -163,6 +164,30 @@ def end_to_end(rate: int, seconds: int) -> Callable[[Measured], Figures]:
     return run
 
 
+def transacting(transactions: int, messages: int, producers: int) -> Callable[[Measured], Figures]:
+    """Transactions of so many messages of 100 B, by several producers at once."""
+
+    def run(server: Measured) -> Figures:
+        with topic_on(server, producers) as topic:
+            figures = per_unit(
+                server,
+                lambda: transact(
+                    server,
+                    topic,
+                    producers=producers,
+                    transactions=max(transactions, producers * 2),
+                    messages=messages,
+                    size=100,
+                ),
+            )
+        commits = figures["transactions"]
+        figures["commits_per_second"] = commits / figures["seconds"]
+        figures["cpu_ms_per_commit"] = figures["server_cpu_seconds"] / commits * 1e3
+        return figures
+
+    return run
+
+
 def start_and_idle(prepared: Prepared) -> Figures:
     """A new server on an empty folder: until its first acknowledged record, then its idle memory."""
     began_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -248,5 +273,15 @@ def cases(sizes: Sizes) -> list[Case]:
             run=requesting(sizes.of(200_000), 64, 16, -1),
             main="per_second",
             notes="zhumq answers after fdatasync, Kafka from memory; the prototype did 118 k/s",
+        ),
+        *(
+            Case(
+                name=f"transactions of {messages:,} messages",
+                run=transacting(sizes.of(transactions), messages, producers),
+                main="commits_per_second",
+                also=("cpu_ms_per_commit", "p99_ms"),
+                notes="p99 end to end at read_committed; zhumq answers after fdatasync, Kafka from memory",
+            )
+            for messages, transactions, producers in ((1, 10_000, 32), (100, 5_000, 16), (10_000, 200, 4))
         ),
     ]  # fmt: skip

@@ -71,6 +71,14 @@ def latency(server: Measured, topic: str, *, rate: int, seconds: int, acks: int 
     return run_loader("client", *words, ca_file=server.ca_file)
 
 
+def transact(
+    server: Measured, topic: str, *, producers: int, transactions: int, messages: int, size: int
+) -> Figures:
+    """Each producer has a transactional id and a partition of its own; a consumer reads at read_committed."""
+    words = ("transact", server.bootstrap, topic, producers, transactions, messages, size)
+    return run_loader("client", *words, ca_file=server.ca_file)
+
+
 def one_record_requests(
     server: Measured, topic: str, *, connections: int, in_flight: int, count: int, acks: int
 ) -> Figures:

@@ -14,7 +14,9 @@ from rich.table import Table
 from benchmarks.loaders import Figures
 from benchmarks.server import REPOSITORY
 
-HIGHER_IS_BETTER = frozenset({"per_second", "per_core_second", "mb_per_second"})
+HIGHER_IS_BETTER = frozenset(
+    {"per_second", "per_core_second", "mb_per_second", "commits_per_second"}
+)
 PAIRS_FOR_AN_INTERVAL = 9
 FLOOR_FACTOR = 1.5  # performance.md: the largest allowed ratio to the prototype
 

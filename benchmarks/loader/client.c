@@ -3,6 +3,7 @@
  *   client produce BOOTSTRAP TOPIC PARTITIONS COUNT SIZE ACKS
  *   client consume BOOTSTRAP TOPIC PARTITIONS COUNT
  *   client latency BOOTSTRAP TOPIC RATE SECONDS ACKS
+ *   client transact BOOTSTRAP TOPIC PRODUCERS TRANSACTIONS MESSAGES SIZE
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +21,8 @@
 #define FLUSH_WAIT_MS 120000         /* for the last acknowledgements */
 #define IDLE_WAIT_NS 60000000000LL   /* without any progress, give up */
 #define WARM_MESSAGES 500            /* latency: sent first and not counted */
+#define TRANSACT_WAIT_MS 60000       /* for each step of a transaction */
+#define WARM_TRANSACTIONS 5          /* of each producer, not counted */
 
 static atomic_long acknowledged;
 static atomic_long failed;
@@ -273,6 +276,142 @@ static void latency(const char *bootstrap, const char *topic, long rate, long se
         free(taken);
 }
 
+struct transacting {
+        const char *bootstrap;
+        const char *topic;
+        int number; /* of the producer, and of its partition */
+        long transactions;
+        long messages;
+        size_t size;
+        pthread_barrier_t *warm;
+};
+
+static void must(const char *what, rd_kafka_error_t *error) {
+        if (error)
+                die(what, rd_kafka_error_string(error));
+}
+
+static void one_transaction(rd_kafka_t *rk, rd_kafka_topic_t *handle, const struct transacting *given, char *payload) {
+        must("begin", rd_kafka_begin_transaction(rk));
+        for (long i = 0; i < given->messages; i++) {
+                int64_t sent = now_ns();
+                memcpy(payload, &sent, sizeof(sent));
+                while (rd_kafka_produce(handle, given->number, RD_KAFKA_MSG_F_COPY, payload, given->size, NULL, 0,
+                                        NULL) == -1) {
+                        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
+                                die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+                        rd_kafka_poll(rk, 10);
+                }
+        }
+        must("commit", rd_kafka_commit_transaction(rk, TRANSACT_WAIT_MS));
+}
+
+/* One producer with a transactional id and a partition of its own, one transaction after the other. */
+static void *transact_one(void *argument) {
+        struct transacting *given = argument;
+        char id[128];
+        char *payload = calloc(1, given->size);
+        rd_kafka_conf_t *conf = rd_kafka_conf_new();
+        set_server(conf, given->bootstrap);
+        snprintf(id, sizeof(id), "%s-%d", given->topic, given->number);
+        set(conf, "transactional.id", id);
+        set(conf, "linger.ms", "0");
+        set(conf, "batch.num.messages", "10000");
+        set(conf, "socket.nagle.disable", "true");
+        rd_kafka_t *rk = new_client(RD_KAFKA_PRODUCER, conf);
+        rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, given->topic, NULL);
+        must("init", rd_kafka_init_transactions(rk, TRANSACT_WAIT_MS));
+        for (long i = 0; i < WARM_TRANSACTIONS; i++)
+                one_transaction(rk, handle, given, payload);
+        pthread_barrier_wait(given->warm);
+        for (long i = 0; i < given->transactions; i++)
+                one_transaction(rk, handle, given, payload);
+        rd_kafka_topic_destroy(handle);
+        rd_kafka_destroy(rk);
+        free(payload);
+        return NULL;
+}
+
+struct reading {
+        const char *bootstrap;
+        const char *topic;
+        int partitions;
+        long count;
+        _Atomic int64_t began; /* messages that were sent before are not measured */
+        int64_t *taken;
+        long measured;
+};
+
+/* Reads what is committed, and notes how long each message took from the call that sent it. */
+static void *read_committed(void *argument) {
+        struct reading *reading = argument;
+        rd_kafka_t *rk = new_consumer(reading->bootstrap, reading->topic, reading->partitions, RD_KAFKA_OFFSET_BEGINNING);
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(rk);
+        int64_t last_progress = now_ns();
+        for (long seen = 0; seen < reading->count;) {
+                rd_kafka_message_t *message = rd_kafka_consume_queue(queue, 100);
+                if (!message) {
+                        if (now_ns() - last_progress > IDLE_WAIT_NS)
+                                die("transact", "no more messages came");
+                        continue;
+                }
+                last_progress = now_ns();
+                if (message->err)
+                        die("consume", rd_kafka_message_errstr(message));
+                int64_t sent;
+                memcpy(&sent, message->payload, sizeof(sent));
+                int64_t began = atomic_load(&reading->began);
+                if (began && sent >= began)
+                        reading->taken[reading->measured++] = last_progress - sent;
+                seen++;
+                rd_kafka_message_destroy(message);
+        }
+        rd_kafka_queue_destroy(queue);
+        rd_kafka_consumer_close(rk);
+        rd_kafka_destroy(rk);
+        return NULL;
+}
+
+static void transact(const char *bootstrap, const char *topic, int producers, long transactions, long messages, int size) {
+        long each = transactions / producers;
+        long count = (each + WARM_TRANSACTIONS) * messages * producers;
+        struct reading reading = {.bootstrap = bootstrap, .topic = topic, .partitions = producers, .count = count};
+        reading.taken = malloc((size_t)count * sizeof(*reading.taken));
+        struct transacting *given = calloc((size_t)producers, sizeof(*given));
+        pthread_t *threads = calloc((size_t)producers, sizeof(*threads));
+        pthread_t reader;
+        pthread_barrier_t warm;
+        pthread_barrier_init(&warm, NULL, (unsigned)producers + 1);
+        if (pthread_create(&reader, NULL, read_committed, &reading))
+                die("pthread_create", "no thread");
+        for (int i = 0; i < producers; i++) {
+                given[i] = (struct transacting){.bootstrap = bootstrap, .topic = topic, .number = i, .transactions = each,
+                                                .messages = messages, .size = (size_t)size, .warm = &warm};
+                if (pthread_create(&threads[i], NULL, transact_one, &given[i]))
+                        die("pthread_create", "no thread");
+        }
+        pthread_barrier_wait(&warm);
+        double cpu_before = cpu_seconds();
+        int64_t began = now_ns();
+        atomic_store(&reading.began, began);
+        for (int i = 0; i < producers; i++)
+                pthread_join(threads[i], NULL);
+        int64_t elapsed = now_ns() - began;
+        pthread_join(reader, NULL);
+        long measured = reading.measured;
+        if (!measured)
+                die("transact", "nothing was measured");
+        qsort(reading.taken, (size_t)measured, sizeof(*reading.taken), ascending);
+        printf("{\"transactions\": %ld, \"messages\": %ld, \"bytes\": %ld, \"seconds\": %.6f, \"client_cpu_seconds\": %.3f, "
+               "\"p50_ms\": %.4f, \"p99_ms\": %.4f}\n",
+               each * producers, each * producers * messages, each * producers * messages * size, (double)elapsed / 1e9,
+               cpu_seconds() - cpu_before, (double)reading.taken[measured / 2] / 1e6,
+               (double)reading.taken[measured * 99 / 100] / 1e6);
+        free(given);
+        free(threads);
+        free(reading.taken);
+}
+
 int main(int count, char **words) {
         if (count == 8 && !strcmp(words[1], "produce"))
                 produce(words[2], words[3], atoi(words[4]), atol(words[5]), atoi(words[6]), words[7]);
@@ -280,7 +419,9 @@ int main(int count, char **words) {
                 consume(words[2], words[3], atoi(words[4]), atol(words[5]));
         else if (count == 7 && !strcmp(words[1], "latency"))
                 latency(words[2], words[3], atol(words[4]), atol(words[5]), words[6]);
+        else if (count == 8 && !strcmp(words[1], "transact"))
+                transact(words[2], words[3], atoi(words[4]), atol(words[5]), atol(words[6]), atoi(words[7]));
         else
-                die("usage", "client produce|consume|latency ...; see the head of client.c");
+                die("usage", "client produce|consume|latency|transact ...; see the head of client.c");
         return 0;
 }
