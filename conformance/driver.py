@@ -19,8 +19,9 @@ from conformance.secured_kafka import USERS, SecuredCluster, secured_kafka
 from conformance.secured_zhumq import ADMIN, secured_zhumq
 
 SUITES = (
-    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka", "secure",
+    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka", "secure", "transactions",
 )  # fmt: skip
+OWN_BROKER = ("secure", "transactions")  # they start one themselves
 # The broker settings that the projects of the suites use.
 SETTINGS = {
     "num.partitions": "4",
@@ -38,7 +39,7 @@ SECURED_BROKERS: Mapping[str, Callable[..., AbstractContextManager[SecuredCluste
 
 def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
     """Run one suite; returns its exit code and its last line."""
-    if suite == "secure":  # it starts a broker with other listeners itself
+    if suite in OWN_BROKER:
         return _run(suite, {"BROKER": broker})
     prepare = BROKERS[broker]
     with ExitStack() as stack:

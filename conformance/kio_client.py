@@ -106,7 +106,9 @@ def shown(value: Any, symbols: Mapping[Any, str], name: str = "") -> str:
             for field, text in texts
         )
     if isinstance(value, tuple):
-        return "[" + ", ".join(shown(each, symbols, name) for each in value) + "]"
+        # Kafka answers in no order.
+        texts = sorted(shown(each, symbols, name) for each in value)
+        return f"[{', '.join(texts)}]"
     if name == "producer_id":
         return symbols.get(value, "no producer" if value == -1 else "another producer")
     if isinstance(value, str):

@@ -102,11 +102,13 @@ class Player:
         *,
         passing: AbstractSet[str] = TRANSIENT,
     ) -> Any:
-        """Ask, and note the answer. While an error is one of `passing`, ask again."""
+        """Ask, and note the answer. While an error is one of `passing`, or a transaction is being completed, ask again."""
         try:
             answer = self._until(
                 lambda: self._client.ask(api, version, values),
-                lambda each: not codes_in(each) & passing,
+                lambda each: (
+                    not codes_in(each) & passing and "Prepare" not in shown(each, self._symbols)
+                ),
             )
         except (OSError, ValueError) as error:
             self.note(f"{request} (v{version})", f"{type(error).__name__}: {error}")
@@ -119,9 +121,16 @@ class Player:
         self.steps.append(Step(request=request, answer=answer))
 
     def read(
-        self, topic: str, partition: int = 0, *, committed: bool = True, while_open: bool = False
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        committed: bool = True,
+        while_open: bool = False,
+        end: int = 0,
     ) -> None:
-        """Note what a reader gets of a partition; unless it is `while_open`, once no transaction is open in it."""
+        """Note what a reader gets of a partition, once it has this end; and, unless it is `while_open`, once no transaction is
+        open in it."""
         values = {
             "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "isolation_level": int(committed),
             "topics": [{"topic": self.topic(topic), "partitions": [{"partition": partition, "partition_max_bytes": 1 << 20}]}],
@@ -131,7 +140,11 @@ class Player:
             return self._client.ask("Fetch", 12, values).responses[0].partitions[0]
 
         found = self._until(
-            fetch, lambda each: while_open or each.last_stable_offset == each.high_watermark
+            fetch,
+            lambda each: (
+                each.high_watermark >= end
+                and (while_open or each.last_stable_offset == each.high_watermark)
+            ),
         )
         batches = ", ".join(self._batches(found.records or b""))
         level = "read_committed" if committed else "read_uncommitted"
@@ -232,7 +245,6 @@ class Producer:
         *,
         timeout_ms: int = 60_000,
         version: int = 5,
-        patient: bool = True,
         **values: Any,
     ) -> None:
         """InitProducerId; with `producer_id` and `producer_epoch` of a producer that goes on."""
@@ -246,7 +258,6 @@ class Producer:
             "InitProducerId",
             version,
             asked,
-            passing=TRANSIENT if patient else frozenset(),
         )
         if answer is not None and codes_in(answer) == {"NONE"}:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch

@@ -164,7 +164,6 @@ def init_while_open(player: Player, versions: Any) -> None:
         one.add(A0)
     one.produce(A0)
     other = Producer(player, versions=versions)
-    other.init("of a second instance, asked once", patient=False)
     other.init("of a second instance")
     player.read("a")
     one.produce(A0, what="by the fenced one")
@@ -625,7 +624,7 @@ def readers(player: Player) -> None:
         player.read("a", committed=committed, while_open=True)
         player.end_offset("a", committed=committed)
     two.abort()
-    player.read("a", while_open=True)
+    player.read("a", while_open=True, end=3)
     player.end_offset("a", committed=True)
     one.commit()
     for committed in (True, False):
