@@ -72,10 +72,12 @@ class TransactionService:
 
     async def complete(self, index: int, report: MarkersWritten) -> None:
         """All markers of a transaction are written: its producer may begin the next one."""
-        await self._runtime.submit(index, report)
+        reported = self._runtime.submit(index, report)
+        # At once: the answers to the requests that waited are held back until the report is durable.
         completion = self._completions.pop(report.transactional_id, None)
         if completion is not None:
             completion.set_result(None)
+        await reported
 
     async def describe(self, transactional_id: str) -> Description:
         response = await self._runtime.submit(
