@@ -51,7 +51,7 @@ class ClusterConnection:
             quiet_settings(bootstrap, self.security, **settings),
             waiting.raise_if_refused if waiting is not None else None,
         )
-        self._wire: Connection | None = None
+        self._wires: dict[str, Connection] = {}  # by address
 
     def __enter__(self) -> Self:
         return self
@@ -60,9 +60,9 @@ class ClusterConnection:
         self.close()
 
     def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
 
     def ask(self, doing: str, method: Callable[..., Any], *arguments: Any) -> Any:
         """The answer to a request that may be repeated: a method of AdminClient, for one resource."""
@@ -83,25 +83,35 @@ class ClusterConnection:
         with kafka_errors("list topics", self._waiting):
             return self._admin.metadata()
 
-    def request(self, key: "ApiKey", body: Any) -> Any:
-        """The answer to a request that Kafka's client library lacks, of any broker. It is not repeated."""
+    def broker_addresses(self) -> dict[int, str]:
+        """The brokers of the cluster, for requests to one of them."""
+        found = self.metadata().brokers
+        return {number: f"{each.host}:{each.port}" for number, each in sorted(found.items())}
+
+    def request(self, key: "ApiKey", body: Any, *, address: str | None = None) -> Any:
+        """The answer to a request that Kafka's client library lacks, of any broker or the one at the address.
+        It is not repeated."""
         # Imported here: most operations do not need the codecs, which take time to load.
         from zhumq.client.wire import Connection  # noqa: PLC0415
 
+        address = address or self.bootstrap
         try:
-            if self._wire is None:
-                self._wire = Connection.open(
-                    addresses_of(self.bootstrap),
+            wire = self._wires.get(address)
+            if wire is None:
+                wire = self._wires[address] = Connection.open(
+                    addresses_of(address),
                     client_id=self._client_id,
                     connect_seconds=REACH_TIMEOUT_SECONDS,
                     request_seconds=REQUEST_TIMEOUT_SECONDS,
                     security=self.security,
                 )
-            return self._wire.ask(key, body)
+            return wire.ask(key, body)
         except (OSError, MalformedFrame) as reason:
-            self.close()
+            lost = self._wires.pop(address, None)
+            if lost is not None:
+                lost.close()
             raise Unavailable(
-                f"the broker at {self.bootstrap} did not answer"
+                f"the broker at {address} did not answer"
                 f" {key.name.lower().replace('_', ' ')}: {reason}"
             ) from reason
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "user": "zhumq.cli.user",
     "acl": "zhumq.cli.acl",
     "quota": "zhumq.cli.quota",
+    "transaction": "zhumq.cli.transaction",
     "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
     "pipeline": "zhumq.cli.pipeline",

@@ -97,8 +97,8 @@ class ProducersHandler:
                 answer = PartitionResponse(partition_index=index)
                 described.partitions.append(answer)
                 try:
+                    # Followers answer, too: a tool may ask a certain broker.
                     partition = self._replicas.partition(topic.name, index)
-                    partition.check_leads()
                 except BrokerError as reason:
                     answer.error_code = reason.code
                     answer.error_message = str(reason)

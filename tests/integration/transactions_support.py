@@ -1,0 +1,102 @@
+"""Transactions for tests: open, prepared, and one that its coordinator has forgotten."""
+
+import time
+from pathlib import Path
+
+from zhumq.client.wire import Connection
+from zhumq.host.clock import SystemClock
+from zhumq.host.disk import SystemDisk
+from zhumq.model.address import parse_addresses
+from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.groups import FindCoordinatorRequest
+from zhumq.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from zhumq.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from zhumq.records.batch import Record
+from zhumq.records.builder import build_batch
+from zhumq.storage.log_config import LogConfig
+from zhumq.storage.segmented_log import SegmentedLog
+
+SECONDS_MAX = 30.0
+LONG_AGO_MS = 1_700_000_000_000
+FORGOTTEN_PRODUCER = 4_711
+
+
+def append_forgotten_transaction(data_dir: Path, topic: str) -> int:
+    """Append a batch of a transaction that no coordinator knows to the log of a stopped broker. Returns its offset.
+
+    Brokers before KIP-890 let such batches in: a late one, after the end of its transaction.
+    """
+    log = SegmentedLog.open(
+        str(data_dir / f"{topic}-0"),
+        TopicPartition(topic, 0),
+        LogConfig(),
+        disk=SystemDisk(),
+        clock=SystemClock(),
+        recovery_point=0,
+    )
+    producers = log.producer_state
+    producers.allow_transaction(FORGOTTEN_PRODUCER, 0, producers.verification(FORGOTTEN_PRODUCER))
+    offset = log.log_end_offset
+    data = build_batch(
+        [Record(timestamp=LONG_AGO_MS, value=b"forgotten")],
+        producer_id=FORGOTTEN_PRODUCER,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    log.append(data, leader_epoch=0, now_ms=LONG_AGO_MS)
+    log.close()
+    return offset
+
+
+def connect(bootstrap: str) -> Connection:
+    return Connection.open(
+        parse_addresses(bootstrap, default_port=9092),
+        client_id="test",
+        request_seconds=SECONDS_MAX,
+    )
+
+
+def prepare_two_phase(
+    bootstrap: str, name: str, topic: str, value: bytes
+) -> InitProducerIdResponse:
+    """A two-phase producer writes a message and dies before it ends the transaction. Returns its id and epoch."""
+    coordinator = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
+    with connect(bootstrap) as connection:
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            connection.ask(ApiKey.FIND_COORDINATOR, coordinator)
+            producer: InitProducerIdResponse = connection.ask(
+                ApiKey.INIT_PRODUCER_ID,
+                InitProducerIdRequest(transactional_id=name, enable2_pc=True),
+            )
+            if producer.error_code == ErrorCode.NONE:
+                break
+            assert time.monotonic() < deadline, ErrorCode(producer.error_code)
+        batch = build_batch(
+            [Record(timestamp=int(time.time() * 1000), value=value)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        request = ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=int(SECONDS_MAX * 1000),
+            topic_data=[
+                TopicProduceData(
+                    name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
+                )
+            ],
+        )
+        answer = connection.ask(ApiKey.PRODUCE, request, 12)
+        code = answer.responses[0].partition_responses[0].error_code
+        assert code == ErrorCode.NONE, ErrorCode(code)
+        return producer
