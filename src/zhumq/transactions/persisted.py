@@ -12,7 +12,7 @@ from zhumq.protocol.messages.transactions import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from zhumq.transactions.transaction import Transaction, TransactionState
+from zhumq.transactions.transaction import NO_PARTITIONS, Transaction, TransactionState
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
@@ -30,8 +30,8 @@ STATE_OF: Final = {status: state for state, status in STATUS_OF.items()}
 def transaction_record(transaction: Transaction) -> StateRecord:
     """The record that sets the state of a transactional id."""
     topics: dict[str, list[int]] = defaultdict(list)
-    for partition in sorted(transaction.partitions):
-        topics[partition.topic].append(partition.partition)
+    for topic, partition in transaction.partitions:
+        topics[topic].append(partition)
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -45,8 +45,8 @@ def transaction_record(transaction: Transaction) -> StateRecord:
             None
             if transaction.state is TransactionState.EMPTY
             else [
-                PartitionsSchema(topic=topic, partition_ids=partitions)
-                for topic, partitions in topics.items()
+                PartitionsSchema(topic=topic, partition_ids=sorted(topics[topic]))
+                for topic in sorted(topics)
             ]
         ),
         transaction_last_update_timestamp_ms=transaction.update_ms,
@@ -91,14 +91,20 @@ def decode_transaction(transactional_id: str, value: bytes) -> Transaction | Non
         last_producer_epoch=found.last_producer_epoch,
         timeout_ms=found.transaction_timeout_ms,
         state=state,
-        partitions=frozenset(
-            TopicPartition(each.topic, partition)
-            for each in found.transaction_partitions or ()
-            for partition in each.partition_ids
-        ),
+        partitions=_partitions(found),
         start_ms=found.transaction_start_timestamp_ms,
         update_ms=found.transaction_last_update_timestamp_ms,
         client_version=found.client_transaction_version,
+    )
+
+
+def _partitions(found: TransactionLogValue) -> frozenset[TopicPartition]:
+    if not found.transaction_partitions:
+        return NO_PARTITIONS
+    return frozenset(
+        TopicPartition(each.topic, partition)
+        for each in found.transaction_partitions
+        for partition in each.partition_ids
     )
 
 

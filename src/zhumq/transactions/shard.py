@@ -1,6 +1,8 @@
 """One shard: the transactional ids of one partition of `__transaction_state`. Requests in, records and replies out."""
 
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, NamedTuple, assert_never
 
 from zhumq.model.deadlines import Deadlines
@@ -47,7 +49,7 @@ from zhumq.transactions.transaction import (
 )
 
 PREPARED_AT_ONCE_MAX: Final = 1_000  # transactions in one answer to AwaitMarkers
-EXPIRED_AT_ONCE_MAX: Final = 1_000  # ids; the others are due at once again
+ENDED_AT_ONCE_MAX: Final = 1_000  # timeouts, and expired ids; the others are due at once again
 State = TransactionState
 
 
@@ -66,17 +68,19 @@ class _Turn:
 
     now_ms: int
     records: list[StateRecord] = field(default_factory=list)
+    states: deque[tuple[StateRecord, Transaction]] = field(default_factory=deque)
     replies: list[Reply[TransactionResponse]] = field(default_factory=list)
     prepared: list[Transaction] = field(default_factory=list)
 
     def write(self, transaction: Transaction) -> None:
-        self.records.append(transaction_record(transaction))
-        if transaction.state not in PREPARED:
-            return
-        if transaction.partitions:
-            self.prepared.append(transaction)
-        else:  # There are no markers to write.
-            self.records.append(transaction_record(complete(transaction, self.now_ms)))
+        if transaction.state in PREPARED:
+            if transaction.partitions:
+                self.prepared.append(transaction)
+            else:  # There are no markers to write.
+                transaction = complete(transaction, self.now_ms)
+        record = transaction_record(transaction)
+        self.records.append(record)
+        self.states.append((record, transaction))
 
     def outcome(self) -> Outcome[TransactionResponse]:
         return Outcome(records=tuple(self.records), replies=tuple(self.replies))
@@ -93,10 +97,14 @@ class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
         self.transactions: dict[str, Transaction] = {}
-        # One deadline for each id: its open transaction times out, or the idle id expires.
-        self._deadlines: Deadlines[str] = Deadlines()
-        self._prepared: dict[str, None] = {}  # ids, in the order of the decisions
-        # Soft state: the request that waits for decided transactions, and those that are handed out.
+        self._deadlines: Deadlines[str] = Deadlines()  # of open transactions
+        # Ids without a transaction, in the order of their last changes: the first one expires first.
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        # The records of the last decision. `replay` gets them next, and need not decode them.
+        self._decided: deque[tuple[StateRecord, Transaction]] = deque()
+        # The ids of decided transactions that are not handed out, in the order of the decisions.
+        self._prepared: dict[str, None] = {}
+        # Soft state: the request that waits for decided transactions, and the ids of those that are handed out.
         self._waiter: ReplyToken | None = None
         self._handed_out: set[str] = set()
 
@@ -104,7 +112,12 @@ class TransactionShard:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        return self._deadlines.next_deadline_ms
+        timeout_ms = self._deadlines.next_deadline_ms
+        first = next(iter(self._idle), None)
+        if first is None:
+            return timeout_ms
+        expiry_ms = self._expiry_ms(self.transactions[first])
+        return expiry_ms if timeout_ms is None else min(timeout_ms, expiry_ms)
 
     def loaded(self, _now_ms: int) -> Outcome[TransactionResponse]:
         """The log is read. No request waits yet, and deadlines that passed meanwhile are due."""
@@ -131,55 +144,73 @@ class TransactionShard:
                 turn.replies.append(Reply(token, self._list(request, now_ms)))
             case _:
                 assert_never(request)
-        self._hand_out(turn)
-        return turn.outcome()
+        return self._finish(turn)
 
     def expire(self, now_ms: int) -> Outcome[TransactionResponse]:
         turn = _Turn(now_ms)
-        for _ in range(EXPIRED_AT_ONCE_MAX):
+        for _ in range(ENDED_AT_ONCE_MAX):
             transactional_id = self._deadlines.pop_due(now_ms)
             if transactional_id is None:
                 break
-            transaction = self.transactions.get(transactional_id)
-            if transaction is None:
-                continue
-            if transaction.state is State.ONGOING:
-                turn.write(fence(transaction, now_ms, is_replaced=False))
-            elif transaction.state in IDLE:
-                turn.records.append(tombstone(transactional_id))
-        self._hand_out(turn)
-        return turn.outcome()
+            turn.write(fence(self.transactions[transactional_id], now_ms, is_replaced=False))
+        for transactional_id in islice(self._idle, ENDED_AT_ONCE_MAX):
+            if self._expiry_ms(self.transactions[transactional_id]) > now_ms:
+                break
+            turn.records.append(tombstone(transactional_id))
+        return self._finish(turn)
 
     def replay(self, record: StateRecord, _now_ms: int) -> None:
+        if self._decided and self._decided[0][0] is record:
+            self._change(self._decided.popleft()[1])
+            return
         transactional_id = decode_key(record.key)
         if transactional_id is None:
             return
-        transaction = None
-        if record.value is not None:
-            transaction = decode_transaction(transactional_id, record.value)
-            if transaction is None:
-                return  # of a newer version, or damaged by its writer: the state before it counts
-        if transaction is None or transaction.state not in PREPARED:
+        known = self.transactions.get(transactional_id)
+        if known is not None:
+            transactional_id = known.transactional_id  # one string for each id
+        if record.value is None:
+            self._remove(transactional_id)
+            return
+        transaction = decode_transaction(transactional_id, record.value)
+        if transaction is not None:
+            self._change(transaction)
+        # Otherwise it is of a newer version, or damaged by its writer: the state before it counts.
+
+    def _finish(self, turn: _Turn) -> Outcome[TransactionResponse]:
+        self._hand_out(turn)
+        self._decided = turn.states
+        return turn.outcome()
+
+    def _change(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        if transaction.state not in PREPARED:
             self._prepared.pop(transactional_id, None)
             self._handed_out.discard(transactional_id)
-        else:
+        elif transactional_id not in self._handed_out:
             self._prepared[transactional_id] = None
-        if transaction is None:
-            self.transactions.pop(transactional_id, None)
-            self._deadlines.cancel(transactional_id)
-            return
         self.transactions[transactional_id] = transaction
+        self._idle.pop(transactional_id, None)
+        if transaction.state in IDLE:
+            self._idle[transactional_id] = None
         self._set_deadline(transaction)
+
+    def _remove(self, transactional_id: str) -> None:
+        self._prepared.pop(transactional_id, None)
+        self._handed_out.discard(transactional_id)
+        self.transactions.pop(transactional_id, None)
+        self._idle.pop(transactional_id, None)
+        self._deadlines.cancel(transactional_id)
 
     def _set_deadline(self, transaction: Transaction) -> None:
         if transaction.state is State.ONGOING and transaction.timeout_ms < NO_TIMEOUT_MS:
             due_ms = transaction.start_ms + transaction.timeout_ms
-        elif transaction.state in IDLE:
-            due_ms = transaction.update_ms + self._settings.id_expiration_ms
+            self._deadlines.set(transaction.transactional_id, due_ms)
         else:
             self._deadlines.cancel(transaction.transactional_id)
-            return
-        self._deadlines.set(transaction.transactional_id, due_ms)
+
+    def _expiry_ms(self, transaction: Transaction) -> int:
+        return transaction.update_ms + self._settings.id_expiration_ms
 
     # InitProducerId
 
@@ -293,9 +324,13 @@ class TransactionShard:
             return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
         if current.state is not State.ONGOING:
             is_done = is_repeated or not is_version_2
-            refused = _answer_ended(current, request, is_done=is_done)
-            if refused is not None:
-                return refused
+            answer = _answer_ended(current, request, is_done=is_done)
+            if answer is not None:
+                if answer.code == ErrorCode.NONE and not is_version_2:
+                    # Each transaction of this producer has the same epoch. A broker that does not lead any more may
+                    # know only an earlier one, and must not confirm this one: its record never becomes durable.
+                    turn.write(current)
+                return answer
         next_producer_id = NO_PRODUCER_ID
         if is_version_2 and current.is_epoch_exhausted:
             if request.new_producer_id is None:
@@ -333,7 +368,7 @@ class TransactionShard:
             turn.replies.append(Reply(self._waiter, PreparedTransactions(transactions=())))
         self._waiter = token
         turn.prepared = [
-            self.transactions[each] for each in self._prepared if each not in self._handed_out
+            self.transactions[each] for each in islice(self._prepared, PREPARED_AT_ONCE_MAX)
         ]
 
     def _hand_out(self, turn: _Turn) -> None:
@@ -341,7 +376,9 @@ class TransactionShard:
         if self._waiter is None or not turn.prepared:
             return
         handed_out = tuple(turn.prepared[:PREPARED_AT_ONCE_MAX])
-        self._handed_out.update(each.transactional_id for each in handed_out)
+        for each in handed_out:
+            self._handed_out.add(each.transactional_id)
+            self._prepared.pop(each.transactional_id, None)
         turn.replies.append(Reply(self._waiter, PreparedTransactions(transactions=handed_out)))
         self._waiter = None
 
@@ -399,6 +436,8 @@ def _next_epoch(request: InitProducer, current: Transaction) -> _Bump | None:
         )
     )
     if is_repeated and (current.state is not State.ONGOING or current.is_kept):
+        if epoch == EPOCH_MAX:  # It was raised for fencing, and no client may have it.
+            return _Bump(0, current.last_producer_epoch, is_exhausted=True)
         return _Bump(epoch, current.last_producer_epoch)
     return None
 
@@ -434,12 +473,13 @@ def _is_repeated_end(current: Transaction, request: EndTransaction) -> bool:
 
 def _answer_ended(current: Transaction, request: EndTransaction, *, is_done: bool) -> Answer | None:
     """The answer to an end without an open transaction; None if version 2 aborts an empty one."""
+    is_version_2 = request.client_version >= EPOCH_BUMPING_VERSION
     was_commit = current.state is State.COMPLETE_COMMIT
     if current.state is not State.EMPTY and is_done and was_commit == request.is_commit:
-        return _answer_with(current)
+        # The last epoch is for fencing, and no client may have it: an abort of nothing gives it another id.
+        is_fenced = current.producer_epoch == EPOCH_MAX and is_version_2 and not was_commit
+        return None if is_fenced else _answer_with(current)
     can_abort = (
-        request.client_version >= EPOCH_BUMPING_VERSION
-        and not request.is_commit
-        and (current.state is State.EMPTY or not is_done)
+        is_version_2 and not request.is_commit and (current.state is State.EMPTY or not is_done)
     )
     return None if can_abort else Answer(code=ErrorCode.INVALID_TXN_STATE)

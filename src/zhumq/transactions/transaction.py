@@ -9,6 +9,7 @@ from zhumq.model.ids import TopicPartition
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
+NO_PARTITIONS: Final = frozenset[TopicPartition]()  # one object: a new empty set has 216 bytes
 EPOCH_MAX: Final = 2**15 - 1
 # KIP-890: each end of a transaction raises the producer's epoch, and producing adds partitions.
 EPOCH_BUMPING_VERSION: Final = 2
@@ -51,7 +52,7 @@ class Transaction:
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = State.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = NO_PARTITIONS
     start_ms: int = NO_TIMESTAMP
     update_ms: int
     # The epoch before the last bump that the producer asked for (KIP-360): a repeated request has it.
@@ -116,7 +117,7 @@ def begin_again(
         producer_epoch=epoch,
         last_producer_epoch=last_epoch,
         timeout_ms=timeout_ms,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         start_ms=NO_TIMESTAMP,
         update_ms=now_ms,
         client_version=0,
@@ -229,7 +230,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
     done = replace(
         transaction,
         state=transaction._to(State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT),
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         next_producer_id=NO_PRODUCER_ID,
         next_producer_epoch=NO_EPOCH,
         update_ms=now_ms,

@@ -1,10 +1,13 @@
 """The transaction coordinator's decisions, with Kafka's codes."""
 
+import tracemalloc
+
 import pytest
 from transactions_support import ID, LAST_EPOCH, NOW_MS, P0, P1, TIMEOUT_MS, DrivenShard
 
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import TopicPartition
+from zhumq.transactions.persisted import transaction_record
 from zhumq.transactions.requests import (
     AddPartitions,
     Answer,
@@ -103,7 +106,10 @@ def test_a_repeated_end_of_version_1_is_answered_by_the_outcome() -> None:
         assert shard.end(producer, is_commit=is_commit).code == CONCURRENT
         assert shard.end(producer, is_commit=not is_commit).code == CONCURRENT
         shard.write_markers()
+        records = len(shard.log)
         assert shard.end(producer, is_commit=is_commit).code == NONE
+        # A broker that does not lead any more cannot make it durable, and confirms nothing.
+        assert len(shard.log) == records + 1
         assert shard.end(producer, is_commit=not is_commit).code == INVALID_STATE
 
 
@@ -235,6 +241,25 @@ def test_a_transaction_times_out() -> None:
     assert shard.end(producer, is_commit=False, version=2).producer_epoch == 1
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_producer_with_the_last_epoch_gets_another_id_after_a_timeout(version: int) -> None:
+    shard = DrivenShard()
+    producer = shard.init_with_epoch(LAST_EPOCH)
+    shard.add(producer, P0, version=version)
+    shard.pass_time(TIMEOUT_MS)
+    shard.write_markers()
+    if version == 1:
+        again = shard.init(producer.producer_id, LAST_EPOCH)
+        repeated = shard.init(producer.producer_id, LAST_EPOCH)
+    else:
+        assert shard.end(producer, is_commit=False, version=2).needs_producer_id
+        again = shard.end(producer, is_commit=False, version=2, new_producer_id=77)
+        repeated = shard.end(producer, is_commit=False, version=2)
+    assert (again.code, again.producer_epoch) == (NONE, 0)
+    assert again.producer_id != producer.producer_id
+    assert repeated == again
+
+
 def test_a_producer_of_version_1_goes_on_after_a_timeout_with_a_new_epoch() -> None:
     shard = DrivenShard()
     producer = shard.init()
@@ -285,6 +310,49 @@ def test_many_ids_that_expire_at_once_are_removed_in_parts() -> None:
         shard.shard.replay(record, NOW_MS)
     shard.pass_time(1_000)
     assert shard.shard.transactions == {}
+
+
+def test_ids_expire_in_the_order_of_their_last_changes() -> None:
+    shard = DrivenShard(id_expiration_ms=1_000)
+    for name in ("a", "b", "c"):
+        shard.ask(InitProducer(transactional_id=name, timeout_ms=1, new_producer_id=1))
+        shard.pass_time(100)
+    shard.ask(InitProducer(transactional_id="a", timeout_ms=1))
+    shard.restart()
+    shard.pass_time(850)  # 1,150 after the first changes
+    assert list(shard.shard.transactions) == ["a", "c"]
+    shard.pass_time(100)
+    assert list(shard.shard.transactions) == ["a"]
+    shard.pass_time(100)
+    assert shard.shard.transactions == {}
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT])
+def test_an_idle_id_takes_little_memory(state: State) -> None:
+    records = [
+        transaction_record(
+            Transaction(
+                transactional_id=f"payments-{number}",
+                producer_id=10**9 + number,
+                producer_epoch=300,
+                timeout_ms=TIMEOUT_MS,
+                state=state,
+                start_ms=NOW_MS,
+                update_ms=NOW_MS,
+            )
+        )
+        for number in range(2_000)
+    ]
+    shard = DrivenShard().shard
+    tracemalloc.start()
+    try:
+        for record in records * 2:
+            shard.replay(record, NOW_MS)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(shard.transactions) == 2_000
+    assert size / 2_000 < 700
 
 
 def test_verification_says_which_partitions_are_not_in_the_transaction() -> None:
