@@ -63,8 +63,9 @@ conformance: $(READY)  ## other people's clients and their own test suites, agai
 million: $(READY)  ## a million messages through each Python client while group members come and go
 	ZHUMQ_CHURN_MESSAGES=1000000 $(BIN)/pytest -q tests/integration/test_group_churn.py
 
-sim: $(READY)  ## the simulation of consensus (SEEDS=200, or SEED=42 for one of them)
+sim: $(READY)  ## the simulations of consensus and of transactions (SEEDS=200, or SEED=42 for one of them)
 	$(BIN)/python -m simulation $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED) --trace,--seeds $(SEEDS))
+	$(BIN)/python -m simulation.transactions $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED),--seeds $(SEEDS))
 
 chaos: $(READY)  ## break a real cluster while clients use it, then check what they saw (MINUTES=3 SEED=1)
 	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)

@@ -1,26 +1,27 @@
 """Partitions of the simulation of transactions: logs with the rules of the real one for producers and markers."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from zhumq.records.batch import Record, decode_header
+from simulation.transaction_history import Attempt, Violation
+from zhumq.groups.pending_offsets import PendingOffsets
+from zhumq.groups.persisted import OffsetKey
+from zhumq.model.state_machine import StateRecord
+from zhumq.records.batch import BatchHeader, Record, decode_header
 from zhumq.records.builder import build_batch
 from zhumq.records.control import EndMarker, MarkerType, build_marker_batch
 from zhumq.storage.producer_state import ProducerState
 from zhumq.transactions.requests import Answer
-from zhumq.transactions.transaction import Transaction
+from zhumq.transactions.transaction import Transaction, TransactionState
 
-
-class Attempt(NamedTuple):
-    """One transaction as its producer sees it."""
-
-    transactional_id: str
-    number: int
+NO_SEQUENCE = -1
 
 
 class Entry(NamedTuple):
     """A record or a marker in the log of a partition."""
 
     producer_id: int
+    producer_epoch: int
     attempt: Attempt | None  # None: a marker
     is_commit: bool = False
 
@@ -31,26 +32,24 @@ class SimulatedPartition:
     def __init__(self) -> None:
         self.state = ProducerState()
         self.log: list[Entry] = []
+        self._open: dict[int, set[Attempt]] = {}  # by producer id
+        self._epochs: dict[int, int] = {}  # of the last entry of each producer id
 
     def append(self, producer: Answer, sequence: int, attempt: Attempt, verification: int) -> None:
-        """Append a batch whose transaction the coordinator has confirmed."""
-        header = decode_header(
-            build_batch(
-                [Record(timestamp=0)],
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                base_sequence=sequence,
-                is_transactional=True,
-            )
-        )
+        """Append a batch whose transaction the coordinator has confirmed since `verification`."""
+        header = _batch_header(producer, sequence)
         self.state.allow_transaction(producer.producer_id, producer.producer_epoch, verification)
-        if self.state.check(header) is not None:
-            return
-        self.state.update(header, len(self.log))
-        self.log.append(Entry(producer.producer_id, attempt))
+        if self.state.check(header) is None:
+            self._add(header, attempt)
 
-    def end(self, prepared: Transaction, *, is_commit: bool, coordinator_epoch: int) -> None:
+    def _add(self, header: BatchHeader, attempt: Attempt) -> None:
+        self.state.update(header, len(self.log))
+        self._append(Entry(header.producer_id, header.producer_epoch, attempt))
+        self._open.setdefault(header.producer_id, set()).add(attempt)
+
+    def end(self, prepared: Transaction, *, coordinator_epoch: int) -> None:
         """Append a marker."""
+        is_commit = prepared.state is TransactionState.PREPARE_COMMIT
         marker = EndMarker(
             marker_type=MarkerType.COMMIT if is_commit else MarkerType.ABORT,
             coordinator_epoch=coordinator_epoch,
@@ -65,4 +64,63 @@ class SimulatedPartition:
         )
         self.state.check_marker(header, marker, prepared.client_version)
         self.state.end_transaction(header, marker, len(self.log))
-        self.log.append(Entry(prepared.producer_id, None, is_commit))
+        self._append(Entry(prepared.producer_id, prepared.producer_epoch, None, is_commit))
+        ended = self._open.pop(prepared.producer_id, set())
+        if len(ended) > 1:
+            raise Violation(f"one marker ends several transactions: {sorted(ended)}")
+
+    def _append(self, entry: Entry) -> None:
+        if entry.producer_epoch < self._epochs.get(entry.producer_id, -1):
+            raise Violation(f"the epochs of a producer went back in the log: {entry}")
+        self._epochs[entry.producer_id] = entry.producer_epoch
+        self.log.append(entry)
+
+
+class SimulatedGroupPartition(SimulatedPartition):
+    """A partition of `__consumer_offsets`: the offsets of each producer are pending until the marker.
+
+    Commits of offsets have no sequences. Each transactional id has its own partition to commit offsets of.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pending = PendingOffsets()
+        self._committed: dict[bytes, StateRecord] = {}
+
+    def append(self, producer: Answer, _sequence: int, attempt: Attempt, verification: int) -> None:
+        header = _batch_header(producer, NO_SEQUENCE)
+        self.state.allow_transaction(producer.producer_id, producer.producer_epoch, verification)
+        self.state.check_unnumbered([header])
+        self._add(header, attempt)
+        key = OffsetKey("group", attempt.transactional_id, 0)
+        record = StateRecord(
+            key=attempt.transactional_id.encode(), value=str(attempt.number).encode()
+        )
+        self._pending.put(producer.producer_id, key, record)
+
+    def end(self, prepared: Transaction, *, coordinator_epoch: int) -> None:
+        super().end(prepared, coordinator_epoch=coordinator_epoch)
+        is_commit = prepared.state is TransactionState.PREPARE_COMMIT
+        for record in self._pending.end(prepared.producer_id, is_commit=is_commit):
+            self._committed[record.key] = record
+
+    def check(self, committed: Iterable[Attempt]) -> None:
+        """Raise Violation unless the offsets of each producer are those of its last committed attempt."""
+        if self._pending:
+            raise Violation("offsets are pending although no transaction is open")
+        expected = {each.transactional_id.encode(): str(each.number).encode() for each in committed}
+        found = {key: record.value for key, record in self._committed.items()}
+        if found != expected:
+            raise Violation(f"the committed offsets are {found}, and not {expected}")
+
+
+def _batch_header(producer: Answer, sequence: int) -> BatchHeader:
+    return decode_header(
+        build_batch(
+            [Record(timestamp=0)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+    )

@@ -1,91 +1,118 @@
-"""Transactions under faults in virtual time: producers, a coordinator that crashes, partitions, late messages."""
+"""Transactions under faults in virtual time: producers, coordinators, partitions, late and repeated messages."""
 
-import contextlib
+import argparse
 import random
+import sys
+import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from simulation.transaction_partition import Attempt, SimulatedPartition
-from zhumq.model.errors import BrokerError, ErrorCode
+from simulation.transaction_coordinator import EXPIRATION_MS, SimulatedCoordinator
+from simulation.transaction_history import Attempt, History, Outcome, Pair, Violation
+from simulation.transaction_partition import SimulatedGroupPartition, SimulatedPartition
+from simulation.transaction_producer import (
+    DATA,
+    GROUP,
+    TIMEOUT_MS,
+    Lost,
+    Operator,
+    Producer,
+    TwoPhaseProducer,
+)
+from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
-from zhumq.model.state_machine import Outcome, ReplyToken, StateRecord
+from zhumq.transactions.persisted import transaction_record
 from zhumq.transactions.requests import (
     AddPartitions,
     Answer,
-    AwaitMarkers,
     EndTransaction,
     InitProducer,
     MarkersWritten,
-    PreparedTransactions,
     TransactionRequest,
-    TransactionResponse,
 )
-from zhumq.transactions.shard import TransactionSettings, TransactionShard
-from zhumq.transactions.transaction import Transaction
+from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION, EPOCH_MAX, Transaction
 
-PARTITIONS: Final = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
-TIMEOUT_MS: Final = 60_000
-FAULT_PROBABILITY: Final = 0.08
-QUIET_ROUNDS_MAX: Final = 200
-SETTINGS: Final = TransactionSettings()
-
-
-class Lost(Exception):
-    """A request or its answer was lost. The sender does not know which."""
-
-
-class Violation(AssertionError):
-    """A guarantee of transactions is broken."""
+START_MS: Final = 1_000_000
+STEPS: Final = 600
+FAULT_PROBABILITY: Final = 0.06
+SLOW_PROBABILITY: Final = 0.1  # of a log whose records are durable only later
+QUIET_ROUNDS_MAX: Final = 100
+SEEDS_PER_NOTE: Final = 1_000
 
 
 @dataclass(slots=True)
 class MarkerJob:
     """The markers of one decided transaction, which one coordinator writes."""
 
+    coordinator: SimulatedCoordinator
     prepared: Transaction
-    coordinator_epoch: int
     left: set[TopicPartition]
 
 
-@dataclass(slots=True)
-class History:
-    """What the producers know."""
-
-    # The attempts whose commit was requested, and those whose commit or abort was acknowledged.
-    commits_requested: set[Attempt] = field(default_factory=set)
-    committed: set[Attempt] = field(default_factory=set)
-    aborted: set[Attempt] = field(default_factory=set)
-    # How many records of an attempt were acknowledged, by partition.
-    written: dict[Attempt, dict[TopicPartition, int]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(int))
-    )
-
-
 class World:
-    """One coordinator at a time, three partitions, several producers, and a network that loses, delays and repeats.
+    """A coordinator and the one that it replaced, partitions, producers, and a network that loses, delays and repeats.
 
-    With transaction version 1 only batches come late: there a late end, or a late marker, may end the next transaction
-    of the same producer, which is why KIP-890 made version 2.
+    Four things do not happen to producers of transaction version 1: there a late end, or a late marker of the same
+    coordinator, may end the next transaction, a late commit of offsets may join it, and a coordinator that was replaced
+    may confirm a late batch. That is why KIP-890 made version 2.
     """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - a simulation repeats
-        self.now_ms = 1_000_000
-        self.partitions = {each: SimulatedPartition() for each in PARTITIONS}
+        self.now_ms = START_MS
+        self._group = SimulatedGroupPartition()
+        self.partitions: dict[TopicPartition, SimulatedPartition] = {
+            GROUP: self._group,
+            **{at: SimulatedPartition() for at in DATA},
+        }
         self.history = History()
-        self.version = self.random.choice((1, 2))
+        self.attempts: dict[
+            Pair, Attempt
+        ] = {}  # of two-phase producers, by the pair that they store
         self.has_faults = True
         self.crashes = 0
-        self._records: list[StateRecord] = []  # the log of the shard
-        self._late: list[Callable[[], None]] = []  # messages on their way
+        self._late: list[
+            tuple[int, Callable[[], None]]
+        ] = []  # messages on their way, and from which step on
+        self._steps = 0
+        self._numbers = 0
         self._producer_ids = 0
-        self._token = 0
-        self._coordinator_epoch = 0
-        self._shard = TransactionShard(SETTINGS)
-        self._waiting: int | None = None
-        self.producers = [Producer(self, f"id-{number}", self.version) for number in range(3)]
+        self.zombies: list[Producer] = []  # instances that were replaced, and do not know
+        self.coordinator = SimulatedCoordinator(0, [], START_MS)
+        self._replaced: SimulatedCoordinator | None = None  # It believes that it leads.
+        self.producers: list[Producer] = [
+            Producer(self, "one", (1,)),
+            Producer(self, "two", (2,)),
+            Producer(self, "both", (1, 2)),
+        ]
+        self.two_phase = [
+            TwoPhaseProducer(self, f"two-phase-{number}", (2,)) for number in range(2)
+        ]
+        self.producers += self.two_phase
+        self._operator = Operator(self)
+        self._exhaust_epochs()
+
+    def _exhaust_epochs(self) -> None:
+        """Some ids begin with epochs that are nearly exhausted."""
+        records = []
+        for each in self.producers:
+            if self.random.random() < 0.4:
+                producer_id = self.new_producer_id()
+                epoch = EPOCH_MAX - self.random.randrange(1, 7)
+                records.append(
+                    transaction_record(
+                        Transaction(
+                            transactional_id=each.transactional_id,
+                            producer_id=producer_id,
+                            producer_epoch=epoch,
+                            timeout_ms=TIMEOUT_MS,
+                            update_ms=self.now_ms,
+                        )
+                    )
+                )
+        self.coordinator = SimulatedCoordinator(0, records, self.now_ms)
 
     # Faults
 
@@ -94,88 +121,128 @@ class World:
 
     def deliver_later(self, message: Callable[[], None]) -> None:
         """The message is on its way."""
-        self._late.append(message)
+        self._late.append((self._steps, message))
 
     def deliver_late(self, message: Callable[[], None]) -> None:
-        """A message arrives when its sender does not wait for it any more."""
-        if self.version == 2:
-            self._late.append(message)
+        """The message is on its way. Its sender may not wait for it any more when it arrives."""
+        self._late.append((self._steps + self.random.choice((0, 20, 100)), message))
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def attempt_of(self, pair: Pair) -> Attempt:
+        """The attempt of a two-phase producer with this pair."""
+        found = self.attempts.get(pair)
+        if found is None:
+            raise Violation(f"a transaction without a writer was left open: {pair}")
+        return found
 
     def step(self) -> None:
         """One thing happens."""
+        self._steps += 1
         self.now_ms += self.random.choice((0, 1, 10, 500))
         kind = self.random.random()
-        if kind < 0.6:
+        if kind < 0.55:
             self.random.choice(self.producers).step()
+        elif kind < 0.6:
+            if self.zombies:
+                self.random.choice(self.zombies).step()
+        elif kind < 0.75:
+            self._write_markers()
         elif kind < 0.8:
-            self.pump_markers()
-        elif kind < 0.985:
-            if self._late:
-                self._late.pop(self.random.randrange(len(self._late)))()
-        elif kind < 0.993:
-            self.crash()
+            self.coordinator.replicate()
+        elif kind < 0.97:
+            self._deliver_one()
+        elif kind < 0.976:
+            self.replace_coordinator(believes=self.random.random() < 0.8)
+        elif kind < 0.978:
+            self._replaced = None  # It learns that it was replaced.
+        elif kind < 0.988:
+            self._operator.end(self.random.choice(self.two_phase).transactional_id)
+        elif kind < 0.994:
+            self.now_ms += self.random.choice((TIMEOUT_MS // 2, EXPIRATION_MS // 2))
         elif kind < 0.995:
-            self.now_ms += TIMEOUT_MS // 2
+            self._pause_the_producers()
         self._expire()
 
-    def crash(self) -> None:
-        """Another broker becomes the coordinator. The old one's messages are still on their way."""
+    def _deliver_one(self) -> None:
+        ready = [index for index, (step, _) in enumerate(self._late) if step <= self._steps]
+        if ready:
+            self._late.pop(self.random.choice(ready))[1]()
+
+    def _pause_the_producers(self) -> None:
+        """For a long time only the coordinator works: transactions time out, and ids expire."""
+        for _ in range(30):
+            self.coordinator.replicate()
+            self._write_markers()
+            self._deliver_one()
+            self.now_ms += EXPIRATION_MS // 12
+            self._expire()
+
+    def replace_coordinator(self, *, believes: bool) -> None:
+        """Another broker becomes the coordinator. The old one's messages are still on their way.
+
+        Records that were not durable may be lost or not.
+        """
         self.crashes += 1
-        self._coordinator_epoch += 1
-        self._waiting = None
-        if self.version == 1:
-            self._late.clear()
-        self._shard = TransactionShard(SETTINGS)
-        for record in self._records:
-            self._shard.replay(record, self.now_ms)
+        old = self.coordinator
+        kept = self.random.randint(old.durable, len(old.records))
+        old.is_deposed = True
+        self._replaced = old if believes else None
+        self.coordinator = SimulatedCoordinator(old.epoch + 1, old.records[:kept], self.now_ms)
 
-    # The coordinator
+    def _expire(self) -> None:
+        self.coordinator.expire(self.now_ms)
+        if self._replaced is not None:
+            self._replaced.expire(self.now_ms)
 
-    def ask(self, request: TransactionRequest) -> TransactionResponse:
-        """Send a request. The coordinator may crash before it has written its decision, or after."""
+    # Requests
+
+    def ask(self, request: TransactionRequest) -> Answer:
+        """Send a request, and wait for the answer."""
         if self.is_unlucky():
             if self.is_unlucky(0.5):
-                self.deliver_late(lambda: self._serve_late(request))
+                self._deliver_late(request)
             raise Lost
         if self.is_unlucky():
-            self.deliver_late(lambda: self._serve_late(request))
+            self._deliver_late(request)  # It is repeated on the way.
         response = self._serve(request)
         if response is None or self.is_unlucky():
             raise Lost
         return response
 
-    def _serve_late(self, request: TransactionRequest) -> None:
+    def ask_with_id(self, request: InitProducer | EndTransaction) -> Answer:
+        """The same, with an unused producer id if the coordinator needs one."""
+        answer = self.ask(request)
+        if answer.needs_producer_id:
+            answer = self.ask(replace(request, new_producer_id=self.new_producer_id()))
+        return answer
+
+    def _deliver_late(self, request: TransactionRequest) -> None:
+        if isinstance(request, EndTransaction) and request.client_version < EPOCH_BUMPING_VERSION:
+            return
+        if isinstance(request, InitProducer | EndTransaction):
+            # The coordinator's broker adds it, once: it is not on the network.
+            request = replace(request, new_producer_id=None)
+        self.deliver_late(lambda: self._deliver(request))
+
+    def _deliver(self, request: TransactionRequest) -> None:
         self._serve(request)
 
-    def _serve(self, request: TransactionRequest) -> TransactionResponse | None:
-        self._token += 1
-        token = self._token
+    def _serve(self, request: TransactionRequest) -> Answer | None:
+        coordinator = self.coordinator
+        is_verification = isinstance(request, AddPartitions) and request.verify_only
+        if self._replaced is not None and self.is_unlucky(0.4) and not is_verification:
+            coordinator = self._replaced
+        token = coordinator.handle(request, self.now_ms)
         if self.is_unlucky(0.01):
-            self.crash()
-            return None
-        found = self._apply(self._shard.handle(request, ReplyToken(token), self.now_ms))
-        if self.is_unlucky(0.01):
-            self.crash()
-            return None
-        return found.get(token)
-
-    def _apply(self, outcome: Outcome[TransactionResponse]) -> dict[int, TransactionResponse]:
-        for record in outcome.records:
-            self._records.append(record)
-            self._shard.replay(record, self.now_ms)
-        replies: dict[int, TransactionResponse] = {
-            reply.token: reply.response for reply in outcome.replies
-        }
-        prepared = replies.pop(self._waiting, None) if self._waiting is not None else None
-        if isinstance(prepared, PreparedTransactions):
-            self._waiting = None
-            self._write_markers(prepared)
-        return replies
-
-    def _expire(self) -> None:
-        due_ms = self._shard.next_deadline_ms
-        if due_ms is not None and due_ms <= self.now_ms:
-            self._apply(self._shard.expire(self.now_ms))
+            self.replace_coordinator(believes=False)
+        if not self.is_unlucky(SLOW_PROBABILITY):
+            coordinator.replicate()
+        answer = coordinator.answer(token)
+        assert answer is None or isinstance(answer, Answer)
+        return answer
 
     def new_producer_id(self) -> int:
         self._producer_ids += 1
@@ -183,254 +250,98 @@ class World:
 
     # Markers
 
-    def pump_markers(self) -> None:
-        """The coordinator's broker asks for decided transactions, if it does not wait for them already."""
-        if self._waiting is None:
-            self._token += 1
-            self._waiting = self._token
-            request = AwaitMarkers()
-            self._apply(self._shard.handle(request, ReplyToken(self._waiting), self.now_ms))
+    def _write_markers(self) -> None:
+        for coordinator in (self.coordinator, self._replaced):
+            if coordinator is None:
+                continue
+            for prepared in coordinator.decided(self.now_ms):
+                job = MarkerJob(coordinator, prepared, set(prepared.partitions))
+                for at in sorted(prepared.partitions):
+                    self._deliver_marker(job, at)
 
-    def _write_markers(self, found: PreparedTransactions) -> None:
-        for prepared in found.transactions:
-            job = MarkerJob(prepared, self._coordinator_epoch, set(prepared.partitions))
-            for partition in prepared.partitions:
-                self.deliver_later(lambda job=job, at=partition: self._write_marker(job, at))  # type: ignore[misc]
+    def _deliver_marker(self, job: MarkerJob, at: TopicPartition) -> None:
+        self.deliver_later(lambda: self._write_marker(job, at))
 
     def _write_marker(self, job: MarkerJob, at: TopicPartition) -> None:
         if self.is_unlucky():
-            self.deliver_later(lambda: self._write_marker(job, at))
+            self._deliver_marker(job, at)
             return
         try:
-            self.partitions[at].end(
-                job.prepared,
-                is_commit=job.prepared.state == "PrepareCommit",
-                coordinator_epoch=job.coordinator_epoch,
-            )
-        except BrokerError:
-            if job.coordinator_epoch == self._coordinator_epoch and at in job.left:
-                raise Violation(f"{at} refused a marker of the coordinator: {job}") from None
+            self.partitions[at].end(job.prepared, coordinator_epoch=job.coordinator.epoch)
+        except BrokerError as error:
+            if job.coordinator is self.coordinator and at in job.left:
+                raise Violation(f"{at} refused a marker: {error}: {job.prepared}") from None
             return
-        if self.is_unlucky():
+        if job.prepared.bumps_epochs and self.is_unlucky():
             self.deliver_late(lambda: self._write_marker(job, at))  # repeated
-        job.left.discard(at)
-        if not job.left:
-            self._report(job)
+        if at in job.left:
+            job.left.discard(at)
+            if not job.left:
+                self._report(job)
 
     def _report(self, job: MarkerJob) -> None:
-        if job.coordinator_epoch != self._coordinator_epoch:
-            return  # Its broker is no longer the coordinator, and has no shard.
-        request = MarkersWritten(
-            transactional_id=job.prepared.transactional_id,
-            producer_id=job.prepared.producer_id,
-            producer_epoch=job.prepared.producer_epoch,
-        )
+        if job.coordinator not in (self.coordinator, self._replaced):
+            return  # Its broker has no shard any more.
         if self.is_unlucky():
             self.deliver_later(lambda: self._report(job))
-        else:
-            self._serve(request)
+            return
+        if job.prepared.bumps_epochs and self.is_unlucky():
+            self.deliver_late(lambda: self._report(job))  # repeated
+        job.coordinator.handle(
+            MarkersWritten(
+                transactional_id=job.prepared.transactional_id,
+                producer_id=job.prepared.producer_id,
+                producer_epoch=job.prepared.producer_epoch,
+            ),
+            self.now_ms,
+        )
 
     # The end
 
     def settle(self) -> None:
-        """No more faults: all messages arrive, and open transactions time out."""
+        """No more faults: all messages arrive, open transactions time out, two-phase producers recover."""
         self.has_faults = False
+        self._replaced = None
+        are_recovered = False
         for _ in range(QUIET_ROUNDS_MAX):
-            self.pump_markers()
+            self.coordinator.replicate()
+            self._write_markers()
             late, self._late = self._late, []
-            for message in late:
+            for _, message in late:
                 message()
+            if not late and not are_recovered:
+                for each in self.two_phase:
+                    each.finish()
+                are_recovered = all(each.is_finished for each in self.two_phase)
             self.now_ms += TIMEOUT_MS // 4
             self._expire()
+        if not are_recovered:
+            raise Violation("a two-phase producer cannot end its transaction")
 
     def check(self) -> None:
         """Raise Violation if a guarantee is broken."""
-        replayed = TransactionShard(SETTINGS)
-        for record in self._records:
-            replayed.replay(record, self.now_ms)
-        if replayed.transactions != self._shard.transactions:
-            raise Violation("the state of the shard is not that of its log")
-        outcomes: dict[Attempt, set[bool]] = defaultdict(set)
-        visible: dict[Attempt, dict[TopicPartition, int]] = defaultdict(lambda: defaultdict(int))
+        self.coordinator.check(self.now_ms)
+        outcomes = list(self._outcomes())
+        self.history.check(outcomes, GROUP)
+        self._group.check(
+            each.attempt for each in outcomes if each.partition == GROUP and each.is_commit
+        )
+
+    def _outcomes(self) -> Iterator[Outcome]:
         for at, partition in self.partitions.items():
             is_open: dict[int, list[Attempt]] = defaultdict(list)
             for entry in partition.log:
                 if entry.attempt is not None:
                     is_open[entry.producer_id].append(entry.attempt)
                     continue
-                for attempt in is_open.pop(entry.producer_id, []):
-                    outcomes[attempt].add(entry.is_commit)
-                    visible[attempt][at] += entry.is_commit
+                ended = is_open.pop(entry.producer_id, [])
+                for attempt in set(ended):
+                    yield Outcome(attempt, at, entry.is_commit, ended.count(attempt))
             if is_open or partition.state.first_undecided_offset is not None:
                 raise Violation(f"{at}: a transaction hangs, and with it the last stable offset")
-        for attempt, found in outcomes.items():
-            if len(found) > 1:
-                raise Violation(f"torn: {attempt} is committed and aborted")
-            if True in found and attempt not in self.history.commits_requested:
-                raise Violation(f"aborted read: {attempt} was never committed")
-            if True in found and attempt in self.history.aborted:
-                raise Violation(f"aborted read: {attempt} was aborted")
-        for attempt in self.history.committed:
-            for at, count in self.history.written[attempt].items():
-                if visible[attempt][at] != count:
-                    raise Violation(f"lost write: {attempt} on {at}")
 
 
-class Producer:
-    """A transactional producer and its restarts: writes some records, then commits or aborts."""
-
-    def __init__(self, world: World, transactional_id: str, version: int) -> None:
-        self._world = world
-        self._id = transactional_id
-        self._version = version
-        self._attempts = 0
-        self._restart()
-
-    def _restart(self) -> None:
-        """A new instance, which knows nothing."""
-        self._known: Answer | None = None
-        self._bumped = Answer()  # the id and epoch to go on with after an error
-        self._attempt: Attempt | None = None
-        self._pending: TopicPartition | None = None  # a batch that is not acknowledged
-        self._sequences: dict[TopicPartition, int] = defaultdict(int)
-        self._is_commit: bool | None = None
-
-    def step(self) -> None:
-        """The next request, or the last one again."""
-        if self._world.is_unlucky(0.02):
-            self._restart()
-        try:
-            if self._known is None:
-                self._init()
-            elif self._attempt is None:
-                self._attempts += 1
-                self._attempt = Attempt(self._id, self._attempts)
-            elif self._is_commit is not None:
-                self._end(self._known, self._attempt, is_commit=self._is_commit)
-            elif self._pending is None and self._world.random.random() < 0.3:
-                self._is_commit = self._world.random.random() < 0.6
-            elif self._pending is not None and self._world.random.random() < 0.2:
-                self._fail()  # It gives the batch up, which may still be on its way.
-            else:
-                self._write(self._known, self._attempt)
-        except Lost:
-            pass
-
-    def _init(self) -> None:
-        answer: TransactionResponse | None = None
-        new_producer_id: int | None = None
-        while answer is None or (isinstance(answer, Answer) and answer.needs_producer_id):
-            if answer is not None:
-                new_producer_id = self._world.new_producer_id()
-            answer = self._world.ask(
-                InitProducer(
-                    transactional_id=self._id,
-                    timeout_ms=TIMEOUT_MS,
-                    producer_id=self._bumped.producer_id,
-                    producer_epoch=self._bumped.producer_epoch,
-                    new_producer_id=new_producer_id,
-                )
-            )
-        assert isinstance(answer, Answer)
-        if answer.code == ErrorCode.NONE:
-            self._restart()
-            self._known = answer
-        elif answer.code != ErrorCode.CONCURRENT_TRANSACTIONS:
-            self._restart()
-
-    def _write(self, producer: Answer, attempt: Attempt) -> None:
-        at = self._pending or self._world.random.choice(PARTITIONS)
-        partition = self._world.partitions[at]
-        if self._version == 1 and not self._is_added(producer, at, verify_only=False):
-            return
-        self._pending = at
-        sequence = self._sequences[at]
-        # What the leader of the partition does (KIP-890).
-        verification = partition.state.verification(producer.producer_id)
-        if not self._is_added(producer, at, verify_only=self._version == 1):
-            return
-
-        def append() -> None:
-            partition.append(producer, sequence, attempt, verification)
-
-        if self._world.is_unlucky():
-            self._world.deliver_later(lambda: _ignore_refusal(append))
-            raise Lost
-        try:
-            append()
-        except BrokerError:
-            self._fail()
-            return
-        if self._world.is_unlucky():
-            raise Lost
-        self._sequences[at] += 1
-        self._pending = None
-        self._world.history.written[attempt][at] += 1
-
-    def _is_added(self, producer: Answer, at: TopicPartition, *, verify_only: bool) -> bool:
-        answer = self._world.ask(
-            AddPartitions(
-                transactional_id=self._id,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                partitions=frozenset({at}),
-                client_version=self._version,
-                verify_only=verify_only,
-            )
-        )
-        assert isinstance(answer, Answer)
-        if answer.code == ErrorCode.NONE and not answer.missing:
-            return True
-        if answer.code != ErrorCode.CONCURRENT_TRANSACTIONS:
-            self._fail()
-        return False
-
-    def _fail(self) -> None:
-        """Abort what was written, and go on with a new epoch."""
-        self._is_commit = False
-
-    def _end(self, producer: Answer, attempt: Attempt, *, is_commit: bool) -> None:
-        if is_commit:
-            self._world.history.commits_requested.add(attempt)
-        new_producer_id: int | None = None
-        while True:
-            answer = self._world.ask(
-                EndTransaction(
-                    transactional_id=self._id,
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.producer_epoch,
-                    is_commit=is_commit,
-                    client_version=self._version,
-                    new_producer_id=new_producer_id,
-                )
-            )
-            assert isinstance(answer, Answer)
-            if not answer.needs_producer_id:
-                break
-            new_producer_id = self._world.new_producer_id()
-        if answer.code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            return
-        was_clean = self._pending is None
-        if answer.code == ErrorCode.NONE:
-            (self._world.history.committed if is_commit else self._world.history.aborted).add(
-                attempt
-            )
-        sequences = self._sequences
-        self._restart()
-        if answer.code == ErrorCode.NONE and self._version == 2:
-            self._known = answer
-        elif answer.code == ErrorCode.NONE and was_clean:
-            self._known, self._sequences = producer, sequences
-        elif answer.code in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
-            self._bumped = producer  # KIP-360
-
-
-def _ignore_refusal(append: Callable[[], None]) -> None:
-    with contextlib.suppress(BrokerError):
-        append()
-
-
-def run(seed: int, steps: int) -> World:
+def run(seed: int, steps: int = STEPS) -> World:
     """A whole run. Raises Violation."""
     world = World(seed)
     for _ in range(steps):
@@ -438,3 +349,38 @@ def run(seed: int, steps: int) -> World:
     world.settle()
     world.check()
     return world
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run many seeds, or one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    chosen = parser.parse_args(arguments)
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    if chosen.seed is not None:
+        seeds = range(chosen.seed, chosen.seed + 1)
+    started = time.perf_counter()
+    committed = aborted = replaced = failures = 0
+    for seed in seeds:
+        try:
+            world = run(seed)
+        except Violation as error:
+            failures += 1
+            print(f"transactions, seed {seed}: VIOLATED {error}", flush=True)  # noqa: T201
+            continue
+        if seed % SEEDS_PER_NOTE == SEEDS_PER_NOTE - 1:
+            print(f"up to seed {seed}: {failures} violations", file=sys.stderr, flush=True)  # noqa: T201
+        committed += len(world.history.committed)
+        aborted += len(world.history.aborted)
+        replaced += world.crashes
+    print(  # noqa: T201
+        f"transactions: {len(seeds)} seeds from {seeds.start}: {failures} violations, {committed} committed,"
+        f" {aborted} aborted, {replaced} coordinators replaced, {time.perf_counter() - started:.1f} s"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
