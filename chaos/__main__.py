@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
             move_seconds=chosen.move_every,
             settings=settings,
             transactional=chosen.transactions,
-            producers=3 if chosen.transactions else 2,
+            producers=4 if chosen.transactions else 2,
             keep=chosen.keep,
             print_line=_print_line,
         )

@@ -7,13 +7,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from chaos.clients import FAST_RETRIES, ClientErrors, Progress, hanging_at
 from chaos.history import Recorder
 from chaos.messages import entry_of
+from chaos.raw_transactional_producer import RawTransactionalProducer
 from chaos.transaction_table import ABORT, COMMIT
 from chaos.transactional_producer import ProducerLost, ProducerSetting, TransactionalProducer
 
@@ -41,7 +42,22 @@ class WorkerPlan:
     seed: int
 
 
-class TransactionWorker(ABC):
+class Instance(Protocol):
+    """A producer with a transactional id, of any library."""
+
+    def take_over(self) -> None: ...
+
+    def begin(self, partitions: Sequence[tuple[str, int]]) -> None: ...
+
+    def end(self, word: str) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+InstanceT = TypeVar("InstanceT", bound=Instance)
+
+
+class TransactionWorker(ABC, Generic[InstanceT]):
     """A thread that makes one transaction after the other with one transactional id."""
 
     def __init__(self, name: str, plan: WorkerPlan) -> None:
@@ -75,7 +91,7 @@ class TransactionWorker(ABC):
 
     def _run(self) -> None:
         while not self._is_done():
-            producer = TransactionalProducer(self._setting, self._name)
+            producer = self._new()
             try:
                 producer.take_over()
                 while not self._is_done():
@@ -90,21 +106,38 @@ class TransactionWorker(ABC):
         return self._stopping.is_set()
 
     @abstractmethod
-    def _transact(self, producer: TransactionalProducer) -> TransactionalProducer:
+    def _new(self) -> InstanceT:
+        """Another instance."""
+
+    @abstractmethod
+    def _transact(self, producer: InstanceT) -> InstanceT:
         """Make one transaction; returns the producer of the next. Raises ProducerLost."""
 
 
-class TransactionWriter(TransactionWorker):
+class TransactionWriter(TransactionWorker[Instance]):
     """Writes to several partitions at once.
 
     Sometimes another instance takes over, and the first one tries to commit all the same.
     """
 
-    def __init__(self, name: str, plan: WorkerPlan, partitions: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: WorkerPlan,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        version: int = 1,
+    ) -> None:
+        """`version`: that of Kafka's transactions, 1 or 2."""
         super().__init__(name, plan)
         self._partitions = partitions
+        self._version = version
 
-    def _transact(self, producer: TransactionalProducer) -> TransactionalProducer:
+    def _new(self) -> Instance:
+        kind = RawTransactionalProducer if self._version == 2 else TransactionalProducer
+        return kind(self._setting, self._name)
+
+    def _transact(self, producer: Instance) -> Instance:
         count = self._draw.randint(1, WRITES_MAX)
         producer.begin([self._draw.choice(self._partitions) for _ in range(count)])
         fate = self._draw.random()
@@ -115,8 +148,8 @@ class TransactionWriter(TransactionWorker):
         producer.end(ABORT if self._draw.random() < ABORTS else COMMIT)
         return producer
 
-    def _replace(self, first: TransactionalProducer) -> TransactionalProducer:
-        second = TransactionalProducer(self._setting, self._name)
+    def _replace(self, first: Instance) -> Instance:
+        second = self._new()
         try:
             second.take_over()
         except ProducerLost:
@@ -128,7 +161,7 @@ class TransactionWriter(TransactionWorker):
         return second
 
 
-class TransactionCopier(TransactionWorker):
+class TransactionCopier(TransactionWorker[TransactionalProducer]):
     """A member of a group that copies what it reads, with its offsets in the transaction.
 
     After it was asked to stop it goes on until it has copied everything.
@@ -147,6 +180,9 @@ class TransactionCopier(TransactionWorker):
     def _run(self) -> None:
         super()._run()
         self._consumer.close()
+
+    def _new(self) -> TransactionalProducer:
+        return TransactionalProducer(self._setting, self._name)
 
     def _is_done(self) -> bool:
         if not self._stopping.is_set():

@@ -173,7 +173,9 @@ class Workload:
         source = self.plan.topics[0].name
         targets = [each for each in self.plan.partitions if each[0] != source]
         self.producers += [
-            TransactionWriter(f"writer-{number}", plan, self.plan.partitions)
+            TransactionWriter(
+                f"writer-{number}", plan, self.plan.partitions, version=1 + number % 2
+            )
             for number in range(self.plan.producers)
         ]
         self.copiers += [
