@@ -8,7 +8,13 @@ from tests.contract.log_layouts import LAYOUTS, SEGMENT_BYTES, Layout
 from tests.contract.memory_log import MemoryLog
 from tests.unit.storage.storage_support import NOW_MS, PARTITION, append, make_batch, read_batches
 
-from zhumq.model.errors import BrokerError, InvalidProducerEpoch, InvalidRecord, InvalidTxnState
+from zhumq.model.errors import (
+    BrokerError,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+)
 from zhumq.model.transaction_errors import TransactionCoordinatorFenced
 from zhumq.records.batch import TimestampType
 from zhumq.records.control import EndMarker, MarkerType, build_marker_batch, decode_end_marker
@@ -157,6 +163,24 @@ def test_a_producer_cannot_begin_a_transaction_that_the_coordinator_does_not_kno
         log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
     # A repeated batch is answered whatever the state of the transaction.
     assert log.append(inside(1, 2), leader_epoch=0, now_ms=NOW_MS).duplicate
+
+
+def test_an_unknown_producer_of_version_2_begins_with_its_first_sequence(log: Log) -> None:
+    state = log.producer_state
+    state.allow_transaction(1, 0, state.verification(1), begins_at_zero=True)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
+    run = log.append_each([memoryview(inside(1, 3))], leader_epoch=0, now_ms=NOW_MS)
+    assert isinstance(run.last, OutOfOrderSequenceNumber)
+    log.append(inside(1, 0), leader_epoch=0, now_ms=NOW_MS)
+    log.append(inside(1, 1), leader_epoch=0, now_ms=NOW_MS)
+    # Of version 1 any sequence may be the first: retention may have deleted those before it.
+    state.allow_transaction(2, 0, state.verification(2))
+    log.append(inside(2, 3), leader_epoch=0, now_ms=NOW_MS)
+    # An end of version 1 does not begin the sequences again.
+    end(log, 1)
+    state.allow_transaction(1, 0, state.verification(1), begins_at_zero=True)
+    log.append(inside(1, 2), leader_epoch=0, now_ms=NOW_MS)
 
 
 def test_a_producer_cannot_write_outside_of_its_open_transaction(log: Log) -> None:

@@ -70,6 +70,15 @@ class PartitionLog:
         """A number for `allow_transaction`, taken before the coordinator is asked."""
         return self.log.producer_state.verification(producer_id)
 
-    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
+    def allow_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        verification: int,
+        *,
+        begins_at_zero: bool = False,
+    ) -> None:
         """The coordinator confirmed that the producer's transaction includes this partition."""
-        self.log.producer_state.allow_transaction(producer_id, producer_epoch, verification)
+        self.log.producer_state.allow_transaction(
+            producer_id, producer_epoch, verification, begins_at_zero=begins_at_zero
+        )

@@ -69,6 +69,13 @@ class ProducerEntry:
 _UNKNOWN = ProducerEntry()  # of a producer without batches
 
 
+class _Permission(NamedTuple):
+    """A producer of this epoch may begin a transaction."""
+
+    epoch: int
+    begins_at_zero: bool
+
+
 class ProducerState:
     """All producers of one log. Hard state: exactly the replay of the log's batches.
 
@@ -84,8 +91,8 @@ class ProducerState:
         self._transactions: dict[int, int] = {}
         # Marker's offset -> first offset of a transaction that ended; in the order of the markers.
         self._ended: dict[int, int] = {}
-        # Producer id -> epoch: may begin a transaction here. Soft state.
-        self._allowed: dict[int, int] = {}
+        # Of producers that may begin a transaction here. Soft state.
+        self._allowed: dict[int, _Permission] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ProducerState) and self.producers == other.producers
@@ -131,12 +138,23 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         return 0 if entry is None else entry.markers
 
-    def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
+    def allow_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        verification: int,
+        *,
+        begins_at_zero: bool = False,
+    ) -> None:
         """The coordinator confirmed that this partition is in the producer's transaction, whose first batch
         may be appended (KIP-890). Ends with that batch, or with the next marker: if one came since the
-        verification began, the transaction is over, and nothing is allowed."""
+        verification began, the transaction is over, and nothing is allowed.
+
+        `begins_at_zero`: a client of transaction version 2, whose sequences begin at 0 with each epoch. A batch of an
+        unknown producer is then not its first one if it has another sequence.
+        """
         if verification == self.verification(producer_id):
-            self._allowed[producer_id] = producer_epoch
+            self._allowed[producer_id] = _Permission(producer_epoch, begins_at_zero)
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch in the log that this one repeats; None if it follows its producer's last one.
@@ -146,7 +164,7 @@ class ProducerState:
         entry = self.producers.get(header.producer_id)
         if entry is None:
             if header.attributes & TRANSACTIONAL_FLAG:
-                self._check_allowed(header)
+                self._check_begins(_UNKNOWN, header)
             return None
         repeated = _find_repeated(entry, header)
         if repeated is None and header.attributes & TRANSACTIONAL_FLAG:
@@ -223,13 +241,16 @@ class ProducerState:
     def _check_begins(self, entry: ProducerEntry, header: BatchHeader) -> None:
         """Raise if this transactional batch begins a transaction and may not, or is of another producer epoch
         than the open one."""
-        if entry.transaction_first_offset == NO_OFFSET or entry.epoch != header.producer_epoch:
-            self._check_allowed(header)
-
-    def _check_allowed(self, header: BatchHeader) -> None:
-        if self._allowed.get(header.producer_id) != header.producer_epoch:
+        if entry.transaction_first_offset != NO_OFFSET and entry.epoch == header.producer_epoch:
+            return
+        allowed = self._allowed.get(header.producer_id)
+        if allowed is None or allowed.epoch != header.producer_epoch:
             raise InvalidTxnState(
                 f"producer {header.producer_id} has no transaction that includes this partition"
+            )
+        if allowed.begins_at_zero and entry.epoch == NO_EPOCH and header.base_sequence:
+            raise OutOfOrderSequenceNumber(
+                f"producer {header.producer_id} begins with sequence {header.base_sequence}"
             )
 
     def _staged(self, producer_id: int, staged: dict[int, ProducerEntry]) -> ProducerEntry:

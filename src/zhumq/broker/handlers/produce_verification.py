@@ -102,17 +102,20 @@ class ProduceVerification:
             refusal = InvalidProducerIdMapping("the batches are of more than one producer")
             return {partition.topic_partition: refusal for partition in unverified}
         ((producer_id, producer_epoch),) = producers
+        adds = version >= _FIRST_VERSION_THAT_ADDS
         verifications = {partition: partition.verification(producer_id) for partition in unverified}
         codes = await self._transactions.join(
             transactional_id,
             producer_id,
             producer_epoch,
             (partition.topic_partition for partition in unverified),
-            adds=version >= _FIRST_VERSION_THAT_ADDS,
+            adds=adds,
         )
         for partition, verification in verifications.items():
             if partition.topic_partition not in codes:
-                partition.allow_transaction(producer_id, producer_epoch, verification)
+                partition.allow_transaction(
+                    producer_id, producer_epoch, verification, begins_at_zero=adds
+                )
         return {partition: _error(code, version) for partition, code in codes.items()}
 
 
