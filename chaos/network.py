@@ -19,11 +19,11 @@ CHUNK_BYTES: Final = 1 << 16
 CHUNKS_ON_THE_WAY_MAX: Final = 64  # per connection and direction; then the sender has to wait
 CONTROL_SECONDS_MAX: Final = 60.0  # enough for an overloaded machine
 
-# A request of Kafka's protocol begins with its size and its API key.
+# A request of Kafka's protocol begins with its size, its API key and the version.
 REQUEST_SIZE: Final = struct.Struct(">i")
-API_KEY: Final = struct.Struct(">h")
+API_AND_VERSION: Final = struct.Struct(">hh")
 
-DelayOf = Callable[[int], float]
+DelayOf = Callable[[int, int], float]
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
@@ -108,7 +108,7 @@ class Network:
         """Open a proxy to `target`, which listens on `port`, for the machine `source` alone.
 
         With `delay_of` the source is a client of Kafka's protocol, and each of its requests is held back for so many
-        seconds, by its API key; those behind it on the same connection wait, too. Requests that were sent
+        seconds, by its API key and version; those behind it on the same connection wait, too. Requests that were sent
         arrive also after the client has closed the connection.
         """
         return self._open(target, port, lambda _caller, _proxy: source, delay_of)
@@ -329,8 +329,8 @@ async def _read_requests(
         try:
             size = await reader.readexactly(REQUEST_SIZE.size)
             data = size + await reader.readexactly(*REQUEST_SIZE.unpack(size))
-            delay = delay_of(*API_KEY.unpack_from(data, REQUEST_SIZE.size))
-        except (OSError, asyncio.IncompleteReadError):
+            delay = delay_of(*API_AND_VERSION.unpack_from(data, REQUEST_SIZE.size))
+        except (OSError, asyncio.IncompleteReadError, struct.error):
             data, delay = b"", 0.0
         await on_the_way.put((asyncio.get_running_loop().time() + delay, data))
 

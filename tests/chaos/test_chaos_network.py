@@ -169,8 +169,8 @@ def test_a_link_cut_one_way_lets_the_other_way_pass(network: Network, echo: Echo
         assert read(client, 3) == b"two"
 
 
-def request(api_key: int, body: bytes) -> bytes:
-    return struct.pack(">ih", len(body) + 2, api_key) + body
+def request(api_key: int, body: bytes, version: int = 5) -> bytes:
+    return struct.pack(">ihh", len(body) + 4, api_key, version) + body
 
 
 def test_a_delayed_request_arrives_after_its_client_has_gone_and_the_next_has_come(
@@ -178,7 +178,10 @@ def test_a_delayed_request_arrives_after_its_client_has_gone_and_the_next_has_co
 ) -> None:
     delayed, prompt = request(26, b"first"), request(3, b"second")
     proxy = network.open_proxy(
-        "b", echo.port, source="a", delay_of=lambda key: 1.0 if key == 26 else 0.0
+        "b",
+        echo.port,
+        source="a",
+        delay_of=lambda key, version: 1.0 if (key, version) == (26, 5) else 0.0,
     )
     with connect(proxy.port) as client:
         client.sendall(delayed)
@@ -194,7 +197,7 @@ def test_requests_behind_a_delayed_one_wait_and_half_a_request_never_arrives(
 ) -> None:
     delayed, prompt = request(0, b"first"), request(3, b"second")
     proxy = network.open_proxy(
-        "b", echo.port, source="a", delay_of=lambda key: 0.2 if key == 0 else 0.0
+        "b", echo.port, source="a", delay_of=lambda key, _version: 0.2 if key == 0 else 0.0
     )
     with connect(proxy.port) as client:
         client.sendall(delayed + prompt + prompt[:-1])
