@@ -278,8 +278,8 @@ def add_partitions(player: Player) -> None:
         ("missing", 0), what="unknown transactional id", transactional_id=player.name("unknown")
     )
     one.commit()
-    player.read("a")
-    player.read("b")
+    player.read("a", end=1)
+    player.read("b", end=1)
 
 
 @scenario("AddPartitionsToTxn of brokers")
