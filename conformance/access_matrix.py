@@ -18,17 +18,18 @@ SETTINGS = {
 
 def main() -> int:
     wrong = 0
+    rows = [row for row in ROWS if not row.is_lost_by_kafka]
     with (
         tempfile.TemporaryDirectory(prefix="access-matrix-") as folder,
         prepare_kafka(Path(folder), settings=SETTINGS).start() as server,
     ):
         world = World.by_address(server.bootstrap, quotes_requests=True)
-        for row in ROWS:
+        for row in rows:
             for each in check_row(world, row):
                 wrong += 1
                 sys.stdout.write(f"{row}: {each}\n")
         world.close()
-    sys.stdout.write(f"{len(ROWS)} requests, {wrong} differences from Apache Kafka\n")
+    sys.stdout.write(f"{len(rows)} requests, {wrong} differences from Apache Kafka\n")
     return 1 if wrong else 0
 
 
