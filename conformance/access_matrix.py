@@ -14,11 +14,13 @@ SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.coordinator.rebalance.protocols": "classic,consumer,share",
 }
+# Kafka 4.3.1 fails while it refuses these (its error response reads the names of a null list), and never answers.
+NEVER_ANSWERED = frozenset({"DESCRIBE_USER_SCRAM_CREDENTIALS of all users"})
 
 
 def main() -> int:
     wrong = 0
-    rows = [row for row in ROWS if not row.is_lost_by_kafka]
+    rows = [row for row in ROWS if str(row) not in NEVER_ANSWERED]
     with (
         tempfile.TemporaryDirectory(prefix="access-matrix-") as folder,
         prepare_kafka(Path(folder), settings=SETTINGS).start() as server,

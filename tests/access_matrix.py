@@ -76,7 +76,6 @@ class Row:
     needs_share_group: bool = False
     needs_share_session: bool = False
     needs_transactional_id: bool = False
-    is_lost_by_kafka: bool = False  # Kafka 4.3.1 fails while it refuses this, and never answers
 
     def __str__(self) -> str:
         return f"{self.key.name} {self.what}".strip()
@@ -771,7 +770,6 @@ CLUSTER_ROWS = (
         needs=(on(Operation.DESCRIBE, CLUSTER),),
         refused=CLUSTER_REFUSED,
         shows_all=True,
-        is_lost_by_kafka=True,
     ),
     Row(
         key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS,

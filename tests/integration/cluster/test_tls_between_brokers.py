@@ -93,7 +93,8 @@ def read(cluster: ClusterProcesses, topic: str, count: int) -> list[bytes]:
     values: list[bytes] = []
     try:
         while len(values) < count:
-            messages = consumer.consume(1_000, SECONDS_MAX)
+            # No more than there are: it waits for as many as it is asked for.
+            messages = consumer.consume(min(1_000, count - len(values)), SECONDS_MAX)
             assert messages, f"{len(values)} of {count} messages"
             values += [each.value() or b"" for each in messages if each.error() is None]
     finally:

@@ -90,7 +90,8 @@ def consume(settings: Mapping[str, str], topic: str, count: int, group: str) -> 
     values: list[bytes] = []
     try:
         while len(values) < count:
-            messages = consumer.consume(1_000, READ_SECONDS_MAX)
+            # No more than there are: it waits for as many as it is asked for.
+            messages = consumer.consume(min(1_000, count - len(values)), READ_SECONDS_MAX)
             assert messages, f"{len(values)} of {count} messages"
             for message in messages:
                 if message.error() is not None:
