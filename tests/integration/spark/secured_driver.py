@@ -19,24 +19,26 @@ RESOURCES = ("environment", "sql?details=true&planDescription=true", "jobs", "st
 SECONDS_MAX = 60.0
 
 
-def copy(spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
-    """A batch into the topic, a stream from it into the other one, and the count of that."""
-    topic, to = options["topic"], f"{options['topic']}-copy"
-    secured = {name: value for name, value in options.items() if name != "topic"}
+def write(spark: SparkSession, options: dict[str, str], topic: str) -> None:
     numbers = spark.range(ROWS, numPartitions=2).select(col("id").cast("string").alias("value"))
-    numbers.write.format("zhumq").options(**options).mode("append").save()
+    numbers.write.format("zhumq").options(**options, topic=topic).mode("append").save()
+
+
+def copy(spark: SparkSession, options: dict[str, str], topic: str, checkpoint: Path) -> None:
+    """A stream from the topic into another one, and the count of that."""
     query = (
         spark.readStream.format("zhumq")
-        .options(**secured, subscribe=topic, startingOffsets="earliest")
+        .options(**options, subscribe=topic, startingOffsets="earliest")
         .load()
         .select("value")
         .writeStream.format("zhumq")
-        .options(**secured, topic=to, checkpointLocation=str(checkpoint))
+        .options(**options, topic=f"{topic}-copy", checkpointLocation=str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    assert spark.read.format("zhumq").options(**secured, subscribe=to).load().count() == ROWS
+    copied = spark.read.format("zhumq").options(**options, subscribe=f"{topic}-copy").load()
+    assert copied.count() == ROWS
 
 
 def save_pages(spark: SparkSession, folder: Path) -> None:
@@ -66,8 +68,9 @@ def main() -> None:
         "spark.executor.memory": "512m",
     }
     spark = spark_session("secured", master=master, settings=settings)
-    for options in given:
-        copy(spark, options, folder / f"checkpoint-{options['topic']}")
+    for topic, options in given.items():
+        write(spark, options, topic)
+    copy(spark, given["by-reference"], "by-reference", folder / "checkpoint")
     save_pages(spark, folder / "pages")
     spark.stop()
 

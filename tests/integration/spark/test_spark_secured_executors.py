@@ -45,17 +45,16 @@ def test_executors_follow_references_and_nothing_shows_the_secret(tmp_path: Path
             for topic in passwords:
                 admin.create_topic(topic, partitions=2)
                 admin.create_topic(f"{topic}-copy", partitions=2)
-        options = [
-            {
+        options = {
+            topic: {
                 "kafka.bootstrap.servers": broker.bootstrap,
                 "kafka.security.protocol": "SASL_SSL",
                 "kafka.ssl.truststore.location": str(broker.authority),
                 "kafka.sasl.mechanism": "SCRAM-SHA-512",
                 "kafka.sasl.jaas.config": f'{MODULE} username="alice" password="{password}";',
-                "topic": topic,
             }
             for topic, password in passwords.items()
-        ]
+        }
         given = tmp_path / "options.json"
         given.write_text(json.dumps(options))
         log = spark_folder / "driver.log"
