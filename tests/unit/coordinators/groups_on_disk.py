@@ -17,14 +17,19 @@ from zhumq.host.clock import SystemClock
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from zhumq.replication.partition import Partition
 from zhumq.storage.flusher import Flusher
-from zhumq.storage.log_config import LogConfig
+from zhumq.storage.log_config import CleanupPolicy, LogConfig
 from zhumq.storage.log_manager import LogManager
 from zhumq.testing.disk import MemoryDisk
 
 TOPIC_ID = uuid.UUID(int=7)
 HERE = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 # Small segments, so that loading reads across several of them.
-LOG_CONFIG = LogConfig(segment_bytes=2_000)
+LOG_CONFIG = LogConfig(
+    segment_bytes=2_000,
+    cleanup_policy=frozenset({CleanupPolicy.COMPACT}),
+    min_cleanable_dirty_ratio=0.0,
+    delete_retention_ms=0,
+)
 
 
 class AnyTopic:

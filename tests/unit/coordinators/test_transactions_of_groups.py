@@ -1,6 +1,7 @@
 """Offsets in transactions, on the real log: verification, markers, crashes, and what the log refuses."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +42,8 @@ from zhumq.protocol.messages.transactions import (
 )
 from zhumq.records.batch import batches
 from zhumq.records.control import EndMarker, MarkerType
+from zhumq.storage.log_compaction import begin_compaction, finish_compaction
+from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk
 
 PRODUCER = Producer(7, 3)
@@ -81,8 +84,8 @@ def request(
     *,
     producer: Producer = PRODUCER,
     partitions: int = 1,
+    first_partition: int = 0,
     version: int = 5,
-    topic: str = "topic",
 ) -> GroupRequest:
     return GroupRequest(
         message=TxnOffsetCommitRequest(
@@ -92,10 +95,10 @@ def request(
             producer_epoch=producer.epoch,
             topics=[
                 TxnOffsetCommitRequestTopic(
-                    name=topic,
+                    name="topic",
                     partitions=[
                         TxnOffsetCommitRequestPartition(
-                            partition_index=index, committed_offset=offset
+                            partition_index=first_partition + index, committed_offset=offset
                         )
                         for index in range(partitions)
                     ],
@@ -122,10 +125,9 @@ async def commit_in_transaction(
     return code
 
 
-async def commit(groups: RunningGroups, offset: int) -> None:
-    topic = OffsetCommitRequestTopic(
-        name="topic", partitions=[OffsetCommitRequestPartition(committed_offset=offset)]
-    )
+async def commit(groups: RunningGroups, offset: int, partition: int = 0) -> None:
+    committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="topic", partitions=[committed])
     message = OffsetCommitRequest(group_id="g", topics=[topic])
     await groups.service.handle(GroupRequest(message=message, version=9))
 
@@ -344,6 +346,95 @@ def test_on_a_full_disk_a_marker_fails_and_is_written_later(
                 except NotLeaderOrFollower:
                     await asyncio.sleep(0.001)
             assert await stable(groups) == 1
+
+    run(scenario)
+
+
+# Any order of events
+
+
+@dataclass
+class Model:
+    """Kafka's rules: the last record of a partition counts among those that are committed."""
+
+    position: int = 0
+    committed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    pending: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+
+    def commit(self, partition: int, offset: int, producer_id: int | None = None) -> None:
+        self.position += 1
+        target = self.committed
+        if producer_id is not None:
+            target = self.pending.setdefault(producer_id, {})
+        target[partition] = self.position, offset
+
+    def end(self, producer_id: int, *, is_commit: bool) -> None:
+        for partition, value in self.pending.pop(producer_id, {}).items():
+            if is_commit and value > self.committed.get(partition, (0, 0)):
+                self.committed[partition] = value
+
+    def stable(self, partition: int) -> int | str:
+        if any(partition in each for each in self.pending.values()):
+            return UNSTABLE
+        return self.committed.get(partition, (0, -1))[1]
+
+
+def compact(groups: RunningGroups) -> bool:
+    """Compact the log of the shard, up to the first open transaction."""
+    log = groups.partition.log
+    assert isinstance(log, SegmentedLog)
+    log.flushing.roll()
+    flush = log.begin_flush(checkpoint=True)
+    if flush is not None:
+        flush.run()
+        log.finish_flush(flush)
+    ticket = begin_compaction(log, SystemClock().now_ms(), groups.partition.high_watermark)
+    if ticket is None:
+        return False
+    ticket.run()
+    assert ticket.error is None
+    finish_compaction(log, ticket)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_compacted_and_crashed_log_gives_the_offsets_of_kafkas_rules(seed: int) -> None:
+    draw = random.Random(seed)
+    disk = MemoryDisk()
+    model = Model()
+    producers = [Producer(number, 0) for number in range(3)]
+    partitions = range(3)
+
+    async def step(groups: RunningGroups) -> None:
+        producer, partition = draw.choice(producers), draw.choice(partitions)
+        offset = draw.randrange(1_000)
+        match draw.randrange(5):
+            case 0:
+                await commit(groups, offset, partition)
+                model.commit(partition, offset)
+            case 1 | 2:
+                message = request(offset, producer=producer, first_partition=partition)
+                response = await groups.service.handle(message)
+                assert isinstance(response, TxnOffsetCommitResponse)
+                assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+                model.commit(partition, offset, producer.producer_id)
+            case _:
+                is_commit = draw.random() < 0.7
+                for _ in range(draw.choice((1, 1, 2))):
+                    await end(groups, is_commit=is_commit, producer=producer)
+                model.end(producer.producer_id, is_commit=is_commit)
+
+    async def scenario() -> None:
+        compactions = 0
+        for _ in range(6):
+            crash = draw.random() < 0.5
+            async with running_groups(disk, verifier=Coordinator(), crash=crash) as groups:
+                for _ in range(30):
+                    for each in partitions:
+                        assert await stable(groups, each) == model.stable(each)
+                    await step(groups)
+                compactions += compact(groups)
+        assert compactions > 0, "the run is worth something"
 
     run(scenario)
 
