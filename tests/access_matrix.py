@@ -1013,6 +1013,25 @@ TRANSACTION_ROWS = (
         refused=TRANSACTION_REFUSED,
     ),
     Row(
+        key=ApiKey.TXN_OFFSET_COMMIT,
+        request=lambda names: transactions.TxnOffsetCommitRequest(
+            transactional_id=names.transaction,
+            group_id=names.group,
+            producer_id=1,
+            topics=[
+                transactions.TxnOffsetCommitRequestTopic(
+                    name=names.topic, partitions=[transactions.TxnOffsetCommitRequestPartition()]
+                )
+            ],
+        ),
+        needs=(
+            on(Operation.WRITE, TRANSACTION),
+            on(Operation.READ, GROUP),
+            on(Operation.READ, TOPIC),
+        ),
+        refused=TRANSACTION_REFUSED,
+    ),
+    Row(
         key=ApiKey.END_TXN,
         request=lambda names: transactions.EndTxnRequest(
             transactional_id=names.transaction, producer_id=1, committed=True

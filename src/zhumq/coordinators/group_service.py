@@ -18,7 +18,7 @@ from zhumq.groups.topic_names import (
     TopicNames,
     name_commit,
     name_fetch,
-    split_transactional,
+    split_commit,
     unname_fetch,
 )
 from zhumq.model.errors import ErrorCode
@@ -112,7 +112,7 @@ class GroupService:
         # Groups map to partitions by it: the count of the existing topic, or of the one to be created.
         self._partition_count = partition_count
         self._topics = topics
-        self._verifier = verifier  # None: there are no transactions here
+        self._verifier = verifier  # None: no transaction is confirmed
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates this group."""
@@ -196,9 +196,9 @@ class GroupService:
     async def _commit_in_transaction(
         self, message: TxnOffsetCommitRequest, request: GroupRequest
     ) -> TxnOffsetCommitResponse:
-        existing, refused = split_transactional(message.topics, self._topics)
-        if not existing:
-            return TxnOffsetCommitResponse(topics=refused)
+        split = split_commit(message.topics, self._topics)
+        if not split.existing:
+            return TxnOffsetCommitResponse(topics=split.refused)
         index = self.partition_for(message.group_id)
         producer = Producer(message.producer_id, message.producer_epoch)
 
@@ -216,12 +216,12 @@ class GroupService:
             return _code_for_producer(codes.get(partition, ErrorCode.NONE), request.version)
 
         named = copy.copy(message)
-        named.topics = existing
+        named.topics = split.existing
         response = await self._runtime.submit_in_transaction(
             index, replace(request, message=named), producer, verify
         )
         committed = _expect(TxnOffsetCommitResponse, response)
-        committed.topics.extend(refused)
+        committed.topics.extend(split.refused)
         return committed
 
     async def _fetch(

@@ -167,10 +167,12 @@ class CoordinatorRuntime(Generic[Request, Response]):
         producer: Producer,
         verify: Callable[[], Awaitable[ErrorCode]],
     ) -> Response:
-        """Pass a request whose records belong to a producer's transaction, once its coordinator confirmed that
-        the shard's partition is in it."""
+        """Pass a request whose records belong to a producer's transaction. If they begin it in the shard's
+        partition, its coordinator has to confirm first that the partition is in it."""
         running = self._running.get(index)
         if running is None:
+            return await self.submit(index, request)
+        if running.partition.has_transaction(*producer):
             return await self.submit(index, request)
         verification = running.partition.verification(producer.producer_id)
         code = await verify()

@@ -57,6 +57,9 @@ class StatePartition(Protocol):
     ) -> AppendedRange:
         """End the transaction of a producer. Raises BrokerError."""
 
+    def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of this producer is open here."""
+
     def verification(self, producer_id: int) -> int:
         """A number for `allow_transaction`, taken before the transaction's coordinator is asked."""
 

@@ -3,6 +3,7 @@
 import uuid
 from typing import NamedTuple, Protocol
 
+from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.requests import refused_topic, refused_transactional_topic
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import ZERO_UUID
@@ -36,6 +37,9 @@ class TopicNames(Protocol):
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         """The name of the topic of this id; None if there is none."""
+
+    def shape(self, name: str) -> TopicShape | None:
+        """Id and partition count of the topic of this name; None if there is none."""
 
 
 class NamedCommit(NamedTuple):
@@ -75,18 +79,35 @@ def name_commit(message: OffsetCommitRequest, version: int, topics: TopicNames) 
     )
 
 
-def split_transactional(
-    asked: list[TxnOffsetCommitRequestTopic], topics: TopicNames
-) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """The topics of a commit in a transaction that exist, and the error responses of the others."""
-    existing = []
-    refused = []
+class SplitCommit(NamedTuple):
+    """The partitions of a commit in a transaction that exist, and the error responses of the others."""
+
+    existing: list[TxnOffsetCommitRequestTopic]
+    refused: list[TxnOffsetCommitResponseTopic]
+
+
+def split_commit(asked: list[TxnOffsetCommitRequestTopic], topics: TopicNames) -> SplitCommit:
+    """Refuse the topics and partitions that do not exist."""
+    split = SplitCommit([], [])
     for topic in asked:
-        if topics.topic_id(topic.name) is None:
-            refused.append(refused_transactional_topic(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        else:
-            existing.append(topic)
-    return existing, refused
+        shape = topics.shape(topic.name)
+        known = range(0 if shape is None else shape.partition_count)
+        existing, missing = (
+            TxnOffsetCommitRequestTopic(
+                name=topic.name,
+                partitions=[
+                    each for each in topic.partitions if (each.partition_index in known) is is_known
+                ],
+            )
+            for is_known in (True, False)
+        )
+        if existing.partitions:
+            split.existing.append(existing)
+        if missing.partitions:
+            split.refused.append(
+                refused_transactional_topic(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            )
+    return split
 
 
 def name_fetch(

@@ -10,6 +10,7 @@ from tests.sole_broker import image_of, serve
 
 from zhumq.coordinators.group_service import GroupService, TransactionVerifier
 from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
 from zhumq.groups.settings import GroupSettings
 from zhumq.groups.shard import GroupShard
@@ -22,6 +23,7 @@ from zhumq.storage.log_manager import LogManager
 from zhumq.testing.disk import MemoryDisk
 
 TOPIC_ID = uuid.UUID(int=7)
+PARTITIONS_OF_TOPIC = 100
 HERE = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 # Small segments, so that loading reads across several of them.
 LOG_CONFIG = LogConfig(
@@ -38,6 +40,9 @@ class AnyTopic:
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         return "topic"
+
+    def shape(self, name: str) -> TopicShape | None:
+        return TopicShape(TOPIC_ID, PARTITIONS_OF_TOPIC)
 
 
 class RunningGroups:

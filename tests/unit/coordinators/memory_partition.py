@@ -65,6 +65,9 @@ class MemoryPartition:
         )
         return self.append(data, now_ms)
 
+    def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return False
+
     def verification(self, producer_id: int) -> int:
         return 0
 

@@ -10,6 +10,7 @@ from memory_partition import MemoryPartition
 
 from zhumq.coordinators.group_service import GroupService, partition_for
 from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.requests import GroupMessage, GroupRequest, GroupResponse, refusal
 from zhumq.groups.settings import GroupSettings
 from zhumq.groups.shard import GroupShard
@@ -58,6 +59,10 @@ class AnyTopic:
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         return "topic" if topic_id == self.topic_id("topic") else None
+
+    def shape(self, name: str) -> TopicShape | None:
+        topic_id = self.topic_id(name)
+        return None if topic_id is None else TopicShape(topic_id, 5)
 
 
 class Broker:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from groups_on_disk import HERE, RunningGroups, running_groups
+from groups_on_disk import HERE, PARTITIONS_OF_TOPIC, RunningGroups, running_groups
 from memory_partition import MemoryPartition
 
 from zhumq.coordinators import runtime as runtime_module
@@ -238,10 +238,19 @@ def test_a_commit_larger_than_a_batch_is_pending_as_a_whole() -> None:
 def test_the_coordinator_is_asked_for_the_partition_and_from_version_5_on_to_add_it() -> None:
     async def scenario() -> None:
         coordinator = Coordinator()
+        versions = (0, 4, 5)
         async with running_groups(MemoryDisk(), verifier=coordinator) as groups:
-            for version in (0, 4, 5):
-                assert await commit_in_transaction(groups, 1, version=version) == ErrorCode.NONE
-        assert coordinator.asked == [("tx", PRODUCER, HERE, adds) for adds in (False, False, True)]
+            for version in versions:
+                producer = Producer(version, 0)
+                for _ in range(2):
+                    code = await commit_in_transaction(
+                        groups, 1, version=version, producer=producer
+                    )
+                    assert code == ErrorCode.NONE
+        # Once: then the transaction is open in the partition.
+        assert coordinator.asked == [
+            ("tx", Producer(version, 0), HERE, version >= 5) for version in versions
+        ]
 
     run(scenario)
 
@@ -265,6 +274,29 @@ def test_what_the_coordinator_does_not_confirm_is_not_written(
         async with running_groups(MemoryDisk(), verifier=Coordinator(code)) as groups:
             assert await commit_in_transaction(groups, 1, version=version) == expected
             assert groups.partition.log_end_offset == 0
+
+    run(scenario)
+
+
+def test_topics_and_partitions_that_do_not_exist_are_refused_beside_the_others() -> None:
+    async def scenario() -> None:
+        coordinator = Coordinator()
+        async with running_groups(MemoryDisk(), verifier=coordinator) as groups:
+            asked = request(1, partitions=3, first_partition=PARTITIONS_OF_TOPIC - 2)
+            response = await groups.service.handle(asked)
+            assert isinstance(response, TxnOffsetCommitResponse)
+            codes = {
+                each.partition_index: each.error_code
+                for topic in response.topics
+                for each in topic.partitions
+            }
+            assert codes == {
+                PARTITIONS_OF_TOPIC - 2: ErrorCode.NONE,
+                PARTITIONS_OF_TOPIC - 1: ErrorCode.NONE,
+                PARTITIONS_OF_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+            await groups.service.handle(request(1, first_partition=-1))
+        assert len(coordinator.asked) == 1, "nothing is left to ask for"
 
     run(scenario)
 

@@ -2,6 +2,7 @@
 
 import uuid
 
+from zhumq.groups.consumer_topics import TopicShape
 from zhumq.groups.topic_names import name_commit, name_fetch, unname_fetch
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import ZERO_UUID
@@ -29,6 +30,10 @@ class OneTopic:
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         return "known" if topic_id == KNOWN else None
+
+    def shape(self, name: str) -> TopicShape | None:
+        topic_id = self.topic_id(name)
+        return None if topic_id is None else TopicShape(topic_id, 5)
 
 
 def commit(*topics: OffsetCommitRequestTopic) -> OffsetCommitRequest:

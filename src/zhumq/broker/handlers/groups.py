@@ -58,6 +58,7 @@ class GroupsHandler:
                 ApiKey.SHARE_GROUP_HEARTBEAT,
                 ApiKey.SHARE_GROUP_DESCRIBE,
                 ApiKey.OFFSET_COMMIT,
+                ApiKey.TXN_OFFSET_COMMIT,
                 ApiKey.OFFSET_FETCH,
                 ApiKey.OFFSET_DELETE,
                 ApiKey.DESCRIBE_GROUPS,

@@ -14,7 +14,9 @@ from zhumq.broker.rights.rule import (
     on_items,
     refuse,
     require,
+    split,
 )
+from zhumq.groups.requests import refused_transactional_commit, refused_transactional_topic
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.transactions import (
@@ -24,6 +26,8 @@ from zhumq.protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     DescribedTransaction,
     DescribeTransactionsResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -34,6 +38,7 @@ from zhumq.protocol.schema import Message
 from zhumq.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 _CLUSTER: Final = ResourceType.CLUSTER
+_GROUP: Final = ResourceType.GROUP
 _TOPIC: Final = ResourceType.TOPIC
 _TRANSACTIONAL_ID: Final = ResourceType.TRANSACTIONAL_ID
 _FIRST_ADD_VERSION_OF_BROKERS: Final = 4
@@ -71,6 +76,26 @@ def _check_add_partitions(
             )
             for topic in request.v3_and_below_topics
         ]
+    )
+
+
+def _check_offset_commit(subject: Subject, request: TxnOffsetCommitRequest) -> Permitted | Message:
+    for operation, type_, name in (
+        (Operation.WRITE, _TRANSACTIONAL_ID, request.transactional_id),
+        (Operation.READ, _GROUP, request.group_id),
+    ):
+        if not subject.may(operation, type_, name):
+            return refused_transactional_commit(request, failure(type_).code)
+    return split(
+        request,
+        "topics",
+        "topics",
+        TxnOffsetCommitResponse,
+        lambda topic: (
+            None
+            if subject.may(Operation.READ, _TOPIC, topic.name)
+            else refused_transactional_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        ),
     )
 
 
@@ -122,6 +147,14 @@ TRANSACTION_RULES: Final[Mapping[ApiKey, Rule]] = {
             Need(Operation.ALTER, _CLUSTER, "instead of CLUSTER_ACTION"),
         ),
         check=_check_write_markers,
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: Rule(
+        needs=(
+            refuse(Operation.WRITE, _TRANSACTIONAL_ID),
+            refuse(Operation.READ, _GROUP),
+            refuse(Operation.READ, _TOPIC),
+        ),
+        check=_check_offset_commit,
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: Rule(
         needs=(
