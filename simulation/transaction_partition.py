@@ -1,20 +1,38 @@
 """Partitions of the simulation of transactions: logs with the rules of the real one for producers and markers."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from simulation.transaction_history import Attempt, Violation
 from zhumq.groups.pending_offsets import PendingOffsets
 from zhumq.groups.persisted import OffsetKey
+from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import StateRecord
 from zhumq.records.batch import BatchHeader, Record, decode_header
 from zhumq.records.builder import build_batch
 from zhumq.records.control import EndMarker, MarkerType, build_marker_batch
 from zhumq.storage.producer_state import ProducerState
 from zhumq.transactions.requests import Answer
-from zhumq.transactions.transaction import Transaction, TransactionState
+from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION, Transaction, TransactionState
 
-NO_SEQUENCE = -1
+NO_SEQUENCE: Final = -1
+GROUP: Final = TopicPartition("__consumer_offsets", 0)
+DATA: Final = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
+
+
+class Batch(NamedTuple):
+    """A request to write one batch."""
+
+    producer: Answer
+    version: int
+    at: TopicPartition
+    sequence: int
+    attempt: Attempt
+
+    @property
+    def can_be_late(self) -> bool:
+        """Whether something stops it from joining the next transaction: an epoch or a sequence of its own."""
+        return self.version == EPOCH_BUMPING_VERSION or self.at in DATA
 
 
 class Entry(NamedTuple):
@@ -35,12 +53,17 @@ class SimulatedPartition:
         self._open: dict[int, set[Attempt]] = {}  # by producer id
         self._epochs: dict[int, int] = {}  # of the last entry of each producer id
 
-    def append(self, producer: Answer, sequence: int, attempt: Attempt, verification: int) -> None:
+    def append(self, batch: Batch, verification: int) -> None:
         """Append a batch whose transaction the coordinator has confirmed since `verification`."""
-        header = _batch_header(producer, sequence)
-        self.state.allow_transaction(producer.producer_id, producer.producer_epoch, verification)
+        header = _batch_header(batch.producer, batch.sequence)
+        self.state.allow_transaction(
+            header.producer_id,
+            header.producer_epoch,
+            verification,
+            begins_at_zero=batch.version == EPOCH_BUMPING_VERSION,
+        )
         if self.state.check(header) is None:
-            self._add(header, attempt)
+            self._add(header, batch.attempt)
 
     def _add(self, header: BatchHeader, attempt: Attempt) -> None:
         self.state.update(header, len(self.log))
@@ -87,16 +110,14 @@ class SimulatedGroupPartition(SimulatedPartition):
         self._pending = PendingOffsets()
         self._committed: dict[bytes, StateRecord] = {}
 
-    def append(self, producer: Answer, _sequence: int, attempt: Attempt, verification: int) -> None:
-        header = _batch_header(producer, NO_SEQUENCE)
-        self.state.allow_transaction(producer.producer_id, producer.producer_epoch, verification)
+    def append(self, batch: Batch, verification: int) -> None:
+        header = _batch_header(batch.producer, NO_SEQUENCE)
+        self.state.allow_transaction(header.producer_id, header.producer_epoch, verification)
         self.state.check_unnumbered([header])
-        self._add(header, attempt)
-        key = OffsetKey("group", attempt.transactional_id, 0)
-        record = StateRecord(
-            key=attempt.transactional_id.encode(), value=str(attempt.number).encode()
-        )
-        self._pending.put(producer.producer_id, key, record)
+        self._add(header, batch.attempt)
+        name = batch.attempt.transactional_id
+        record = StateRecord(key=name.encode(), value=str(batch.attempt.number).encode())
+        self._pending.put(header.producer_id, OffsetKey("group", name, 0), record)
 
     def end(self, prepared: Transaction, *, coordinator_epoch: int) -> None:
         super().end(prepared, coordinator_epoch=coordinator_epoch)

@@ -4,9 +4,10 @@ import contextlib
 import copy
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from simulation.transaction_history import Attempt, Instance, Pair
+from simulation.transaction_partition import DATA, GROUP, Batch
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import TopicPartition
 from zhumq.transactions.requests import AddPartitions, Answer, EndTransaction, InitProducer
@@ -16,29 +17,12 @@ if TYPE_CHECKING:
     from simulation.transactions import World
 
 TIMEOUT_MS: Final = 30_000
-GROUP: Final = TopicPartition("__consumer_offsets", 0)
-DATA: Final = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
 CRASH_PROBABILITY: Final = 0.02
 COMMIT_PROBABILITY: Final = 0.6
 
 
 class Lost(Exception):
     """A request or its answer was lost. The sender does not know which."""
-
-
-class Batch(NamedTuple):
-    """A request to write one batch."""
-
-    producer: Answer
-    version: int
-    at: TopicPartition
-    sequence: int
-    attempt: Attempt
-
-    @property
-    def can_be_late(self) -> bool:
-        """Whether something stops it from joining the next transaction: an epoch or a sequence of its own."""
-        return self.version == 2 or self.at in DATA
 
 
 class Producer:
@@ -166,7 +150,7 @@ class Producer:
             raise BrokerError("the coordinator refused the partition")
 
         def append() -> None:
-            partition.append(batch.producer, batch.sequence, batch.attempt, verification)
+            partition.append(batch, verification)
 
         if batch.can_be_late and self.world.is_unlucky():
             # The leader is slow: it writes the batch when much else has happened.

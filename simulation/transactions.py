@@ -11,10 +11,13 @@ from typing import Final
 
 from simulation.transaction_coordinator import EXPIRATION_MS, SimulatedCoordinator
 from simulation.transaction_history import Attempt, History, Outcome, Pair, Violation
-from simulation.transaction_partition import SimulatedGroupPartition, SimulatedPartition
-from simulation.transaction_producer import (
+from simulation.transaction_partition import (
     DATA,
     GROUP,
+    SimulatedGroupPartition,
+    SimulatedPartition,
+)
+from simulation.transaction_producer import (
     TIMEOUT_MS,
     Lost,
     Operator,

@@ -50,8 +50,8 @@ def allow_after_a_marker(patch: Patch) -> None:
     patch(
         ProducerState,
         "allow_transaction",
-        lambda self, producer_id, epoch, _: allow(
-            self, producer_id, epoch, self.verification(producer_id)
+        lambda self, producer_id, epoch, _, **more: allow(
+            self, producer_id, epoch, self.verification(producer_id), **more
         ),
     )
 
@@ -59,7 +59,7 @@ def allow_after_a_marker(patch: Patch) -> None:
 @planted(17)
 def begin_without_permission(patch: Patch) -> None:
     """A batch begins a transaction that no coordinator has confirmed since the last marker."""
-    patch(ProducerState, "_check_allowed", lambda *_: None)
+    patch(ProducerState, "_check_begins", lambda *_: None)
 
 
 @planted(265)
