@@ -217,9 +217,11 @@ class GroupService:
 
         named = copy.copy(message)
         named.topics = split.existing
-        response = await self._runtime.submit_in_transaction(
-            index, replace(request, message=named), producer, verify
-        )
+        request = replace(request, message=named)
+        if message.group_id:
+            response = await self._runtime.submit_in_transaction(index, request, producer, verify)
+        else:  # The shard refuses it, whatever the coordinator says.
+            response = await self._runtime.submit(index, request)
         committed = _expect(TxnOffsetCommitResponse, response)
         committed.topics.extend(split.refused)
         return committed

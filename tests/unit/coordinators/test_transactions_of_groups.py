@@ -86,11 +86,12 @@ def request(
     partitions: int = 1,
     first_partition: int = 0,
     version: int = 5,
+    group_id: str = "g",
 ) -> GroupRequest:
     return GroupRequest(
         message=TxnOffsetCommitRequest(
             transactional_id="tx",
-            group_id="g",
+            group_id=group_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             topics=[
@@ -297,6 +298,18 @@ def test_topics_and_partitions_that_do_not_exist_are_refused_beside_the_others()
             }
             await groups.service.handle(request(1, first_partition=-1))
         assert len(coordinator.asked) == 1, "nothing is left to ask for"
+
+    run(scenario)
+
+
+def test_an_empty_group_is_refused_before_the_coordinator_is_asked() -> None:
+    async def scenario() -> None:
+        coordinator = Coordinator(ErrorCode.TRANSACTION_ABORTABLE)
+        async with running_groups(MemoryDisk(), verifier=coordinator) as groups:
+            response = await groups.service.handle(request(1, group_id=""))
+            assert isinstance(response, TxnOffsetCommitResponse)
+            assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+        assert coordinator.asked == []
 
     run(scenario)
 
