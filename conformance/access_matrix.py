@@ -13,6 +13,9 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
     "auto.create.topics.enable": "true",
     "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    # InitProducerId 6 (two-phase commit) and others that it has, but does not serve by default.
+    "unstable.api.versions.enable": "true",
+    "transaction.two.phase.commit.enable": "true",
 }
 # Kafka 4.3.1 fails while it refuses these (its error response reads the names of a null list), and never answers.
 NEVER_ANSWERED = frozenset({"DESCRIBE_USER_SCRAM_CREDENTIALS of all users"})
