@@ -140,7 +140,7 @@ class MarkerWriter:
                 break
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
-        await self._service.complete(
+        self._service.complete(
             index,
             MarkersWritten(
                 transactional_id=transaction.transactional_id,

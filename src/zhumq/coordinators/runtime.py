@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from zhumq.coordinators.state_log import (
@@ -159,6 +159,22 @@ class CoordinatorRuntime(Generic[Request, Response]):
         now_ms = self._now_ms()
         self._decide(running, lambda: running.shard.handle(request, token, now_ms), now_ms)
         return answer
+
+    def report(self, index: int, request: Request) -> None:
+        """Pass a request whose answer nobody waits for. Its records are flushed with later ones."""
+        running = self._running.get(index)
+        if running is None:
+            return
+        token = ReplyToken(running.next_token)
+        running.next_token += 1
+        now_ms = self._now_ms()
+
+        def decide() -> Outcome[Response]:
+            outcome = running.shard.handle(request, token, now_ms)
+            others = tuple(reply for reply in outcome.replies if reply.token != token)
+            return replace(outcome, replies=others)
+
+        self._decide(running, decide, now_ms)
 
     async def submit_in_transaction(
         self,

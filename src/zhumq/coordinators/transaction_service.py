@@ -70,14 +70,15 @@ class TransactionService:
             self._completions.pop(name, None)
         return answer
 
-    async def complete(self, index: int, report: MarkersWritten) -> None:
-        """All markers of a transaction are written: its producer may begin the next one."""
-        reported = self._runtime.submit(index, report)
-        # At once: the answers to the requests that waited are held back until the report is durable.
+    def complete(self, index: int, report: MarkersWritten) -> None:
+        """All markers of a transaction are written: its producer may begin the next one.
+
+        The answers to the requests that wait for this are held back until it is durable.
+        """
+        self._runtime.report(index, report)
         completion = self._completions.pop(report.transactional_id, None)
         if completion is not None:
             completion.set_result(None)
-        await reported
 
     async def describe(self, transactional_id: str) -> Description:
         response = await self._runtime.submit(

@@ -130,6 +130,22 @@ def test_an_answer_without_records_waits_for_the_records_it_tells_of() -> None:
     run(scenario)
 
 
+def test_a_report_is_applied_at_once_and_answers_behind_it_wait_for_its_record() -> None:
+    async def scenario() -> None:
+        runtime, partition = make_runtime(), MemoryPartition(holds_flushes=True)
+        runtime.report(0, "a")  # Nothing is led here: it is dropped.
+        await runtime.load(0, partition)
+        runtime.report(0, "a")
+        assert partition.log_end_offset == 1
+        answer = runtime.submit(0, "?a")
+        await asyncio.sleep(0)
+        assert not answer.done()
+        partition.flush()
+        assert await answer == "1"
+
+    run(scenario)
+
+
 def test_many_requests_are_in_flight_over_one_flush() -> None:
     async def scenario() -> None:
         runtime, partition = make_runtime(), MemoryPartition(holds_flushes=True)
