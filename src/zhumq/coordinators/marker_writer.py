@@ -100,7 +100,10 @@ class MarkerWriter:
             while True:
                 response = await self._runtime.submit(index, AwaitMarkers())
                 assert isinstance(response, PreparedTransactions)
-                if not response.transactions:  # The shard is being loaded.
+                if not response.transactions:
+                    # The shard is being loaded, and hands out its decisions again. A marker of an earlier task
+                    # could come late, and end the next transaction.
+                    await writes.close()
                     await asyncio.sleep(RETRY_SECONDS_MIN)
                 for transaction in response.transactions:
                     write = self._write(index, coordinator_epoch, transaction)

@@ -161,7 +161,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
         return answer
 
     def report(self, index: int, request: Request) -> None:
-        """Pass a request whose answer nobody waits for. Its records are flushed with later ones."""
+        """Pass a request whose answer is not needed. Its records are flushed with later ones."""
         running = self._running.get(index)
         if running is None:
             return
@@ -194,6 +194,9 @@ class CoordinatorRuntime(Generic[Request, Response]):
         code = await verify()
         if code is not ErrorCode.NONE:
             return self._refuse(request, code)
+        if running.partition.verification(producer.producer_id) != verification:
+            # A marker came meanwhile: the records are of a transaction that is over.
+            return self._refuse(request, ErrorCode.INVALID_TXN_STATE)
         running.partition.allow_transaction(producer.producer_id, producer.epoch, verification)
         return await self.submit(index, request)
 

@@ -339,6 +339,25 @@ def test_a_commit_that_its_transactions_marker_overtakes_is_refused_and_the_shar
     run(scenario)
 
 
+def test_a_late_commit_does_not_join_the_next_transaction() -> None:
+    async def scenario() -> None:
+        coordinator = Coordinator()
+        async with running_groups(MemoryDisk(), verifier=coordinator) as groups:
+
+            async def end_and_begin() -> None:
+                coordinator.meanwhile = nothing
+                await end(groups, is_commit=True)
+                assert await commit_in_transaction(groups, 2, version=4) == ErrorCode.NONE
+
+            coordinator.meanwhile = end_and_begin
+            late = await commit_in_transaction(groups, 1, version=4)
+            assert late == ErrorCode.INVALID_TXN_STATE
+            await end(groups, is_commit=True)
+            assert await stable(groups) == 2
+
+    run(scenario)
+
+
 def test_a_fenced_producer_is_refused_and_the_shard_goes_on() -> None:
     async def scenario() -> None:
         async with running_groups(MemoryDisk(), verifier=Coordinator()) as groups:
