@@ -35,6 +35,27 @@ class RequestFailed(ClientError):
     """A request failed; the message names the reason."""
 
 
+class ClusterFailed(RequestFailed):
+    """A request failed, and retries did not help."""
+
+
+class TransactionAborted(ClientError):
+    """The transaction was not committed, and nothing of it is visible; the message says why. The next one may begin."""
+
+
+class ProducerFenced(ClientError):
+    """Another producer has begun with the same transactional id: this one cannot go on. Its open transaction was
+    aborted. If it was being committed, the other producer's beginning may have come after the commit."""
+
+
+class OutcomeUnknown(ClientError):
+    """The coordinator did not answer a commit in time: the transaction is committed or aborted."""
+
+
+class TransactionMisuse(ClientError):
+    """The state of the producer does not allow this call: the program is wrong."""
+
+
 class SecurityInvalid(ClientError, ValueError):
     """The security settings of a client are wrong; the message names the setting and never a secret."""
 

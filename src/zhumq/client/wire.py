@@ -22,6 +22,7 @@ from zhumq.protocol.messages.metadata import ApiVersionsRequest
 CONNECT_SECONDS_MAX: Final = 10.0
 # Of one response; a broker sends a little over max_bytes.
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
+FEATURES_VERSION: Final = 3  # of ApiVersions: the first with features
 ONLY_TLS: Final = "the port speaks TLS: set security.protocol=SSL or SASL_SSL"
 _SIZE: Final = struct.Struct(">i")
 # The first bytes of an alert, with which a TLS listener answers a client without TLS.
@@ -107,15 +108,34 @@ class Connection:
             if version >= max(each.min_version, APIS[key].min_version):
                 self._versions[key] = version
 
+    def version_of(self, key: ApiKey) -> int:
+        """The version in which requests of this API go out. Raises BrokerUnusable."""
+        if self._versions is None:
+            return APIS[key].max_version
+        version = self._versions.get(key)
+        if version is None:
+            raise BrokerUnusable(
+                f"the broker speaks no version of {key.name} that this client knows"
+            )
+        return version
+
+    def finalized_features(self) -> dict[str, int]:
+        """The levels of the cluster's features, such as `transaction.version` (KIP-584)."""
+        if self.version_of(ApiKey.API_VERSIONS) < FEATURES_VERSION:
+            return {}
+        request = ApiVersionsRequest(client_software_name="zhumq", client_software_version="1")
+        response = self.ask(ApiKey.API_VERSIONS, request, FEATURES_VERSION)
+        return {each.name: each.max_version_level for each in response.finalized_features}
+
     def ask(self, key: ApiKey, body: Any, version: int | None = None) -> Any:
         """Send a request and return its response."""
-        version = self._version(key) if version is None else version
+        version = self.version_of(key) if version is None else version
         self.send(key, body, version)
         return self.receive(key, version)
 
     def send(self, key: ApiKey, body: Any, version: int | None = None) -> None:
         """Send a request. The broker answers requests in their order."""
-        version = self._version(key) if version is None else version
+        version = self.version_of(key) if version is None else version
         if self._reauthenticate_at is not None:
             self._reauthenticate_if_due()
         self._correlation_id += 1
@@ -130,7 +150,7 @@ class Connection:
 
     def receive(self, key: ApiKey, version: int | None = None) -> Any:
         """The next response, which answers a request of this API and version."""
-        version = self._version(key) if version is None else version
+        version = self.version_of(key) if version is None else version
         correlation_id, response = decode_response(key, version, self.receive_frame())
         # Empty where the caller has sent bytes of its own making. A Produce request with acks=0 has no answer.
         if self._unanswered:
@@ -176,16 +196,6 @@ class Connection:
         # Not between a request and its answer: the broker answers in order.
         if due is not None and not self._unanswered and time.monotonic() >= due:
             self._authenticate()
-
-    def _version(self, key: ApiKey) -> int:
-        if self._versions is None:
-            return APIS[key].max_version
-        version = self._versions.get(key)
-        if version is None:
-            raise BrokerUnusable(
-                f"the broker speaks no version of {key.name} that this client knows"
-            )
-        return version
 
     def _receive_exactly(self, count: int) -> bytes:
         buffer = bytearray(count)

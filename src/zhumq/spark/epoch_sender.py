@@ -4,6 +4,8 @@ import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from zhumq.client.brokers import TopicMissing
+from zhumq.client.partitioner import partition_of
 from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -14,14 +16,11 @@ from zhumq.protocol.messages.produce import (
 )
 from zhumq.records.batch import Record, RecordHeader
 from zhumq.records.builder import build_batch
-from zhumq.spark.cluster_client import ClusterClient, TopicMissing
+from zhumq.spark.cluster_client import ClusterClient
 
 ACKS_ALL: Final = -1
 PRODUCE_MS_MAX: Final = 30_000
 BATCH_BYTES_MAX: Final = 500_000  # of keys and values; a larger record is sent alone
-_MURMUR_SEED: Final = 0x9747B28C
-_MURMUR_FACTOR: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
 
 
 class SendFailed(ZhumqError):
@@ -74,7 +73,7 @@ class EpochSender:
             return TopicPartition(row.topic, row.partition)
         if row.key is None:
             return TopicPartition(row.topic, random.randrange(count))  # noqa: S311 - not for secrets
-        return TopicPartition(row.topic, (murmur2(row.key) & 0x7FFFFFFF) % count)
+        return TopicPartition(row.topic, partition_of(row.key, count))
 
     def _append(self, place: TopicPartition, records: list[Record]) -> None:
         data = PartitionProduceData(index=place.partition, records=build_batch(records))
@@ -96,18 +95,3 @@ class EpochSender:
             known = answer.error_code in set(ErrorCode)
             name = ErrorCode(answer.error_code).name if known else f"error {answer.error_code}"
             raise SendFailed(f"{place}: {answer.error_message or name} ({name})")
-
-
-def murmur2(data: bytes) -> int:
-    """The hash by which Kafka's producers choose the partition of a key."""
-    length = len(data)
-    value = (_MURMUR_SEED ^ length) & _MASK
-    whole = length - length % 4
-    for start in range(0, whole, 4):
-        word = int.from_bytes(data[start : start + 4], "little") * _MURMUR_FACTOR & _MASK
-        word = (word ^ word >> 24) * _MURMUR_FACTOR & _MASK
-        value = (value * _MURMUR_FACTOR & _MASK) ^ word
-    if length > whole:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _MURMUR_FACTOR & _MASK
-    value = (value ^ value >> 13) * _MURMUR_FACTOR & _MASK
-    return value ^ value >> 15

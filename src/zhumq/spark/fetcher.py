@@ -6,19 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zhumq.client.brokers import RetriableFailure, TopicMissing
+from zhumq.client.errors import ClusterFailed
 from zhumq.client.wire import Connection
 from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zhumq.records.batch import RecordBatch
-from zhumq.spark.cluster_client import (
-    EARLIEST,
-    ClusterClient,
-    ClusterFailed,
-    RetriableFailure,
-    TopicMissing,
-)
+from zhumq.spark.cluster_client import EARLIEST, ClusterClient
 from zhumq.spark.sections import AbortedTransactions, Section, section_of, whole_batches
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024  # per request; a larger batch comes whole

@@ -6,12 +6,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from zhumq.client.errors import ClusterFailed
 from zhumq.client.kafka_settings import security_settings
 from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.batching import record_batches
-from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient, ClusterFailed
+from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient
 from zhumq.spark.columns import KEY, VALUE, Selection
 from zhumq.spark.fetcher import FetchSettings, RangeFetcher
 from zhumq.spark.options import SINK_LEDGER_TOPIC

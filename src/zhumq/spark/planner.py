@@ -2,14 +2,9 @@
 
 from collections.abc import Iterable
 
+from zhumq.client.brokers import TopicMissing
 from zhumq.model.ids import TopicPartition
-from zhumq.spark.cluster_client import (
-    EARLIEST,
-    LATEST,
-    NO_OFFSET,
-    ClusterClient,
-    TopicMissing,
-)
+from zhumq.spark.cluster_client import EARLIEST, LATEST, NO_OFFSET, ClusterClient
 from zhumq.spark.options import Bound, OptionInvalid, ReadOptions
 from zhumq.spark.ranges import OffsetRange, Offsets, TopicIds
 

@@ -15,8 +15,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from zhumq.client.errors import ClusterFailed
 from zhumq.model.ids import TopicPartition
-from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient, ClusterFailed
+from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient
 from zhumq.spark.fetcher import DataLost, sample_row_bytes
 from zhumq.spark.options import ReadOptions
 from zhumq.spark.planner import connect, find_partitions, resolve_bound, topic_ids_of

@@ -26,11 +26,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from zhumq.client.errors import ClusterFailed
 from zhumq.client.kafka_settings import security_settings
 from zhumq.client.refusal import RefusalWatch
 from zhumq.model.errors import ZhumqError
 from zhumq.records.batch import RecordHeader
-from zhumq.spark.cluster_client import ClusterClient, ClusterFailed
+from zhumq.spark.cluster_client import ClusterClient
 from zhumq.spark.columns import HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
 from zhumq.spark.epoch_sender import EpochSender, Row, SendFailed
 from zhumq.spark.ledger import LEDGER, Ledger

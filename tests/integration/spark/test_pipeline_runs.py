@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from spark_support import create_topic, produce, wait_until
 
 from zhumq.cli.sample import expected_errors, sample_lines
+from zhumq.client.errors import ClusterFailed
 from zhumq.pipelines.document import SpecInvalid
 from zhumq.pipelines.inspection import read_inspection
 from zhumq.pipelines.runner import PipelineFailed, StopRequest
 from zhumq.pipelines.status import State
-from zhumq.spark.cluster_client import ClusterFailed
 from zhumq.testing.broker import RunningBroker, broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

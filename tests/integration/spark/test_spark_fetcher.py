@@ -17,10 +17,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from spark_support import create_topic, delete_topic, produce, wait_until
 
+from zhumq.client.brokers import TopicMissing
+from zhumq.client.errors import ClusterFailed
 from zhumq.client.wire import Connection
 from zhumq.model.errors import CorruptMessage
 from zhumq.model.ids import TopicPartition
-from zhumq.spark.cluster_client import LATEST, ClusterClient, ClusterFailed, TopicMissing
+from zhumq.spark.cluster_client import LATEST, ClusterClient
 from zhumq.spark.fetcher import FETCH_BYTES_FIRST, DataLost
 from zhumq.spark.options import OptionInvalid, read_options
 from zhumq.spark.planner import plan_batch
