@@ -7,14 +7,22 @@ if TYPE_CHECKING:
     from zhumq.admin.client import Admin
     from zhumq.client.consumer import Consumer
     from zhumq.client.message import Message
+    from zhumq.client.outputs import Outputs
     from zhumq.client.producer import Producer
     from zhumq.client.push_consumer import PushConsumer
     from zhumq.client.security import ClientSecurity
+    from zhumq.client.task import Task
+    from zhumq.client.transaction_core import PreparedState
+    from zhumq.client.transactional_consumer import TransactionalConsumer
+    from zhumq.client.transactional_producer import TransactionalProducer
     from zhumq.client.worker import Worker
 
     __version__: str
 
-__all__ = ["Admin", "ClientSecurity", "Consumer", "Message", "Producer", "PushConsumer", "Worker"]
+__all__ = [
+    "Admin", "ClientSecurity", "Consumer", "Message", "Outputs", "PreparedState", "Producer",
+    "PushConsumer", "Task", "TransactionalConsumer", "TransactionalProducer", "Worker",
+]  # fmt: skip
 
 # Imported on first use, so that a starting broker does not load the client library.
 _HOMES = {
@@ -22,8 +30,13 @@ _HOMES = {
     "ClientSecurity": "zhumq.client.security",
     "Consumer": "zhumq.client.consumer",
     "Message": "zhumq.client.message",
+    "Outputs": "zhumq.client.outputs",
+    "PreparedState": "zhumq.client.transaction_core",
     "Producer": "zhumq.client.producer",
     "PushConsumer": "zhumq.client.push_consumer",
+    "Task": "zhumq.client.task",
+    "TransactionalConsumer": "zhumq.client.transactional_consumer",
+    "TransactionalProducer": "zhumq.client.transactional_producer",
     "Worker": "zhumq.client.worker",
 }
 

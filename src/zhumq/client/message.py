@@ -1,11 +1,13 @@
 """A delivered message, and the batches that messages arrive in, decoded on first use."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, overload
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_HEADERS: Headers = ()
+# As programs give them to producers.
+HeaderPairs = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
 class Range(NamedTuple):

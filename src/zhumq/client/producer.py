@@ -1,12 +1,13 @@
 """The producer: sends in the background, and raises for every message that could not be sent."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 import confluent_kafka
 
 from zhumq.client.errors import RequestFailed
+from zhumq.client.message import HeaderPairs
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
@@ -16,7 +17,6 @@ FLUSH_CHECK_SECONDS: Final = 0.5
 QUEUE_FULL_POLL_SECONDS: Final = 0.1
 
 Sent = Callable[[int, int], None]  # partition and offset
-HeaderPairs = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
 class Producer:

@@ -6,17 +6,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import confluent_kafka
 
 from zhumq.client import dead_letters
 from zhumq.client.errors import HandlerFailed, RequestFailed
+from zhumq.client.outputs import HeaderPair, Origin, Outputs, Work
 from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
+from zhumq.client.task import Task, is_transient, task_of
 from zhumq.client.waiting import Waiting
+
+if TYPE_CHECKING:
+    from zhumq.client.worker_rounds import RoundReader
 
 logger = logging.getLogger(__name__)
 
@@ -28,19 +33,9 @@ REVOKE_SECONDS_MAX: Final = 10.0
 OnFailure = Literal["stop", "dead-letter", "retry"]
 
 
-class Task(NamedTuple):
-    """A message as the handler receives it."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    timestamp_ms: int | None
-
-
 Handler = Callable[[Task], None]
+# With `exactly_once`: what it sends is committed with the position of the task.
+TransactionalHandler = Callable[[Task, Outputs], None]
 _Place = tuple[str, int]
 
 
@@ -53,6 +48,10 @@ class Worker:
     has been handled. A handler that raises is tried `retries` times more with growing pauses; then the
     worker stops (`on_failure="stop"`), or the message goes to `<topic>.dlq` (`"dead-letter"`), or it is
     tried for ever (`"retry"`). It is never committed silently.
+
+    With `exactly_once` the handler gets a second argument to send messages into: `handle(task, outputs)`. They are
+    committed in one transaction with the positions of their tasks: a crash neither loses nor repeats one. The reader
+    processes rounds of messages, and reads committed ones only.
 
     >>> import zhumq
     >>> with zhumq.Producer(bootstrap) as producer:
@@ -69,7 +68,7 @@ class Worker:
     def __init__(
         self,
         topic: str,
-        handler: Handler,
+        handler: Handler | TransactionalHandler,
         *,
         group: str,
         bootstrap: str = "127.0.0.1:9092",
@@ -80,6 +79,7 @@ class Worker:
         retries: int = 3,
         backoff_ms: int = 100,
         on_failure: OnFailure = "stop",
+        exactly_once: bool = False,
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -92,8 +92,12 @@ class Worker:
             raise ValueError(f"on_failure is stop, dead-letter or retry, not {on_failure!r}")
         if partitions is not None and consumers > 1:
             raise ValueError("chosen partitions are read by one consumer: leave consumers at 1")
+        if partitions is not None and exactly_once:
+            raise ValueError("exactly_once needs the group's assignment: choose no partitions")
         self.topic = topic
-        self._handler = handler
+        self._handler: Callable[..., None] = handler
+        self._offset = offset
+        self._exactly_once = exactly_once
         self._group = group
         self._bootstrap = bootstrap
         self._consumers = consumers
@@ -113,9 +117,10 @@ class Worker:
         }
         if partitions is None:
             self._settings["group.protocol"] = "consumer"  # KIP-848: the broker assigns
-        self._settings |= dict(settings or {})
+        self._own_settings = dict(settings or {})
+        self._settings |= self._own_settings
         # One bounded queue per processor, so that a slow handler slows the reading down.
-        self._queues: list[queue.Queue[_Work | None]] = [
+        self._queues: list[queue.Queue[Work | None]] = [
             queue.Queue(maxsize=QUEUED_MAX) for _ in range(processors)
         ]
         self._stopping = threading.Event()
@@ -137,7 +142,7 @@ class Worker:
 
         The last case raises HandlerFailed: the message is not committed, and a later run reads it again.
         """
-        if self._on_failure == "dead-letter":
+        if self._on_failure == "dead-letter" and not self._exactly_once:
             self._dead = Producer(self._bootstrap, security=self._security)
         processors = [
             threading.Thread(target=self._process, args=(each,), name=f"zhumq-processor-{number}")
@@ -172,9 +177,27 @@ class Worker:
 
     def _guard_reader(self) -> None:
         try:
-            _Reader(self).run()
+            self._reader().run()
         except BaseException as error:
             self._fail(error)
+
+    def _reader(self) -> "_Reader | RoundReader":
+        if not self._exactly_once:
+            return _Reader(self)
+        # Imported here: an ordinary worker needs no codecs.
+        from zhumq.client.worker_rounds import RoundReader  # noqa: PLC0415
+
+        return RoundReader(
+            self.topic,
+            self._handler,
+            self._queues,
+            group=self._group,
+            bootstrap=self._bootstrap,
+            start="earliest" if self._offset == "first" else "latest",
+            stopping=self._stopping,
+            security=self._security,
+            settings=self._own_settings,
+        )
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
@@ -183,25 +206,25 @@ class Worker:
 
     # Handling
 
-    def _process(self, work: "queue.Queue[_Work | None]") -> None:
+    def _process(self, work: "queue.Queue[Work | None]") -> None:
         while (item := work.get()) is not None:
             try:
-                if self._handle(item.task):
-                    item.reader.mark_done(item.task)
+                if self._handle(item.task, item.origin):
+                    item.origin.mark_done(item.task)
                 else:
-                    item.reader.mark_abandoned(item.task)
+                    item.origin.mark_abandoned(item.task)
             except BaseException as error:
-                item.reader.mark_abandoned(item.task)
+                item.origin.mark_abandoned(item.task)
                 self._fail(error)
 
-    def _handle(self, task: Task) -> bool:
+    def _handle(self, task: Task, origin: "Origin") -> bool:
         """Handle a task, with retries. True: it may be committed."""
         attempt = 0
         while True:
             if self._failure is not None:
                 return False  # An earlier task may have failed: this one is read again.
             try:
-                self._handler(task)
+                origin.handle(task)
             except Exception as error:
                 attempt += 1
                 reason = f"{type(error).__name__}: {error}"
@@ -219,7 +242,7 @@ class Worker:
                         f" {task.topic}-{task.partition}@{task.offset}: {reason}"
                     ) from error
                 if attempt > self._retries and self._on_failure == "dead-letter":
-                    self._send_to_dead_letters(task, reason, attempt)
+                    self._send_to_dead_letters(task, origin, reason, attempt)
                     return True
                 pause_s = min(self._backoff_s * 2 ** min(attempt - 1, 20), RETRY_SECONDS_MAX)
                 if self._stopping.wait(pause_s):
@@ -227,9 +250,9 @@ class Worker:
             else:
                 return True
 
-    def _send_to_dead_letters(self, task: Task, reason: str, deliveries: int) -> None:
-        """Write the message to the dead-letter topic, and wait until it is durable."""
-        assert self._dead is not None
+    def _send_to_dead_letters(
+        self, task: Task, origin: "Origin", reason: str, deliveries: int
+    ) -> None:
         story = dead_letters.Story(
             group=self._group,
             reason=reason,
@@ -239,18 +262,7 @@ class Worker:
             offset=task.offset,
             time_ms=time.time_ns() // 1_000_000,
         )
-        self._dead.send(
-            dead_letters.topic_of(task.topic),
-            task.value,
-            key=task.key,
-            headers=[*task.headers, *story.headers()],
-        )
-        self._dead.flush()
-
-
-class _Work(NamedTuple):
-    reader: "_Reader"
-    task: Task
+        origin.send_to_dead_letters(task, [*task.headers, *story.headers()])
 
 
 QUEUED_MAX: Final = 256  # of one processor
@@ -292,14 +304,24 @@ class _Reader:
                     continue
                 error = message.error()
                 if error is None:
-                    self._dispatch(_task(message))
-                elif not error.retriable() and not _is_transient(error):
+                    self._dispatch(task_of(message))
+                elif not is_transient(error):
                     message = f"cannot read {worker.topic!r}: {error.str()}"
                     raise RequestFailed(worker._waiting.explain(message))
             self._wait_until_idle(None, STOP_SECONDS_MAX)
         finally:
             self._store()
             self._consumer.close()  # Commits the stored offsets.
+
+    def handle(self, task: Task) -> None:
+        self._worker._handler(task)
+
+    def send_to_dead_letters(self, task: Task, headers: Sequence[HeaderPair]) -> None:
+        """Write the message to the dead-letter topic, and wait until it is durable."""
+        producer = self._worker._dead
+        assert producer is not None
+        producer.send(dead_letters.topic_of(task.topic), task.value, key=task.key, headers=headers)
+        producer.flush()
 
     def mark_done(self, task: Task) -> None:
         """Record a handled task; the consumer commits the contiguous prefix soon."""
@@ -335,7 +357,7 @@ class _Reader:
         key = task.key if task.key is not None else task.partition
         queues = self._worker._queues
         chosen = queues[hash(key) % len(queues)]
-        work = _Work(self, task)
+        work = Work(self, task)
         paused = False
         while True:
             try:
@@ -379,25 +401,3 @@ class _Reader:
                 if left <= 0:
                     return
                 self._lock.wait(left)
-
-
-def _is_transient(error: Any) -> bool:
-    """Whether librdkafka recovers from this error by itself."""
-    return error.code() in (
-        confluent_kafka.KafkaError._PARTITION_EOF,
-        confluent_kafka.KafkaError._TRANSPORT,
-        confluent_kafka.KafkaError._ALL_BROKERS_DOWN,
-    )
-
-
-def _task(message: Any) -> Task:
-    kind, timestamp_ms = message.timestamp()
-    return Task(
-        topic=message.topic(),
-        partition=message.partition(),
-        offset=message.offset(),
-        key=message.key(),
-        value=message.value(),
-        headers=tuple(message.headers() or ()),
-        timestamp_ms=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
-    )

@@ -64,7 +64,7 @@ def build_batch(
         base_sequence=base_sequence,
         records_count=len(records),
     )
-    return _assemble(header, payload)
+    return assemble_batch(header, payload)
 
 
 def rebuild_batch(
@@ -99,7 +99,7 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         records_count=len(kept),
     )
-    return _assemble(rebuilt, payload)
+    return assemble_batch(rebuilt, payload)
 
 
 def append_varint(output: bytearray, value: int) -> None:
@@ -111,7 +111,8 @@ def append_varint(output: bytearray, value: int) -> None:
     output.append(value)
 
 
-def _assemble(header: BatchHeader, payload: bytes) -> bytes:
+def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
+    """A whole batch: the header with its length and checksum, and the payload, compressed as the header says."""
     section = compress(header.compression, payload)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=BATCH_LENGTH_MIN + len(section))))
     batch += section

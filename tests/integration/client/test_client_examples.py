@@ -11,6 +11,9 @@ import zhumq.admin.client
 import zhumq.client.consumer
 import zhumq.client.producer
 import zhumq.client.push_consumer
+import zhumq.client.transaction_core
+import zhumq.client.transactional_consumer
+import zhumq.client.transactional_producer
 import zhumq.client.worker
 from zhumq import Admin
 from zhumq.testing.broker import RunningBroker
@@ -25,6 +28,9 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
         zhumq.client.consumer,
         zhumq.client.producer,
         zhumq.client.push_consumer,
+        zhumq.client.transaction_core,
+        zhumq.client.transactional_consumer,
+        zhumq.client.transactional_producer,
         zhumq.client.worker,
     ],
     ids=lambda module: module.__name__.rpartition(".")[2],

@@ -17,7 +17,7 @@ from secured_support import (
 )
 from tests.certificates import make_authority
 
-from zhumq import Admin, Consumer, Producer, Worker
+from zhumq import Admin, Consumer, Producer, TransactionalProducer, Worker
 from zhumq.cli.main import run
 from zhumq.client.errors import AuthenticationFailed, SecurityFailed
 from zhumq.client.security import ClientSecurity
@@ -77,11 +77,20 @@ def administer(bootstrap: str, security: dict[str, str] | None, topic: str) -> N
         assert admin.topics()[topic] == 1
 
 
+def transact(bootstrap: str, security: dict[str, str] | None, topic: str) -> None:
+    with (
+        TransactionalProducer(bootstrap, transactional_id=topic, security=security) as producer,
+        producer.transaction() as transaction,
+    ):
+        transaction.send(topic, b"in a transaction")
+
+
 USES: tuple[Callable[[str, dict[str, str] | None, str], None], ...] = (
     produce,
     consume,
     work,
     administer,
+    transact,
 )
 
 
