@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import confluent_kafka
+
 from zhumq.client.wire import Connection
 from zhumq.host.clock import SystemClock
 from zhumq.host.disk import SystemDisk
@@ -100,3 +102,55 @@ def prepare_two_phase(
         code = answer.responses[0].partition_responses[0].error_code
         assert code == ErrorCode.NONE, ErrorCode(code)
         return producer
+
+
+class Transactions:
+    """Messages of a topic in committed, aborted and open transactions, by a real client; `commit` ends the open one."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._plain = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+        self._send(self._plain, b"plain")
+        first, second = self._begin("first"), self._begin("second")
+        self._send(first, b"committed 1")
+        self._send(second, b"aborted 1")
+        self._send(first, b"committed 2")
+        second.abort_transaction(SECONDS_MAX)
+        first.commit_transaction(SECONDS_MAX)
+        self._open = self._begin("third")
+        second.begin_transaction()
+        self._send(second, b"committed 3")
+        second.commit_transaction(SECONDS_MAX)
+        self._send(self._open, b"open")
+        self._send(self._plain, b"behind")
+        self.visible = {
+            "read_committed": [b"plain", b"committed 1", b"committed 2", b"committed 3"],
+            "read_uncommitted": [
+                b"plain", b"committed 1", b"aborted 1", b"committed 2", b"committed 3", b"open", b"behind",
+            ],
+        }  # fmt: skip
+        self.visible_later = {"read_committed": [b"open", b"behind"], "read_uncommitted": []}
+
+    def commit(self) -> None:
+        self._open.commit_transaction(SECONDS_MAX)
+
+    def end(self) -> None:
+        """Send a last message, with which a reader stops."""
+        self._send(self._plain, b"last")
+
+    def _begin(self, name: str) -> confluent_kafka.Producer:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": f"{self._topic}-{name}",
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(SECONDS_MAX)
+        producer.begin_transaction()
+        return producer
+
+    def _send(self, producer: confluent_kafka.Producer, value: bytes) -> None:
+        producer.produce(self._topic, value, partition=0)
+        assert producer.flush(SECONDS_MAX) == 0

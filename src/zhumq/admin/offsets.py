@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from zhumq.admin.connection import ClusterConnection
+from zhumq.model.isolation import Isolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,21 +25,26 @@ LATEST: Final = Position(edge="latest")
 
 
 def resolve_offsets(
-    connection: ClusterConnection, topic: str, partitions: Iterable[int], position: Position
+    connection: ClusterConnection,
+    topic: str,
+    partitions: Iterable[int],
+    position: Position,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[int, int]:
-    """The offset of the position in each partition, limited to the offsets of the log.
+    """The offset of the position in each partition, limited to the offsets of the log. At read_committed the
+    log ends before open transactions.
 
     A leader answers for its partition: each must have one.
     """
     numbers = list(partitions)
     if position == EARLIEST:
         return _list_offsets(connection, topic, numbers, OffsetSpec.earliest())
-    latest = _list_offsets(connection, topic, numbers, OffsetSpec.latest())
+    latest = _list_offsets(connection, topic, numbers, OffsetSpec.latest(), isolation)
     if position == LATEST:
         return latest
     if position.timestamp_ms is not None:
         spec = OffsetSpec.for_timestamp(position.timestamp_ms)
-        found = _list_offsets(connection, topic, numbers, spec)
+        found = _list_offsets(connection, topic, numbers, spec, isolation)
         # -1: no message is that new, so the position is the end of the log.
         return {
             partition: offset if offset >= 0 else latest[partition]
@@ -65,14 +71,20 @@ def committed_offsets(connection: ClusterConnection, group: str) -> dict[tuple[s
 
 
 def _list_offsets(
-    connection: ClusterConnection, topic: str, partitions: Iterable[int], spec: OffsetSpec
+    connection: ClusterConnection,
+    topic: str,
+    partitions: Iterable[int],
+    spec: OffsetSpec,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[int, int]:
     requests = {TopicPartition(topic, partition): spec for partition in partitions}
     if not requests:
         return {}
 
     def request(admin: AdminClient, seconds: float) -> dict[int, int]:
-        futures = admin.list_offsets(requests, request_timeout=seconds)
+        futures = admin.list_offsets(
+            requests, isolation_level=IsolationLevel(isolation), request_timeout=seconds
+        )
         return {place.partition: future.result().offset for place, future in futures.items()}
 
     return connection.ask_with(f"list the offsets of {topic!r}", request)

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
 from zhumq.admin.errors import error_of, kafka_errors
-from zhumq.admin.offsets import LATEST, resolve_offsets
+from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
 from zhumq.admin.topics import topic_partitions
 from zhumq.cli import completion
 from zhumq.cli.client import check_reachable, client_settings, connect
@@ -24,9 +25,10 @@ from zhumq.cli.options import (
 )
 from zhumq.cli.output import print_note
 from zhumq.cli.positions import parse_position
-from zhumq.cli.subscription import Mode, Progress, StopRules, read
+from zhumq.cli.subscription import IsolationName, Mode, Progress, StopRules, read
 from zhumq.client.message import Message as Delivered
 from zhumq.client.security import ClientSecurity
+from zhumq.model.isolation import Isolation
 
 POLL_SECONDS = 0.2  # the delay until a Ctrl-C or a deadline takes effect
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
@@ -107,6 +109,10 @@ def consume(
     resume: Annotated[
         bool, typer.Option("--resume", help="With --mode: resume a parked session.")
     ] = False,
+    isolation: Annotated[
+        IsolationName,
+        typer.Option(help="read_uncommitted: also messages of open and of aborted transactions."),
+    ] = IsolationName.READ_COMMITTED,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     security: SecurityOption = None,
 ) -> None:
@@ -125,7 +131,8 @@ def consume(
         raise CommandFailed("--partition and --group need --mode: a Kafka group shares partitions")
     connection = connect(bootstrap, security)
     known = topic_partitions(connection, topic)
-    ends = resolve_offsets(connection, topic, known, LATEST) if at_end else None
+    level = Isolation.named(isolation)
+    ends = resolve_offsets(connection, topic, known, LATEST, level) if at_end else None
     if at_end and mode is not None and mode is not Mode.PSB:
         raise CommandFailed(
             "--until-end is for one reader of everything: use --idle-exit in a group"
@@ -142,7 +149,13 @@ def consume(
     )
     separator = key_separator.encode() if key_separator is not None else None
     style: dict[str, Any] = {"as_json": as_json, "key_separator": separator}
+    watch = BrokerWatch(bootstrap, security)
+    settings = client_settings(bootstrap, security) | _settings(group, position.edge or "earliest")
+    settings |= {"isolation.level": isolation.value, "error_cb": watch.on_error}
     if mode is not None:
+        if ends is not None:
+            earliest = resolve_offsets(connection, topic, ends, EARLIEST)
+            rules = replace(rules, end_offsets=_message_ends(settings, topic, earliest, ends))
         begin = position.edge if position.offset is None else position.offset
         by_time = position.timestamp_ms is not None
         subscription = {
@@ -153,6 +166,7 @@ def consume(
             "credits": credits_max,
             "consumer": consumer_name,
             "resume": resume,
+            "isolation": isolation.value,
             "auto_ack": False,
             **({"start_time_ms": position.timestamp_ms} if by_time else {"start": begin}),
         }
@@ -166,15 +180,11 @@ def consume(
         _report(printed, messages_max, topic)
         return
     with kafka_errors(f"read {topic!r}"):
-        watch = BrokerWatch(bootstrap, security)
-        settings = client_settings(bootstrap, security) | _settings(
-            group, position.edge or "earliest"
-        )
-        consumer = Consumer(settings | {"error_cb": watch.on_error})
+        consumer = Consumer(settings)
         try:
             if group is None:
                 chosen = known if partition is None else [partition]
-                offsets = resolve_offsets(connection, topic, chosen, position)
+                offsets = resolve_offsets(connection, topic, chosen, position, level)
                 consumer.assign(
                     [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
                 )
@@ -262,6 +272,33 @@ def _reached(consumer: Consumer, end_offsets: dict[int, int], next_offsets: dict
     return bool(held) and all(
         next_offsets.get(number, -1) >= end_offsets.get(number, 0) for number in held
     )
+
+
+def _message_ends(
+    settings: dict[str, Any], topic: str, first_offsets: dict[int, int], end_offsets: dict[int, int]
+) -> dict[int, int]:
+    """The offset behind the last message before the end of each partition, 0 without one: markers and messages of
+    aborted transactions, which no subscription delivers, may follow it."""
+    found = dict.fromkeys(end_offsets, 0)
+    consumer = Consumer(settings)
+    try:
+        for number, end_offset in end_offsets.items():
+            next_offset = end_offset
+            while next_offset > first_offsets[number] and not found[number]:
+                # Mostly the last message is the last or the last but one in the log.
+                next_offset -= max(2, 4 * (end_offset - next_offset))
+                next_offset = max(next_offset, first_offsets[number])
+                consumer.assign([TopicPartition(topic, number, next_offset)])
+                read_to: dict[int, int] = {}
+                while read_to.get(number, -1) < end_offset:
+                    for message in _next_batch(consumer, BATCH_MESSAGES_MAX, read_to):
+                        offset = message.offset()
+                        assert offset is not None
+                        if offset < end_offset:
+                            found[number] = offset + 1
+    finally:
+        consumer.close()
+    return found
 
 
 def _next_batch(consumer: Consumer, room: int, next_offsets: dict[int, int]) -> list[Message]:

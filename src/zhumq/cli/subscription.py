@@ -21,6 +21,11 @@ class Mode(StrEnum):
     PSB = "psb"
 
 
+class IsolationName(StrEnum):
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRules:
     """When to stop; without a rule the command follows the topic until Ctrl-C."""

@@ -15,6 +15,7 @@ from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
 from zhumq.client.security import ClientSecurity, Security, as_security
 from zhumq.client.waiting import Waiting
+from zhumq.model.isolation import Isolation, IsolationLevel
 
 Mode = Literal["ptp", "ptp-shared", "psb"]
 
@@ -85,6 +86,7 @@ class Consumer:
         credits: int = DEFAULT_CREDITS,  # noqa: A002 (the protocol's word)
         ack_timeout_ms: int = 0,
         max_deliveries: int = 0,
+        isolation: IsolationLevel = "read_committed",
         consumer: str = "",
         resume: bool = False,
         security: Security = None,
@@ -92,10 +94,12 @@ class Consumer:
     ) -> None:
         """`start` and `start_time_ms` are where a group without a position begins; psb always begins there
         if it is an offset or a time. `max_deliveries` is how often a message is delivered before it
-        becomes a dead letter. The other options are those of PushConsumer and need a mode. `security` is a
+        becomes a dead letter. `isolation`: read_uncommitted also returns messages of open and of aborted
+        transactions. The other options are those of PushConsumer and need a mode. `security` is a
         ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's, and need no mode."""
         if mode not in (None, "ptp", "ptp-shared", "psb"):
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
+        Isolation.named(isolation)
         self._auto_ack = auto_ack
         self._current: Message | None = None
         self._source: Source
@@ -106,7 +110,10 @@ class Consumer:
                 _choices(topics),
                 group,
                 bootstrap,
-                {"auto.offset.reset": start if start in ("earliest", "latest") else "earliest"}
+                {
+                    "auto.offset.reset": start if start in ("earliest", "latest") else "earliest",
+                    "isolation.level": isolation,
+                }
                 | dict(settings or {}),
                 position=_position(start, start_time_ms),
                 deliveries_max=max_deliveries or DELIVERIES_MAX,
@@ -130,6 +137,7 @@ class Consumer:
             credits=credits,
             ack_timeout_ms=ack_timeout_ms,
             max_deliveries=max_deliveries,
+            isolation=isolation,
             consumer=consumer,
             resume=resume,
             security=security,

@@ -28,6 +28,7 @@ from zhumq.client.push_credentials import channel_credentials
 from zhumq.client.security import Security, as_security
 from zhumq.client.subscribe_frame import MODES, Topics, has_partitions, start_frame, topic_choices
 from zhumq.client.waiting import Waiting, logger
+from zhumq.model.isolation import Isolation, IsolationLevel
 from zhumq.protocol.push import push_pb2 as pb
 
 Mode = Literal["ptp", "ptp-shared", "psb"]
@@ -82,6 +83,7 @@ class PushConsumer:
         auto_ack: bool = True,
         ack_timeout_ms: int = 0,
         max_deliveries: int = 0,
+        isolation: IsolationLevel = "read_committed",
         consumer: str = "",
         resume: bool = False,
         security: Security = None,
@@ -94,7 +96,8 @@ class PushConsumer:
         `group`, ptp joins the one that reads the topic, and psb reads alone.
         `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: the
         broker's setting. `consumer` is a name that stays the same over restarts: with it, the broker
-        keeps the session while the consumer is disconnected. `resume` continues a parked session.
+        keeps the session while the consumer is disconnected. `isolation`: read_uncommitted also delivers
+        messages of open and of aborted transactions. `resume` continues a parked session.
         `security` is a ClientSecurity, or settings with Kafka's names; gRPC's `credentials` override it.
         """
         self._mode = mode or ("psb" if group is None else "ptp")
@@ -119,6 +122,7 @@ class PushConsumer:
             credits=credits,
             ack_timeout_ms=ack_timeout_ms,
             max_deliveries=max_deliveries,
+            read_uncommitted=Isolation.named(isolation) is Isolation.READ_UNCOMMITTED,
             resume=resume,
             client_id="zhumq-python",
             instance=uuid.uuid4().hex,

@@ -1,8 +1,10 @@
 """Reads batches of a partition for a share partition and slices them to the acquired offsets."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from zhumq.records.batch import batches
+from zhumq.model.isolation import Isolation
+from zhumq.records.batch import BatchHeader, batches
 from zhumq.replication.partition import Partition
 from zhumq.share.share_partition import Span
 
@@ -24,13 +26,22 @@ class BatchReader:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._slice: BatchSlice | None = None
+        self._isolation = Isolation.READ_UNCOMMITTED
         self._cut: tuple[int, int, bytes] | None = None
         self._record_bytes = RECORD_BYTES_GUESS
 
     def read(
-        self, offset: int, records_left: int, bytes_left: int, *, at_least_one: bool
+        self,
+        offset: int,
+        records_left: int,
+        bytes_left: int,
+        *,
+        at_least_one: bool,
+        isolation: Isolation,
     ) -> BatchSlice:
         """Batches from the one that contains this offset on, with about `records_left` records."""
+        if isolation is not self._isolation:
+            self._isolation, self._slice = isolation, None
         kept = self._slice
         if kept is not None and kept.spans[0].first_offset <= offset <= kept.spans[-1].last_offset:
             first = next(
@@ -40,11 +51,17 @@ class BatchReader:
         guess = records_left * self._record_bytes
         size = max(min(bytes_left, max(guess, READ_BYTES_MIN)), 0)
         data = self._partition.read(offset, size, at_least_one=at_least_one).read_bytes()
+        headers = [batch.header for batch in batches(data)]
+        hidden: set[int] = set()
+        if isolation is Isolation.READ_COMMITTED:
+            end_offset = self._partition.last_stable_offset
+            headers = [header for header in headers if header.base_offset < end_offset]
+            hidden = self._aborted(headers)
         spans: list[Span] = []
         positions = [0]
-        for batch in batches(data):
-            header = batch.header
-            spans.append(Span(header.base_offset, header.last_offset, not header.is_control))
+        for header in headers:
+            has_records = not header.is_control and header.base_offset not in hidden
+            spans.append(Span(header.base_offset, header.last_offset, has_records))
             positions.append(positions[-1] + header.size)
         read = BatchSlice(data, spans, positions)
         if spans:
@@ -52,6 +69,22 @@ class BatchReader:
             count = spans[-1].last_offset - spans[0].first_offset + 1
             self._record_bytes = max(len(data) // count, 1)
         return read
+
+    def _aborted(self, headers: Sequence[BatchHeader]) -> set[int]:
+        """The base offsets of batches in aborted transactions. All of the transactions have ended."""
+        written = [header for header in headers if header.is_transactional]
+        if not written:
+            return set()
+        aborted = self._partition.log.aborted_transactions(
+            written[0].base_offset, written[-1].last_offset + 1
+        )
+        return {
+            header.base_offset
+            for header in written
+            for each in aborted
+            if each.producer_id == header.producer_id
+            and each.first_offset <= header.base_offset < each.last_offset
+        }
 
     def cut_out(self, read: BatchSlice, first: int, last: int) -> bytes:
         """The batches that contain these offsets; the same object as last time if the batches are the same."""

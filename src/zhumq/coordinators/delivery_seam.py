@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zhumq.model.errors import BrokerError
+from zhumq.model.isolation import Isolation
 from zhumq.share.acknowledgement import Acknowledgement, AcquiredRange
 from zhumq.share.push_session import PushSession
 from zhumq.share.subscription import Claim, Start, Subscription, SubscriptionMode
@@ -155,6 +156,7 @@ class Deliveries(Protocol):
         start: Start = Start(),  # noqa: B008  frozen
         owner: Owner | None = None,
         max_deliveries: int | None = None,
+        isolation: Isolation = Isolation.READ_COMMITTED,
         is_durable: bool = True,
     ) -> Delivery:
         """Load the share partition of this group on this partition; the same object for all members.
@@ -162,7 +164,7 @@ class Deliveries(Protocol):
         Raises NotLeaderOrFollower if another broker leads the partition. PTP shared: all members share it.
         PTP exclusive and PSB need an `owner`. Opening it with another owner takes it from the previous one; the same
         member with a newer epoch keeps what it has acquired. `max_deliveries` replaces the current limit; None keeps
-        it. A start other than STORED moves the position of a PSB group; all others ignore it once they have a
+        it. `isolation` replaces the level of all members. A start other than STORED moves the position of a PSB group; all others ignore it once they have a
         position. Not durable (PSB without a name): nothing is persisted, and the state is lost when the last member
         is released.
         """

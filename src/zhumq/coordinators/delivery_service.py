@@ -31,6 +31,7 @@ from zhumq.model.errors import (
     UnknownTopicOrPartition,
 )
 from zhumq.model.ids import TopicPartition
+from zhumq.model.isolation import Isolation
 from zhumq.protocol.messages.delivery_state import (
     DeleteSharePartitionsRequest,
     DeleteSharePartitionsResponse,
@@ -150,6 +151,7 @@ class DeliveryService:
         start: Start = Start(),  # noqa: B008  frozen
         owner: Owner | None = None,
         max_deliveries: int | None = None,
+        isolation: Isolation = Isolation.READ_COMMITTED,
         is_durable: bool = True,
     ) -> SharePartitionDelivery:
         served = self._replicas.partition(topic, partition)
@@ -168,7 +170,7 @@ class DeliveryService:
             group=group,
             topic=topic,
             partition=partition,
-            limits=self._settings.limits(mode, max_deliveries),
+            limits=self._settings.limits(mode, max_deliveries, isolation),
             start=start,
             is_durable=is_durable,
             moves=moves,
@@ -207,7 +209,7 @@ class DeliveryService:
         while True:
             found = self._share_partitions.get(key)
             if found is not None and found.served is served and not found.is_closed and not moves:
-                _widen(found, limits)
+                found.limits = found.limits.widened_by(limits)
                 found.opened_count += 1
                 return found
             opening = self._opening.get(key)
@@ -246,7 +248,7 @@ class DeliveryService:
             kept = PersistedSharePartitionStore(self._states, key, leader_epoch=served.leader_epoch)
             state = await kept.read()
             if state is None or moves:
-                state = await self._new_state(served, start)
+                state = await self._new_state(served, start, limits.isolation)
                 await kept.reset(state)
             elif (truncated := state.truncated_at(served.log_end_offset)) is not state:
                 # The log lost records that the group has read, as can happen with a single disk. New records at
@@ -262,7 +264,7 @@ class DeliveryService:
                 await kept.reset(state)
             store = kept
         else:
-            state = await self._new_state(served, start)
+            state = await self._new_state(served, start, limits.isolation)
             store = TransientSharePartitionStore()
         self._check_serves(served)
         share_partition = SharePartition(state, limits)
@@ -280,11 +282,13 @@ class DeliveryService:
         logger.debug("group %s opened %s", key.group_id, served.topic_partition)
         return delivery
 
-    async def _new_state(self, served: Partition, start: Start) -> SharePartitionState:
+    async def _new_state(
+        self, served: Partition, start: Start, isolation: Isolation
+    ) -> SharePartitionState:
         # Only for a group without a position: with one, `start` is ignored.
         check_partition_start(served, start)
         return SharePartitionState(
-            start_offset=first_offset(served, start),
+            start_offset=first_offset(served, start, isolation),
             dead_letter_producer_id=await self._metadata_client.next_producer_id(),
         )
 
@@ -472,22 +476,6 @@ class DeliveryService:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _widen(delivery: SharePartitionDelivery, limits: SharePartitionLimits) -> None:
-    """Raise the limits of a share partition that is opened again to the higher ones of both."""
-    known = delivery.limits
-    if known == limits:
-        return
-    delivery.limits = replace(
-        known,
-        in_flight_max=max(known.in_flight_max, limits.in_flight_max),
-        redelivery=replace(
-            known.redelivery,
-            max_deliveries=max(known.redelivery.max_deliveries, limits.redelivery.max_deliveries),
-        ),
-        is_ordered=limits.is_ordered,
-    )
 
 
 def topic_of(store: MetadataStore, name: str) -> Topic:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
+from zhumq.model.isolation import Isolation
 from zhumq.share.redelivery import RedeliveryPolicy
 from zhumq.share.share_partition import SharePartitionLimits
 from zhumq.share.subscription import SubscriptionMode
@@ -26,7 +27,9 @@ class DeliverySettings:
     backoff_ms_max: int = 10_000  # delivery.backoff.max.ms
     share_partitions_max: int = 100_000  # open at once on this broker
 
-    def limits(self, mode: SubscriptionMode, max_deliveries: int | None) -> SharePartitionLimits:
+    def limits(
+        self, mode: SubscriptionMode, max_deliveries: int | None, isolation: Isolation
+    ) -> SharePartitionLimits:
         """Limits of a share partition that a push consumer opens."""
         in_flight_max = self.in_flight_max * (IN_ORDER_FACTOR if mode.is_ordered else 1)
         return SharePartitionLimits(
@@ -38,6 +41,7 @@ class DeliverySettings:
                 backoff_ms_max=self.backoff_ms_max,
             ),
             is_ordered=mode.is_ordered,
+            isolation=isolation,
         )
 
 

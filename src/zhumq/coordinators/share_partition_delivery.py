@@ -185,11 +185,19 @@ class SharePartitionDelivery:
         self.members.add(member)
         delivered: list[Delivered] = []
         records_left, bytes_left, from_offset = records_max, bytes_max, 0
+        isolation = share_partition.limits.isolation
+        end_offset = self.served.end_offset(isolation)
         for _ in range(READS_PER_ACQUIRE_MAX):
             offset = share_partition.next_fetch_offset(now_ms, from_offset)
-            if offset is None or offset >= self.served.high_watermark:
+            if offset is None or offset >= end_offset:
                 break
-            read = self._reader.read(offset, records_left, bytes_left, at_least_one=not delivered)
+            read = self._reader.read(
+                offset,
+                records_left,
+                bytes_left,
+                at_least_one=not delivered,
+                isolation=isolation,
+            )
             if not read.spans:
                 break
             ranges = share_partition.acquire(
@@ -203,7 +211,7 @@ class SharePartitionDelivery:
             )
             from_offset = read.spans[-1].last_offset + 1
             if not ranges:
-                continue  # only control batches, or records that other members have acquired
+                continue  # nothing for consumers, or records that other members have acquired
             records = self._reader.cut_out(read, ranges[0].first_offset, ranges[-1].last_offset)
             given = Delivered(records=records, ranges=tuple(ranges))
             delivered.append(given)

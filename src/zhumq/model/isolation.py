@@ -1,6 +1,9 @@
 """Kafka's isolation levels: what a consumer may see of open and aborted transactions."""
 
 from enum import IntEnum
+from typing import Literal
+
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
 
 class Isolation(IntEnum):
@@ -8,6 +11,16 @@ class Isolation(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+    @classmethod
+    def named(cls, name: str) -> "Isolation":
+        """The level with Kafka's name. Raises ValueError."""
+        match name:
+            case "read_committed":
+                return cls.READ_COMMITTED
+            case "read_uncommitted":
+                return cls.READ_UNCOMMITTED
+        raise ValueError(f"isolation is read_committed or read_uncommitted, not {name!r}")
 
     @classmethod
     def of(cls, level: int) -> "Isolation":

@@ -85,6 +85,7 @@ class DeliveryBuffer:
                 start=start,
                 owner=owner,
                 max_deliveries=accepted.max_deliveries,
+                isolation=accepted.isolation,
                 is_durable=not accepted.anonymous,
             )
         except NotLeaderOrFollower:

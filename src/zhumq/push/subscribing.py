@@ -7,6 +7,7 @@ from typing import Final
 
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
+from zhumq.model.isolation import Isolation
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.callers import Caller, may_subscribe, not_permitted
 from zhumq.push.frames import MODES, Refusal, start_of
@@ -37,6 +38,7 @@ class Accepted:
     credits: int
     ack_timeout_ms: int
     max_deliveries: int | None
+    isolation: Isolation
     session: PushSession
     # The session outlives the connection.
     durable: bool
@@ -149,6 +151,9 @@ async def accept(services: PushServices, subscribe: pb.Subscribe, caller: Caller
         credits=subscribe.credits,
         ack_timeout_ms=subscribe.ack_timeout_ms or services.settings.ack_timeout_ms,
         max_deliveries=subscribe.max_deliveries or None,
+        isolation=(
+            Isolation.READ_UNCOMMITTED if subscribe.read_uncommitted else Isolation.READ_COMMITTED
+        ),
         session=session,
         durable=durable and attachment is None,
         anonymous=anonymous,

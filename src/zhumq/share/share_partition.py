@@ -2,10 +2,11 @@
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, assert_never
 
 from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.model.isolation import Isolation
 from zhumq.share.acknowledgement import AckKind, Acknowledgement, AcquiredRange
 from zhumq.share.partition_state import (
     ARCHIVING_STATES,
@@ -29,7 +30,8 @@ class InvalidRecordState(BrokerError):
 
 
 class Span(NamedTuple):
-    """The offsets of one batch in the log. A control batch holds nothing for consumers."""
+    """The offsets of one batch in the log. A control batch holds nothing for consumers, nor at read_committed one of
+    an aborted transaction."""
 
     first_offset: int
     last_offset: int
@@ -38,7 +40,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionLimits:
-    """Limits of a share partition: offsets in flight, acquisition lock, redelivery."""
+    """Limits of a share partition: offsets in flight, acquisition lock, redelivery, transactions."""
 
     # Offsets between the start and the end offset, done or not.
     in_flight_max: int = 2_000
@@ -46,6 +48,21 @@ class SharePartitionLimits:
     redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
     # One owner gets the records in order: releasing a record also releases the later ones.
     is_ordered: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+    def widened_by(self, others: "SharePartitionLimits") -> "SharePartitionLimits":
+        """The higher ones of both, with the order and the isolation level of the others."""
+        redelivery = replace(
+            self.redelivery,
+            max_deliveries=max(self.redelivery.max_deliveries, others.redelivery.max_deliveries),
+        )
+        return replace(
+            self,
+            in_flight_max=max(self.in_flight_max, others.in_flight_max),
+            redelivery=redelivery,
+            is_ordered=others.is_ordered,
+            isolation=others.isolation,
+        )
 
 
 class SharePartition:

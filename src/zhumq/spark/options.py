@@ -11,6 +11,7 @@ from zhumq.client.errors import SecurityInvalid
 from zhumq.model.address import parse_addresses
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import INTERNAL_TOPICS, TopicPartition
+from zhumq.model.isolation import Isolation
 from zhumq.spark.cluster_client import EARLIEST, LATEST
 from zhumq.spark.columns import DEFAULT_COLUMNS, HEADERS, UnknownColumn, parse_columns
 from zhumq.spark.security_options import (
@@ -31,7 +32,7 @@ INT64_MAX: Final = 2**63 - 1
 
 READ_NAMES: Final = (
     "subscribe", "subscribePattern", "assign", "path", "columns", "includeHeaders", "groupId",
-    "pushFilters",
+    "pushFilters", "isolationLevel",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger",
@@ -151,11 +152,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise OptionInvalid(
             f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}"
         )
-    isolation = given.text("kafka.isolation.level") or "read_uncommitted"
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise OptionInvalid(
-            f"kafka.isolation.level is read_uncommitted or read_committed, not {isolation!r}"
-        )
     rows_min, rows_max = given.count("minOffsetsPerTrigger"), given.count("maxOffsetsPerTrigger")
     if rows_min is not None and rows_max is not None and rows_min > rows_max:
         raise OptionInvalid("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
@@ -170,7 +166,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         group=given.text("kafka.group.id") or given.text("groupId"),
         late_start_is_latest=strategy.lower() == "latest",
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
-        read_committed=isolation == "read_committed",
+        read_committed=_isolation(given, path) is Isolation.READ_COMMITTED,
         pushes_filters=given.flag("pushFilters", default=False),
         partitions_min=given.count("minPartitions"),
         rows_per_partition_max=given.count("maxRecordsPerPartition"),
@@ -180,6 +176,23 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         trigger_delay_ms_max=given.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
         poll_ms_max=given.count("kafkaConsumer.pollTimeoutMs") or POLL_MS_DEFAULT,
     )
+
+
+def _isolation(given: "_Given", path: str | None) -> Isolation:
+    """The isolation level, by the source's own option or Kafka's."""
+    levels = {
+        name: level
+        for name in ("isolationLevel", "kafka.isolation.level")
+        if (level := given.text(name)) is not None
+    }
+    for name, level in levels.items():
+        if level not in ("read_committed", "read_uncommitted"):
+            raise OptionInvalid(f"{name} is read_committed or read_uncommitted, not {level!r}")
+        if path is not None and level == "read_committed":
+            raise OptionInvalid(f"{name}: path reads aborted transactions, too: read from a broker")
+    if len(set(levels.values())) > 1:
+        raise OptionInvalid("isolationLevel and kafka.isolation.level differ: give one of them")
+    return Isolation.named(next(iter(levels.values()), "read_committed"))
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:

@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from spark_support import create_topic, delete_topic, produce, wait_until
+from tests.integration.transactions_support import Transactions
 
 from zhumq.client.brokers import TopicMissing
 from zhumq.client.errors import ClusterFailed
@@ -73,6 +74,24 @@ def test_a_range_is_read_to_the_offset(running: RunningBroker) -> None:
     part = OffsetRange(place=place, first_offset=1234, until_offset=15_001)
     found = [row for batch in read_range(part, options) for row in batch.to_pylist()]
     assert found == [{"offset": i, "value": b"%d" % i} for i in range(1234, 15_001)]
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_the_isolation_level_decides_which_transactions_are_read(
+    running: RunningBroker, level: str
+) -> None:
+    topic = f"transactions-{level}"
+    create_topic(running.bootstrap, topic)
+    written = Transactions(running.bootstrap, topic)
+    given = {} if level == "read_committed" else {"isolationLevel": level}  # it is the default
+
+    def values() -> list[bytes]:
+        options = options_of(running, subscribe=topic, columns="value", **given)
+        return [row["value"] for row in rows(BatchReader(options))]
+
+    assert values() == written.visible[level]
+    written.commit()
+    assert values() == written.visible[level] + written.visible_later[level]
 
 
 def test_a_short_range_fetches_little_more_than_it_reads(

@@ -119,7 +119,17 @@ def test_serializers_are_refused_as_sparks_connector_does(name: str) -> None:
             {"subscribe": "t", "kafka.security.protocol": "SASL_SSL"},
             r"kafka\.\*: sasl.mechanism is one of .* is not set",
         ),
-        ({"subscribe": "t", "kafka.isolation.level": "x"}, "read_uncommitted or"),
+        ({"subscribe": "t", "kafka.isolation.level": "x"}, "read_committed or"),
+        ({"subscribe": "t", "isolationLevel": "serializable"}, "read_committed or"),
+        (
+            {
+                "subscribe": "t",
+                "isolationLevel": "read_committed",
+                "kafka.isolation.level": "read_uncommitted",
+            },
+            "differ",
+        ),
+        ({"path": "/data", "isolationLevel": "read_committed"}, "read from a broker"),
         ({"subscribe": "t", "startingOffset": "earliest"}, "no option 'startingoffset'"),
         (
             {"subscribe": "t", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},

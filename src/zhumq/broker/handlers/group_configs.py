@@ -7,7 +7,8 @@ from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.handlers.configs import AlterOperation, ConfigsHandler
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest, SettingInvalid
-from zhumq.model.settings import Setting, Settings, SettingsTable
+from zhumq.model.isolation import Isolation
+from zhumq.model.settings import Setting, Settings, SettingsTable, SettingType
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.configs import (
     AlterConfigsResourceResponse,
@@ -32,6 +33,16 @@ GROUP_RESOURCE: Final = 32
 _SOURCE_GROUP: Final = 8
 _SOURCE_DEFAULT: Final = 5
 
+# A group's settings without a broker setting.
+_OWN_SETTINGS: Final = (
+    Setting(
+        name="share.isolation.level",
+        type=SettingType.STRING,
+        default="read_uncommitted",
+        documentation="Whether members get messages of open and of aborted transactions.",
+        allowed=("read_uncommitted", "read_committed"),
+    ),
+)
 # A group's setting, and the broker setting that is its default.
 _BROKER_SETTINGS: Final = {
     "share.auto.offset.reset": "group.share.auto.offset.reset",
@@ -59,7 +70,8 @@ class ShareGroupSettings:
             *(
                 _renamed(table.setting(broker_name), name)
                 for name, broker_name in _BROKER_SETTINGS.items()
-            )
+            ),
+            *_OWN_SETTINGS,
         )
 
     async def of_group(self, group_id: str) -> tuple[SharePartitionLimits, Start]:
@@ -72,6 +84,7 @@ class ShareGroupSettings:
             redelivery=RedeliveryPolicy(
                 max_deliveries=settings.integer("share.delivery.count.limit")
             ),
+            isolation=Isolation.named(settings.text("share.isolation.level")),
         )
         return limits, Start(otherwise=StartKind(settings.text("share.auto.offset.reset")))
 
@@ -112,8 +125,8 @@ class ShareGroupSettings:
 
     def _synonyms(self, name: str, given: Mapping[str, str]) -> list[DescribeConfigsSynonym]:
         """The sources of a value; the first one is in force."""
-        default = _BROKER_SETTINGS[name]
-        text = self._broker.text(default)
+        default = _BROKER_SETTINGS.get(name, name)
+        text = self._default(name)
         synonyms = [DescribeConfigsSynonym(name=default, value=text, source=_SOURCE_DEFAULT)]
         if name in given:
             own = DescribeConfigsSynonym(name=name, value=given[name], source=_SOURCE_GROUP)
@@ -121,10 +134,15 @@ class ShareGroupSettings:
         return synonyms
 
     def _with_defaults(self, given: Mapping[str, str]) -> dict[str, str]:
-        return {
-            name: given.get(name, self._broker.text(broker_name))
-            for name, broker_name in _BROKER_SETTINGS.items()
-        }
+        return {name: given.get(name, self._default(name)) for name in self._table.by_name}
+
+    def _default(self, name: str) -> str:
+        broker_name = _BROKER_SETTINGS.get(name)
+        return (
+            self._table.setting(name).default
+            if broker_name is None
+            else self._broker.text(broker_name)
+        )
 
 
 class GroupConfigsHandler:
