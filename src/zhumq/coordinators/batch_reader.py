@@ -75,7 +75,7 @@ class BatchReader:
         written = [header for header in headers if header.is_transactional]
         if not written:
             return set()
-        aborted = self._partition.log.aborted_transactions(
+        aborted = self._partition.aborted_transactions(
             written[0].base_offset, written[-1].last_offset + 1
         )
         return {

@@ -1,6 +1,6 @@
 """Facts of a partition's log, for requests and metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from zhumq.model.errors import BrokerError
 from zhumq.storage.leader_epochs import EpochStart
@@ -8,6 +8,7 @@ from zhumq.storage.log import Log
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.producer_state import ProducerEntry
 from zhumq.storage.time_lookup import TimestampedOffset
+from zhumq.storage.transaction_index import AbortedTransaction
 
 
 class PartitionLog:
@@ -61,6 +62,10 @@ class PartitionLog:
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The record with the largest timestamp."""
         return self.log.max_timestamp_offset()
+
+    def aborted_transactions(self, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
+        """The aborted transactions that reach from an offset to before another one."""
+        return self.log.aborted_transactions(offset, next_offset)
 
     def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a transaction of this producer is open here: its next batches need no verification."""

@@ -2,7 +2,7 @@
 
 import pytest
 from cli_support import Cli
-from tests.integration.transactions_support import Transactions
+from tests.integration.written_transactions import Transactions
 
 import zhumq
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from cli_support import Cli
-from tests.integration.transactions_support import (
+from tests.integration.written_transactions import (
     FORGOTTEN_PRODUCER,
     append_forgotten_transaction,
     prepare_two_phase,

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from tests.integration.transactions_support import Transactions
+from tests.integration.written_transactions import Transactions
 
 import zhumq
 from zhumq.admin.connection import ClusterConnection

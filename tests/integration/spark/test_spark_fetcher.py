@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 from spark_support import create_topic, delete_topic, produce, wait_until
-from tests.integration.transactions_support import Transactions
+from tests.integration.written_transactions import Transactions
 
 from zhumq.client.brokers import TopicMissing
 from zhumq.client.errors import ClusterFailed
