@@ -8,7 +8,7 @@ import resource
 import signal
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
@@ -202,6 +202,7 @@ class BrokerApp:
                 replicas,
                 groups,
                 delivery,
+                lambda: transactions.metrics(markers),
                 member,
                 disk_room,
                 scrubber,
@@ -306,6 +307,7 @@ async def _listen_http(
     replicas: ReplicaManager,
     groups: GroupCoordinator,
     delivery: DeliveryCoordinator,
+    transaction_metrics: Callable[[], Iterable[Metric]],
     member: Membership,
     disk_room: DiskRoom,
     scrubber: Scrubber,
@@ -317,6 +319,7 @@ async def _listen_http(
             *broker_metrics(listener, dispatcher, replicas, disk_room, scrubber),
             *groups.lags.metrics(),
             *delivery.metrics(),
+            *transaction_metrics(),
             *member.metrics(replicas),
             *authentication_metrics(authentication),
         ]

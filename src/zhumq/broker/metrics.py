@@ -8,6 +8,7 @@ from zhumq.broker.authentication import Authentication
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.http import Metric
 from zhumq.cluster.store import SessionState
+from zhumq.coordinators.marker_writer import MarkerWriter
 from zhumq.metadata.image import NO_BROKER, ClusterImage
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, TopicPartition
@@ -15,6 +16,8 @@ from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom
 from zhumq.storage.scrub import Scrubber
+from zhumq.transactions.shard import TransactionShard
+from zhumq.transactions.transaction import NO_TIMEOUT_MS, TransactionState
 
 PROBLEMS_MAX: Final = 20  # partitions that /healthz names
 _NO_LABELS = ""
@@ -126,6 +129,41 @@ def broker_metrics(
         kind="gauge",
         help="Ranges of a partition that fail their checksum.",
         samples=corrupt,
+    )
+
+
+def transaction_metrics(
+    shards: Iterable[TransactionShard], markers: MarkerWriter, now_ms: int
+) -> Iterable[Metric]:
+    """The transactions that this broker coordinates."""
+    unfinished = [each for shard in shards for each in shard.unfinished()]
+    begun = [each for each in unfinished if each.state is TransactionState.ONGOING]
+    oldest_ms = min((each.start_ms for each in begun), default=now_ms)
+    yield _gauge("zhumq_transactions_open", "Open transactions.", len(begun))
+    yield _gauge(
+        "zhumq_transactions_two_phase_open",
+        "Open transactions of two-phase producers, which do not time out.",
+        sum(each.timeout_ms == NO_TIMEOUT_MS for each in begun),
+    )
+    yield _gauge(
+        "zhumq_transactions_ending",
+        "Transactions that are decided, and whose markers are not all written.",
+        len(unfinished) - len(begun),
+    )
+    yield _gauge(
+        "zhumq_transactions_oldest_open_seconds",
+        "The age of the oldest open transaction; 0 without one.",
+        max(now_ms - oldest_ms, 0) / 1000,
+    )
+    yield _counter(
+        "zhumq_transactions_committed_total",
+        "Committed transactions whose markers are written.",
+        markers.committed_total,
+    )
+    yield _counter(
+        "zhumq_transactions_aborted_total",
+        "Aborted transactions whose markers are written, timeouts included.",
+        markers.aborted_total,
     )
 
 

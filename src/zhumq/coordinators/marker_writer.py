@@ -63,6 +63,8 @@ class MarkerWriter:
         self._store = store
         self._broker_id = broker_id
         self._peers = replication.peers
+        self.committed_total = 0  # transactions whose markers are written
+        self.aborted_total = 0
         self._outboxes: dict[int, _Outbox] = {}
         self._loops: dict[int, asyncio.Task[None]] = {}
         replication.service.register(WRITE_MARKERS, self._write_for_peer)
@@ -143,6 +145,10 @@ class MarkerWriter:
                 break
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
+        if transaction.state is TransactionState.PREPARE_COMMIT:
+            self.committed_total += 1
+        else:
+            self.aborted_total += 1
         self._service.complete(
             index,
             MarkersWritten(

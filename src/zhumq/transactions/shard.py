@@ -1,6 +1,7 @@
 """One shard: the transactional ids of one partition of `__transaction_state`. Requests in, records and replies out."""
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple, assert_never
@@ -100,6 +101,9 @@ class TransactionShard:
         self._deadlines: Deadlines[str] = Deadlines()  # of open transactions
         # Ids without a transaction, in the order of their last changes: the first one expires first.
         self._idle: OrderedDict[str, None] = OrderedDict()
+        self._busy: dict[
+            str, None
+        ] = {}  # ids with a transaction that is open, or whose markers are missing
         # The records of the last decision. `replay` gets them next, and need not decode them.
         self._decided: deque[tuple[StateRecord, Transaction]] = deque()
         # The ids of decided transactions that are not handed out, in the order of the decisions.
@@ -107,6 +111,10 @@ class TransactionShard:
         # Soft state: the request that waits for decided transactions, and the ids of those that are handed out.
         self._waiter: ReplyToken | None = None
         self._handed_out: set[str] = set()
+
+    def unfinished(self) -> Iterator[Transaction]:
+        """Transactions that are open, or decided while markers are missing."""
+        return (self.transactions[each] for each in self._busy)
 
     # The StateMachine interface
 
@@ -193,6 +201,9 @@ class TransactionShard:
         self._idle.pop(transactional_id, None)
         if transaction.state in IDLE:
             self._idle[transactional_id] = None
+            self._busy.pop(transactional_id, None)
+        else:
+            self._busy[transactional_id] = None
         self._set_deadline(transaction)
 
     def _remove(self, transactional_id: str) -> None:
@@ -200,6 +211,7 @@ class TransactionShard:
         self._handed_out.discard(transactional_id)
         self.transactions.pop(transactional_id, None)
         self._idle.pop(transactional_id, None)
+        self._busy.pop(transactional_id, None)
         self._deadlines.cancel(transactional_id)
 
     def _set_deadline(self, transaction: Transaction) -> None:

@@ -1,5 +1,9 @@
 """Wiring of the transaction coordinator: state topic, runtime, service; and of the markers it writes."""
 
+from collections.abc import Iterable, Iterator
+
+from zhumq.broker.http import Metric
+from zhumq.broker.metrics import transaction_metrics
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
@@ -63,6 +67,15 @@ class TransactionCoordinator:
             next_producer_id=metadata_client.next_producer_id,
         )
         self.routed = RoutedTransactions(router, self.service, store)
+        self._clock = clock
+
+    def metrics(self, markers: MarkerWriter) -> Iterable[Metric]:
+        return transaction_metrics(self._shards(), markers, self._clock.now_ms())
+
+    def _shards(self) -> Iterator[TransactionShard]:
+        for shard in self.runtime.shards:
+            assert isinstance(shard, TransactionShard)
+            yield shard
 
     async def close(self) -> None:
         await self.topic.close()
