@@ -12,7 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from client_support import until, working
-from transactions_support import PEER, new_topic, read
+from committed_reads import PEER, new_topic, read
 
 from zhumq import Producer, TransactionalConsumer, TransactionalProducer, Worker
 from zhumq.client.errors import HandlerFailed, TransactionAborted

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from client_support import until
-from transactions_support import new_topic, read
+from committed_reads import new_topic, read
 
 from zhumq import PreparedState, TransactionalProducer
 from zhumq.client.errors import OutcomeUnknown, TransactionAborted
