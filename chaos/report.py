@@ -79,11 +79,7 @@ class Report:
                 f"  replicas        {self.bytes_compared} bytes of {self.partitions_compared}"
                 " partitions compared"
             ),
-            "  write gaps      from the kill of a leader, without other faults, to the next acknowledged send",
-            *(f"    {topic:12}  {gaps}" for topic, gaps in self.write_gaps.items()),
-            *self._long_gaps(),
-            f"  commit gaps     {self.commit_gaps} (kill of a group coordinator)",
-            f"  switch gaps     {self.switch_gaps} (longest time without an acknowledged send after a mode change)",
+            *self._gaps(),
             *self._serving(),
             f"  client errors   {client_errors or 'none'}",
             f"  epoch bumps     {self.epoch_bumps} (a producer took a new epoch after an error)",
@@ -94,6 +90,17 @@ class Report:
         for finding in self.findings:
             lines += [f"    {finding}", f"      meaning: {MEANINGS[finding.kind]}"]
         return [*lines, f"  kept in         {self.folder}"]
+
+    def _gaps(self) -> list[str]:
+        if not self.write_gaps:
+            return []  # of a run with transactions
+        return [
+            "  write gaps      from the kill of a leader, without other faults, to the next acknowledged send",
+            *(f"    {topic:12}  {gaps}" for topic, gaps in self.write_gaps.items()),
+            *self._long_gaps(),
+            f"  commit gaps     {self.commit_gaps} (kill of a group coordinator)",
+            f"  switch gaps     {self.switch_gaps} (longest time without an acknowledged send after a mode change)",
+        ]
 
     def _serving(self) -> list[str]:
         serving = self.serving

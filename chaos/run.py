@@ -151,8 +151,10 @@ def _run_clients(
 
 
 def _write_meters(context: RunContext) -> dict[str, GapMeter]:
-    """One meter per topic, as each mode elects a leader differently."""
-    meters = {}
+    """One meter per topic, as each mode elects a leader differently. They count single sends."""
+    meters: dict[str, GapMeter] = {}
+    if context.workload.plan.transactional:
+        return meters
     for topic in context.workload.plan.topics:
         names = {partition_name(topic.name, number) for number in range(topic.partitions)}
         meters[topic.name] = GapMeter(only_at(context.nemesis.interruptions(), names.__contains__))

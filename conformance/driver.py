@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.kafka_peer import prepare_kafka
 from benchmarks.server import REPOSITORY, Prepared
+from benchmarks.three_nodes import CLUSTERS
 from benchmarks.zhumq_server import prepare_zhumq
 
 from conformance import compacted
@@ -49,7 +50,6 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
         environment = {
             "BOOTSTRAP": server.bootstrap,
             "DATA_DIR": str(server.data),
-            "TRANSACTIONS": "true" if broker == "kafka" else "false",
             **compacted.make(server.bootstrap, server.data),
         }
         if suite == "librdkafka":
@@ -60,6 +60,8 @@ def run_suite(suite: str, broker: str, root: Path) -> tuple[int, str]:
                 prepare(second, settings=closed).start()
             ).bootstrap
             environment |= _secured(stack, broker, folder / "secured")
+            cluster = stack.enter_context(CLUSTERS[broker](folder / "cluster"))
+            environment["BOOTSTRAP_CLUSTER"] = cluster.bootstrap
         code, verdict = _run(suite, environment)
         if server.process.poll() is not None:
             return 1, f"{suite}: the broker died\n{server.last_log_lines()}"

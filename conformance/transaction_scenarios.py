@@ -321,7 +321,7 @@ def produce_outside(player: Player, versions: Any) -> None:
     one.produce(A0, what="another transactional id", transactional_id=player.name("unknown"))
     one.produce(A0, what="empty transactional id", transactional_id="")
     one.produce(A0, what="a plain batch with a transactional id", attributes=0)
-    one.produce(A0, what="a plain batch without one", attributes=0, transactional_id=None)
+    one.produce(("a", 1), what="a plain batch without one", attributes=0, transactional_id=None)
     one.produce(A0, what="acks=1", acks=1)
     one.abort()
     player.read("a")

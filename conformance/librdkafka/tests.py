@@ -22,9 +22,10 @@ DECLARATION = re.compile(r"(?P<name>\w+),\s*(?P<flags>[^,)]*)(?P<rest>.*)", re.D
 # Large tests run a process per sub-test, so that one unsupported API does not hide the others.
 SPLIT = {"0081_admin": "0081-admin.c", "0142_reauthentication": "0142-reauthentication.c"}
 NOT_QUICK = {"0082", "0142"}  # leave themselves out in quick mode
-# Tests that need a broker with users and an authorizer, by the listener that they use.
-AUTHORIZER, SASL = "authorizer", "sasl"
-SECURED = {
+# Tests that need a broker with users and an authorizer, by the listener that they use, or three brokers.
+AUTHORIZER, SASL, CLUSTER = "authorizer", "sasl", "cluster"
+PLACES = {
+    "0103_*": CLUSTER,
     "0081_admin/do_test_*Acls": AUTHORIZER,
     "0081_admin/do_test_UserScramCredentials": AUTHORIZER,
     "0109_*": AUTHORIZER,
@@ -66,8 +67,8 @@ def declared_tests(source: Path) -> list[Test]:
                 f"{name}/{each}" for each in dict.fromkeys(sub_tests) if each != "do_test_apis"
             ]
         for each in names:
-            secured = (place for test, place in SECURED.items() if fnmatchcase(each, test))
-            tests.append(Test(name=each, scenario=next(secured, scenario)))
+            places = (place for test, place in PLACES.items() if fnmatchcase(each, test))
+            tests.append(Test(name=each, scenario=next(places, scenario)))
     return tests
 
 
@@ -120,7 +121,7 @@ def run_unit(
                 "-L",
                 "-K",
                 "-s",
-                "default" if scenario in (AUTHORIZER, SASL) else scenario,
+                "default" if scenario in (AUTHORIZER, SASL, CLUSTER) else scenario,
                 *quick,
             ],
             env=environment,
@@ -184,6 +185,7 @@ def main() -> None:
     parser.add_argument("--bootstrap-noautocreate", default="")
     parser.add_argument("--bootstrap-authorizer", default="")
     parser.add_argument("--bootstrap-sasl-ssl", default="")
+    parser.add_argument("--bootstrap-cluster", default="")
     parser.add_argument("--exclusions", type=Path, required=True)
     parser.add_argument("--run-excluded", type=int, default=0)
     parser.add_argument("--only", default="", help="comma-separated beginnings of test names")
@@ -197,6 +199,7 @@ def main() -> None:
         "noautocreate": arguments.bootstrap_noautocreate,
         AUTHORIZER: arguments.bootstrap_authorizer,
         SASL: arguments.bootstrap_sasl_ssl,
+        CLUSTER: arguments.bootstrap_cluster,
     }
     tests = [
         test
