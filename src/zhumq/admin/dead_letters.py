@@ -18,6 +18,7 @@ from zhumq.client.dead_letters import SUFFIX, Story, original_headers, read_stor
 from zhumq.client.producer import Producer
 from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
 from zhumq.client.waiting import Waiting
+from zhumq.model.isolation import Isolation
 
 READ_SECONDS_MAX: Final = 30.0  # without a message, though the end is not reached
 REPLAY_GROUP: Final = "zhumq.dlq.replay"
@@ -41,7 +42,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterCount:
-    """How many dead letters a topic has."""
+    """How many dead letters a topic has: offsets, so that the marker of a transaction counts as one."""
 
     left: int  # to replay
     replayed: int
@@ -116,7 +117,8 @@ def replay_dead_letters(
         begin = {each: known.position for each, known in committed.items()} if leave_out else {}
         total = reader.total(name, begin)
         replayed = 0
-        for seen, dead_letter in enumerate(reader.read(name, committed, begin), start=1):
+        ends = reader.ends(name)
+        for seen, dead_letter in enumerate(reader.read(name, committed, begin, ends), start=1):
             known = committed[dead_letter.partition]
             selected = group is None or dead_letter.story.group == group
             if offsets is not None and dead_letter.offset not in offsets.get(
@@ -142,6 +144,9 @@ def replay_dead_letters(
             if progress is not None:
                 progress(seen, total)
         producer.flush()
+        if not chosen:  # Markers of transactions may be behind the last dead letter.
+            for partition, (_, end) in ends.items():
+                committed[partition].advance(end)
         if replayed:
             reader.commit(name, committed)
     return replayed
@@ -161,6 +166,7 @@ class _DeadLetterReader:
                 "group.id": REPLAY_GROUP,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
                 "fetch.queue.backoff.ms": 5,
             }
         )
@@ -174,14 +180,14 @@ class _DeadLetterReader:
     def count(self, topic: str) -> DeadLetterCount:
         committed = self.committed(topic)
         total = replayed = 0
-        for partition, (low, high) in self._ends(topic).items():
+        for partition, (low, high) in self.ends(topic).items():
             total += high - low
             replayed += committed[partition].count(low, high)
         return DeadLetterCount(left=total - replayed, replayed=replayed)
 
     def total(self, topic: str, begin: Mapping[int, int]) -> int:
         """The number of messages from these offsets on."""
-        ends = self._ends(topic).items()
+        ends = self.ends(topic).items()
         return sum(high - max(low, begin.get(partition, low)) for partition, (low, high) in ends)
 
     def read(
@@ -189,12 +195,12 @@ class _DeadLetterReader:
         topic: str,
         committed: Mapping[int, Replayed],
         begin: Mapping[int, int] | None = None,
+        ends: Mapping[int, tuple[int, int]] | None = None,
     ) -> Iterator[DeadLetter]:
         """The dead letters up to the current end; messages without the dead-letter headers are left out."""
-        ends = self._ends(topic)
         places = []
         missing: dict[int, int] = {}
-        for partition, (low, high) in ends.items():
+        for partition, (low, high) in (ends or self.ends(topic)).items():
             first = max(low, (begin or {}).get(partition, low))
             if first < high:
                 places.append(TopicPartition(topic, partition, first))
@@ -205,11 +211,15 @@ class _DeadLetterReader:
             if message is None:
                 raise Unavailable(self._waiting.explain(f"{topic!r} could not be read to its end"))
             error = message.error()
+            number, offset = message.partition(), message.offset()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                if offset is not None and number in missing and offset >= missing[number]:
+                    del missing[number]  # Markers are behind the last message.
+                continue
             if error is not None:
                 if error.retriable() or error.code() == KafkaError._TRANSPORT:
                     continue
                 raise error_of(f"read {topic!r}", error)
-            number, offset = message.partition(), message.offset()
             assert number is not None
             assert offset is not None
             if number not in missing or offset >= missing[number]:
@@ -232,7 +242,7 @@ class _DeadLetterReader:
 
     def committed(self, topic: str) -> dict[int, Replayed]:
         """Which dead letters of each partition were replayed before."""
-        places = [TopicPartition(topic, partition) for partition in self._ends(topic)]
+        places = [TopicPartition(topic, partition) for partition in self.ends(topic)]
         with kafka_errors(f"read the offsets of {REPLAY_GROUP!r}", self._waiting):
             found = self._consumer.committed(places, timeout=REQUEST_SECONDS_MAX)
         return {
@@ -247,14 +257,14 @@ class _DeadLetterReader:
         with kafka_errors(f"commit the offsets of {REPLAY_GROUP!r}", self._waiting):
             self._consumer.commit(offsets=places, asynchronous=False)
 
-    def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
-        """The first and the next offset of each partition."""
+    def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """The first and the next offset of each partition; dead letters of open transactions are not counted."""
         try:
             numbers = topic_partitions(self._connection, topic)
         except NotFound:
             raise NotFound(f"there is no dead-letter topic {topic!r}") from None
         first = resolve_offsets(self._connection, topic, numbers, EARLIEST)
-        ends = resolve_offsets(self._connection, topic, numbers, LATEST)
+        ends = resolve_offsets(self._connection, topic, numbers, LATEST, Isolation.READ_COMMITTED)
         return {number: (first[number], ends[number]) for number in numbers}
 
 
