@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka
 import kafka
 import pytest
 
+import zhumq
 from zhumq.host.clock import SystemClock
 from zhumq.host.disk import SystemDisk
 from zhumq.model.ids import TopicPartition
@@ -165,3 +167,24 @@ def test_aiokafka(running: RunningBroker, expected: dict[str, list[bytes]], leve
             await consumer.stop()
 
     assert asyncio.run(consume()) == [b"before", *expected[level]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_subscription(
+    running: RunningBroker, expected: dict[str, list[bytes]], level: Any
+) -> None:
+    """With few messages at a time, so that every read begins in the middle of transactions."""
+    with zhumq.Consumer(
+        TOPIC,
+        group=f"subscription-{level}",
+        mode="psb",
+        isolation=level,
+        credits=7,
+        bootstrap=running.bootstrap,
+    ) as consumer:
+        seen: list[bytes] = []
+        for message in consumer:
+            seen.append(message.value or b"")
+            if seen[-1] == expected[level][-1]:
+                break
+    assert seen == [b"before", *expected[level]]
