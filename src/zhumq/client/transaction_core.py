@@ -124,7 +124,6 @@ class TransactionCore:
         self._timeout_ms = timeout_ms
         self._two_phase = two_phase
         self._producer = NO_PRODUCER
-        self._prepared: PreparedState | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
         self._added_groups: set[str] = set()
@@ -133,6 +132,7 @@ class TransactionCore:
         self.version = 1
         self.phase = Phase.NEW
         self.failure = ""  # why the open transaction can only be aborted
+        self.prepared: PreparedState | None = None
 
     @property
     def producer_id(self) -> int:
@@ -163,7 +163,7 @@ class TransactionCore:
             self._close(Phase.READY)
         else:
             self._close(Phase.PREPARED)
-            self._prepared = PreparedState(producer_id=ongoing[0], producer_epoch=ongoing[1])
+            self.prepared = PreparedState(producer_id=ongoing[0], producer_epoch=ongoing[1])
             self._has_begun = True
 
     def on_fenced(self) -> ProducerFenced:
@@ -273,10 +273,10 @@ class TransactionCore:
         if self.phase is not Phase.OPEN:
             raise self._misuse("prepare a transaction")
         self.phase = Phase.PREPARED
-        self._prepared = PreparedState(
+        self.prepared = PreparedState(
             producer_id=self.producer_id, producer_epoch=self.producer_epoch
         )
-        return self._prepared
+        return self.prepared
 
     def is_commit(self, state: PreparedState | None) -> bool:
         """Whether to commit the prepared transaction: the given one is the same (KIP-939)."""
@@ -284,7 +284,7 @@ class TransactionCore:
             raise self._fenced()
         if self.phase is not Phase.PREPARED:
             raise self._misuse("complete a prepared transaction")
-        return state == self._prepared
+        return state == self.prepared
 
     def end_request(self, *, is_commit: bool) -> EndTxnRequest | None:
         """Ends the transaction. None: the coordinator knows of none."""
@@ -318,7 +318,7 @@ class TransactionCore:
     def _close(self, phase: Phase) -> None:
         self.phase = phase
         self.failure = ""
-        self._prepared = None
+        self.prepared = None
         self._has_begun = False
         self._is_sequence_unsure = False
         self._added.clear()

@@ -191,11 +191,15 @@ class TransactionalProducer:
         self._sender.close()
         self._brokers.close()
 
-    def connect(self) -> None:
+    def connect(self, *, keep_prepared: bool = False) -> PreparedState | None:
         """Fence earlier producers with this transactional id, and abort what they left open, prepared or not.
-        Otherwise the first transaction does."""
+        Otherwise the first transaction does.
+
+        `keep_prepared` leaves it open and returns its state: only `complete` may follow. None: nothing is open.
+        """
         if self._core.phase is Phase.NEW:
-            self._initialize()
+            self._initialize(keep_prepared=keep_prepared)
+        return self._core.prepared
 
     # Transactions
 
@@ -235,8 +239,7 @@ class TransactionalProducer:
 
         This is safe to repeat, and in another process with the same transactional id, which fences this one.
         """
-        if self._core.phase is Phase.NEW:
-            self._initialize(keep_prepared=True)
+        self.connect(keep_prepared=True)
         if self._core.phase is Phase.READY:
             return Outcome.NOTHING
         is_commit = self._core.is_commit(state)

@@ -1,5 +1,6 @@
 """Requests of the source to a cluster: offsets, committed offsets, and what all clients ask for."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
 )
+from zhumq.protocol.messages.transactions import ListTransactionsRequest
 
 EARLIEST: Final = -2  # a timestamp in ListOffsets, an offset in Spark's JSON; so is LATEST
 LATEST: Final = -1
@@ -81,6 +83,25 @@ class ClusterClient(Brokers):
         if timestamps:
             self.retrying(ask_leaders, "look up offsets")
         return found
+
+    def open_transactions(self, prefix: str) -> list[str]:
+        """The transactional ids with this prefix that have an open transaction, prepared or not."""
+        request = ListTransactionsRequest(
+            state_filters=["Ongoing"],
+            producer_id_filters=[],
+            transactional_id_pattern=f"{re.escape(prefix)}.*",
+        )
+
+        def ask() -> list[str]:
+            found: set[str] = set()
+            for broker in self.metadata([]).brokers:
+                connection = self.connection(Address(broker.host, broker.port))
+                response = connection.ask(ApiKey.LIST_TRANSACTIONS, request)
+                self.check(response.error_code, "list transactions")
+                found.update(each.transactional_id for each in response.transaction_states)
+            return sorted(each for each in found if each.startswith(prefix))
+
+        return self.retrying(ask, "list transactions")
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets for a group without members."""

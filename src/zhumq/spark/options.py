@@ -25,6 +25,9 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 SINK_LEDGER_TOPIC: Final = (
     "__zhumq_spark_sink"  # which batches the sinks of all queries have written
 )
+SINK_DECISIONS_TOPIC: Final = (
+    "__zhumq_spark_decisions"  # which transactions the exactly-once sinks of all queries commit
+)
 TRIGGER_DELAY_MS_DEFAULT: Final = 15 * 60 * 1000  # Spark's maxTriggerDelay
 POLL_MS_DEFAULT: Final = 120_000
 INT32_MAX: Final = 2**31 - 1
@@ -40,7 +43,7 @@ READ_NAMES: Final = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
 )  # fmt: skip
 WRITE_NAMES: Final = (
-    "topic", "includeHeaders", "includeTimestamp", "queryName", "checkpointLocation",
+    "topic", "includeHeaders", "includeTimestamp", "exactlyOnce", "queryName", "checkpointLocation",
 )  # fmt: skip
 # Spark's connector refuses these too, in the same words: they would change the meaning of the rows.
 REFUSED_FOR_READING: Final = {
@@ -77,7 +80,7 @@ class Subscription:
             return topic in self.topics
         if self.pattern is not None:
             # As in Spark's connector: a match anywhere in the name, and no internal topics.
-            hidden = topic in INTERNAL_TOPICS or topic == SINK_LEDGER_TOPIC
+            hidden = topic in (*INTERNAL_TOPICS, SINK_LEDGER_TOPIC, SINK_DECISIONS_TOPIC)
             return not hidden and re.search(self.pattern, topic) is not None
         if self.partitions is not None:
             return any(each.topic == topic for each in self.partitions)
@@ -133,6 +136,7 @@ class WriteOptions:
     bootstrap: str
     topic: str | None
     includes_timestamp: bool
+    exactly_once: bool = False
     security: SecurityOptions = field(default_factory=SecurityOptions)
     producer_settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -202,6 +206,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         bootstrap=given.bootstrap(),
         topic=given.text("topic"),
         includes_timestamp=given.flag("includeTimestamp", default=False),
+        exactly_once=given.flag("exactlyOnce", default=False),
         producer_settings={
             name.removeprefix(PREFIX): value
             for name, value in given.values.items()

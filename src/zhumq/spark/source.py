@@ -10,11 +10,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from zhumq.spark.columns import sql_schema
+from zhumq.spark.exactly_once import (
+    ExactlyOnceBatchWriter,
+    ExactlyOnceStreamWriter,
+    begin_exactly_once,
+)
 from zhumq.spark.ledger import ensure_ledger
 from zhumq.spark.options import check_columns, read_options, write_options
 from zhumq.spark.reader import BatchReader, FilteringReader
+from zhumq.spark.rows import check_schema
 from zhumq.spark.stream_reader import StreamReader
-from zhumq.spark.writer import BatchWriter, StreamWriter, check_schema
+from zhumq.spark.writer import BatchWriter, StreamWriter, check_settings
 
 
 class ZhumqSource(DataSource):
@@ -40,13 +46,22 @@ class ZhumqSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = write_options(self.options)
-        return BatchWriter(options, check_schema(schema, options, overwrite=overwrite))
+        columns = check_schema(schema, options, overwrite=overwrite)
+        if options.exactly_once:
+            begin_exactly_once(options)
+            return ExactlyOnceBatchWriter(options, columns)
+        check_settings(options)
+        return BatchWriter(options, columns)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         options = write_options(self.options)
         columns = check_schema(schema, options, overwrite=overwrite)
+        if options.exactly_once:
+            begin_exactly_once(options)
+            return ExactlyOnceStreamWriter(options, columns)
+        check_settings(options)
         ensure_ledger(options.bootstrap, security=options.security.security())
         return StreamWriter(options, columns)
 

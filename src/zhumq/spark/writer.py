@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark import TaskContext
@@ -16,26 +15,17 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    StringType,
-    StructType,
-    TimestampType,
-)
 
 from zhumq.client.errors import ClusterFailed
 from zhumq.client.kafka_settings import security_settings
 from zhumq.client.refusal import RefusalWatch
-from zhumq.model.errors import ZhumqError
 from zhumq.records.batch import RecordHeader
 from zhumq.spark.cluster_client import ClusterClient
-from zhumq.spark.columns import HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE
+from zhumq.spark.columns import TIMESTAMP
 from zhumq.spark.epoch_sender import EpochSender, Row, SendFailed
 from zhumq.spark.ledger import LEDGER, Ledger
 from zhumq.spark.options import OptionInvalid, WriteOptions
+from zhumq.spark.rows import WriteFailed, as_bytes, cells_of, milliseconds
 
 ANY_PARTITION: Final = -1
 FULL_QUEUE_POLL_SECONDS: Final = 0.05
@@ -59,18 +49,6 @@ PRODUCER_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 _NO_CALLBACKS: Final[Mapping[str, Any]] = MappingProxyType({})
-_ACCEPTED: Final[dict[str, tuple[type[DataType], ...]]] = {
-    KEY: (BinaryType, StringType),
-    VALUE: (BinaryType, StringType),
-    TOPIC: (StringType,),
-    PARTITION: (IntegerType,),
-    HEADERS: (ArrayType,),
-    TIMESTAMP: (TimestampType,),
-}
-
-
-class WriteFailed(ZhumqError):
-    """Rows that did not reach the topic."""
 
 
 @dataclass(frozen=True)
@@ -78,38 +56,6 @@ class Written(WriterCommitMessage):
     """The result of a task: how many rows it wrote."""
 
     rows: int
-
-
-def check_schema(schema: StructType, options: WriteOptions, *, overwrite: bool) -> tuple[str, ...]:
-    """The columns that are written, of those that the rows have. Raises OptionInvalid."""
-    if overwrite:
-        raise OptionInvalid('a topic is only appended to: use mode("append")')
-    types = {item.name: item.dataType for item in schema.fields}
-    if VALUE not in types:
-        raise OptionInvalid(f"the rows need a column {VALUE!r}; they have {', '.join(types)}")
-    if options.topic is None and TOPIC not in types:
-        raise OptionInvalid("no topic is given: set the option topic, or add a column topic")
-    used: list[str] = [name for name in (KEY, VALUE, PARTITION, HEADERS) if name in types]
-    if options.topic is None:
-        used.append(TOPIC)
-    if options.includes_timestamp:
-        if TIMESTAMP not in types:
-            raise OptionInvalid("includeTimestamp is true, but the rows have no column timestamp")
-        used.append(TIMESTAMP)
-    for name in used:
-        if not isinstance(types[name], _ACCEPTED[name]):
-            words = " or ".join(each.typeName() for each in _ACCEPTED[name])
-            raise OptionInvalid(
-                f"the column {name!r} is {types[name].simpleString()}; it must be {words}"
-            )
-    headers = types.get(HEADERS)
-    if headers is not None and headers.simpleString() != "array<struct<key:string,value:binary>>":
-        raise OptionInvalid(
-            f"the column 'headers' is {headers.simpleString()}; it must be"
-            " array<struct<key:string,value:binary>>"
-        )
-    _connect(options)  # A bad setting fails here, before any task begins.
-    return tuple(used)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -204,7 +150,7 @@ def _produce(
     errors: list[str],
 ) -> None:
     produce = producer.produce
-    for name, value, key, partition, stamp, pairs in _cells(batch, options, columns):
+    for name, value, key, partition, stamp, pairs in cells_of(batch, options, columns):
         more: dict[str, Any] = {}
         if stamp is not None:
             more["timestamp"] = stamp
@@ -230,49 +176,16 @@ def _flush(producer: Producer, errors: list[str], refusal: RefusalWatch) -> None
     _raise(errors)
 
 
-def _check_headers(headers: Any) -> None:
-    pairs = headers.flatten()
-    if pairs.null_count or pairs.field(KEY).null_count:
-        raise WriteFailed("a header of a row has no key: Kafka does not accept null header keys")
-
-
-def _cells(batch: Any, options: WriteOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """Topic, value, key, partition, timestamp and headers of each row."""
-    cells = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
-    count = batch.num_rows
-    nothing: list[Any] = [None] * count
-    names: list[Any] = cells[TOPIC].to_pylist() if TOPIC in cells else [options.topic] * count
-    if None in names:
-        raise WriteFailed("a row has no topic: its column topic is null")
-    if HEADERS in cells:
-        _check_headers(cells[HEADERS])
-    return zip(
-        names,
-        cells[VALUE].to_pylist(),
-        cells[KEY].to_pylist() if KEY in cells else nothing,
-        cells[PARTITION].to_pylist() if PARTITION in cells else nothing,
-        _milliseconds(cells[TIMESTAMP]).to_pylist() if TIMESTAMP in cells else nothing,
-        cells[HEADERS].to_pylist() if HEADERS in cells else nothing,
-        strict=True,
-    )
-
-
-def _milliseconds(timestamps: Any) -> Any:
-    return timestamps.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-
-
 def _runs(batch: Any, columns: tuple[str, ...]) -> Iterator[tuple[Any, bool]]:
     """The rows in runs, each with whether its rows have the timestamp 0. Raises WriteFailed."""
     if TIMESTAMP not in columns:
         yield batch, False
         return
-    stamps = _milliseconds(batch.column(batch.schema.get_field_index(TIMESTAMP)))
+    stamps = milliseconds(batch.column(batch.schema.get_field_index(TIMESTAMP)))
     least = pc.min(stamps).as_py()
     if least is None or least > 0:
         yield batch, False
         return
-    if least < 0:
-        raise WriteFailed(f"a row's timestamp is {least} ms since 1970: Kafka accepts 0 or more")
     at_epoch = pc.fill_null(pc.equal(stamps, 0), False).to_numpy(zero_copy_only=False)
     bounds = [0, *(np.flatnonzero(at_epoch[1:] != at_epoch[:-1]) + 1).tolist(), len(at_epoch)]
     for first, until in pairwise(bounds):
@@ -284,11 +197,11 @@ def _send_at_epoch(batch: Any, options: WriteOptions, columns: tuple[str, ...]) 
         Row(
             topic=name,
             partition=partition,
-            key=_bytes(key),
-            value=_bytes(value),
+            key=as_bytes(key),
+            value=as_bytes(value),
             headers=tuple(RecordHeader(pair["key"], pair["value"]) for pair in pairs or ()),
         )
-        for name, value, key, partition, _, pairs in _cells(batch, options, columns)
+        for name, value, key, partition, _, pairs in cells_of(batch, options, columns)
     ]
     try:
         with ClusterClient(options.bootstrap, security=options.security.security()) as client:
@@ -297,8 +210,9 @@ def _send_at_epoch(batch: Any, options: WriteOptions, columns: tuple[str, ...]) 
         raise WriteFailed(f"rows did not reach their topic: {error}") from error
 
 
-def _bytes(cell: str | bytes | None) -> bytes | None:
-    return cell.encode() if isinstance(cell, str) else cell
+def check_settings(options: WriteOptions) -> None:
+    """Check the settings of the producer before any task begins. Raises OptionInvalid."""
+    _connect(options)
 
 
 def _connect(options: WriteOptions, callbacks: Mapping[str, Any] = _NO_CALLBACKS) -> Producer:

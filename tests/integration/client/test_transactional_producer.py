@@ -371,6 +371,21 @@ def test_another_process_aborts_what_was_not_decided(bootstrap: str, text: str |
 
 
 @two_phases
+def test_what_was_prepared_can_be_looked_at_and_left_alone(bootstrap: str) -> None:
+    topic, name = new_topic(bootstrap), unique()
+    state = prepared(bootstrap, name, topic)
+    for _ in range(2):
+        with TransactionalProducer(bootstrap, transactional_id=name, two_phase=True) as producer:
+            assert producer.connect(keep_prepared=True) == state
+            with pytest.raises(TransactionMisuse), producer.transaction():
+                pass
+    with TransactionalProducer(bootstrap, transactional_id=name, two_phase=True) as producer:
+        assert producer.complete(state) is Outcome.COMMITTED
+        assert producer.connect(keep_prepared=True) is None
+    assert read(bootstrap, topic) == [b"prepared"]
+
+
+@two_phases
 def test_the_process_that_completes_fences_the_one_that_prepared(bootstrap: str) -> None:
     topic, name = new_topic(bootstrap), unique()
     with (

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,15 +150,29 @@ def _changed(file: Path, rows: Any) -> Iterator[None]:
         file.write_bytes(before)
 
 
-class Driver:
-    """`zhumq pipeline run` as a process, with all that it starts: a JVM, Python workers."""
+PIPELINE_RUN = ("-m", "zhumq", "pipeline", "run")
 
-    def __init__(self, words: list[str], log: Path) -> None:
+
+class Driver:
+    """`zhumq pipeline run` or another program as a process, with all that it starts: a JVM, Python workers."""
+
+    def __init__(
+        self,
+        words: list[str],
+        log: Path,
+        *,
+        program: Sequence[str] = PIPELINE_RUN,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "zhumq", "pipeline", "run", *words],
-                env={**os.environ, "JAVA_TOOL_OPTIONS": SHORT_LIVED_JAVA},
+                [sys.executable, *program, *words],
+                env={
+                    **os.environ,
+                    "JAVA_TOOL_OPTIONS": SHORT_LIVED_JAVA,
+                    **(environment or {}),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

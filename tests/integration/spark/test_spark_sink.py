@@ -19,7 +19,8 @@ from zhumq.spark.cluster_client import ClusterClient
 from zhumq.spark.ledger import LEDGER, Ledger, ensure_ledger
 from zhumq.spark.options import read_options, write_options
 from zhumq.spark.reader import BatchReader
-from zhumq.spark.writer import WriteFailed, write_rows
+from zhumq.spark.rows import WriteFailed
+from zhumq.spark.writer import write_rows
 from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.process import BrokerProcess, broker_process
 
