@@ -78,9 +78,9 @@ def answers_of(kind: str, only: str, bootstrap: str) -> Answers:
     return found
 
 
-def compare(kafka: Answers, zhumq: Answers, *, every: bool) -> int:
-    """Print the differences, or `every` answer; the number of differences that are not on purpose."""
-    wrong = 0
+def compare(kafka: Answers, zhumq: Answers, *, every: bool) -> tuple[int, int]:
+    """Print the differences, or `every` answer; the numbers of differences: those that should not be, and those on purpose."""
+    wrong = meant = 0
     for title in kafka:
         lines = []
         theirs, ours = kafka[title], zhumq.get(title, [])
@@ -94,13 +94,14 @@ def compare(kafka: Answers, zhumq: Answers, *, every: bool) -> int:
             shown = request if request == our_request else f"{request} | {our_request}"
             reason = next((ON_PURPOSE[each] for each in ON_PURPOSE if shown.startswith(each)), "")
             wrong += not reason
+            meant += bool(reason)
             if reason and not every:
                 continue
             mark = f"  ({reason})" if reason else ""
             lines.append(f"  ! {shown}{mark}\n        kafka  {expected}\n        zhumq  {answer}")
         if lines:
             print(f"{title}\n" + "\n".join(lines))
-    return wrong
+    return wrong, meant
 
 
 def main() -> int:
@@ -141,9 +142,10 @@ def main() -> int:
     else:
         kafka = answers_of("kafka", arguments.only, "")
     zhumq = answers_of("zhumq", arguments.only, "")
-    wrong = compare(kafka, zhumq, every=arguments.all)
+    wrong, meant = compare(kafka, zhumq, every=arguments.all)
     print(
-        f"{sum(map(len, kafka.values()))} requests in {len(kafka)} scenarios, {wrong} answers differ"
+        f"{sum(map(len, kafka.values()))} requests in {len(kafka)} scenarios, {wrong} answers differ,"
+        f" {meant} others on purpose (--all shows them)"
     )
     return 1 if wrong else 0
 

@@ -12,7 +12,7 @@ from benchmarks.server import free_ports
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.transactions.programs import Programs, Running, wait_until
+from conformance.transactions.programs import KilledBroker, Programs, Running, wait_until
 
 PARTITIONS = 2
 MESSAGES = 4_000
@@ -29,7 +29,7 @@ class Topics:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def create(self, *names: str, partitions: int = 1) -> None:
         made = self._admin.create_topics([NewTopic(name, partitions, 1) for name in names])
@@ -74,14 +74,17 @@ class Topics:
 class KilledPrograms:
     """The checks with kills. Their names are the topics' names, too."""
 
-    def __init__(self, programs: Programs, topics: Topics, folder: Path, seed: int) -> None:
+    def __init__(
+        self, programs: Programs, broker: KilledBroker, topics: Topics, folder: Path, seed: int
+    ) -> None:
         self._programs = programs
+        self._broker = broker
         self._topics = topics
         self._folder = folder
         self._draw = random.Random(seed)
 
     def copier(self) -> None:
-        """A copy in transactions by two members whose processes are killed: the copy is exact."""
+        """A copy in transactions by two members that are killed, and the broker, too: the copy is exact."""
         self._topics.create("copy-in", "copy-out", partitions=PARTITIONS)
         self._topics.fill("copy-in", MESSAGES)
 
@@ -93,8 +96,10 @@ class KilledPrograms:
 
         copiers = [start(number) for number in range(2)]
         try:
-            for _ in range(KILLS):
+            for turn in range(KILLS):
                 time.sleep(self._draw.uniform(*ALIVE_S))
+                if turn % 3 == 1:
+                    self._broker.kill()
                 number = self._draw.randrange(2)
                 copiers[number].kill()
                 copiers[number] = start(number)
@@ -114,7 +119,7 @@ class KilledPrograms:
             assert one == other, f"{len(one)} messages, {len(other)} in the copy"
 
     def streams(self) -> None:
-        """Kafka Streams counts in a state store, two instances, both killed at random: the counts are exact."""
+        """Kafka Streams counts in a state store, two instances; they and the broker are killed: the counts are exact."""
         self._topics.create("words", "counts", partitions=PARTITIONS)
         self._topics.fill("words", MESSAGES)
         total = MESSAGES
@@ -129,6 +134,8 @@ class KilledPrograms:
         try:
             for turn in range(KILLS):
                 time.sleep(self._draw.uniform(*ALIVE_S) + 3)
+                if turn % 3 == 1:
+                    self._broker.kill()
                 for number in {0, 1} if turn % 3 == 2 else {self._draw.randrange(2)}:
                     counters[number].kill()
                     counters[number] = start(number)

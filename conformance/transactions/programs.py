@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.server import REPOSITORY
+from benchmarks.server import REPOSITORY, Prepared
 
 CLIENTS = REPOSITORY / "conformance" / "transactions" / "clients"
 PYTHON = str(REPOSITORY / ".venv" / "bin" / "python")
@@ -82,6 +82,28 @@ class Running:
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+
+class KilledBroker:
+    """A broker that is killed and started again, at the same address."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._server = prepared.start()
+        self.bootstrap = prepared.bootstrap
+        self.log = prepared.log
+
+    def kill(self) -> None:
+        """Send SIGKILL, and start it again."""
+        self._server.process.kill()
+        self._server.process.wait()
+        self._server = self._prepared.start()
+
+    def stop(self) -> bool:
+        """Stop it; whether it had ended by itself."""
+        has_died = self._server.process.poll() is not None
+        self._server.stop()
+        return has_died
 
 
 def wait_until(fact: Callable[[], bool], what: str, wait_s: float) -> None:

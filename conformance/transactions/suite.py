@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from conformance.transactions.commands import Commands
 from conformance.transactions.killed import KilledPrograms, Topics
-from conformance.transactions.programs import Programs
+from conformance.transactions.programs import KilledBroker, Programs
 
 STEPS = ("commit", "abort", "committed", "uncommitted", "offsets", "fenced", "misuse")
 READS = ("committed", "uncommitted")
@@ -38,8 +38,11 @@ def steps_of(client: str) -> tuple[str, ...]:
 class Suite:
     """One run against one broker."""
 
-    def __init__(self, programs: Programs, folder: Path, results: Path) -> None:
+    def __init__(
+        self, programs: Programs, broker: KilledBroker, folder: Path, results: Path
+    ) -> None:
         self._programs = programs
+        self._broker = broker
         self._topics = Topics(programs.bootstrap)
         self._folder = folder
         self._results = results
@@ -47,7 +50,7 @@ class Suite:
         results.write_text("")
 
     def run(self, only: str) -> None:
-        killed = KilledPrograms(self._programs, self._topics, self._folder, SEED)
+        killed = KilledPrograms(self._programs, self._broker, self._topics, self._folder, SEED)
         others: dict[str, Callable[[], None]] = {
             "kafka-transactions": Commands(self._programs, self._topics).run,
             "a copier that is killed": killed.copier,
@@ -159,20 +162,17 @@ def main() -> None:
     os.chdir(logs)
     with tempfile.TemporaryDirectory(prefix="conformance-transactions-") as temporary:
         folder = Path(temporary)
-        with BROKERS[arguments.broker](folder, settings=SETTINGS).start() as server:
-            programs = Programs(
-                build=arguments.build,
-                kafka_libs=arguments.libs,
-                bootstrap=server.bootstrap,
-                logs=logs,
-            )
-            suite = Suite(programs, folder, arguments.results)
-            try:
-                suite.run(arguments.only)
-            finally:
-                log = arguments.build / f"{arguments.broker}.log"
-                log.write_bytes(server.log.read_bytes())
-            has_died = server.process.poll() is not None
+        broker = KilledBroker(BROKERS[arguments.broker](folder, settings=SETTINGS))
+        programs = Programs(
+            build=arguments.build, kafka_libs=arguments.libs, bootstrap=broker.bootstrap, logs=logs
+        )
+        suite = Suite(programs, broker, folder, arguments.results)
+        try:
+            suite.run(arguments.only)
+        finally:
+            has_died = broker.stop()
+            log = arguments.build / f"{arguments.broker}.log"
+            log.write_bytes(broker.log.read_bytes())
     print(table(suite.verdicts))
     if has_died:
         with arguments.results.open("a") as file:
