@@ -27,9 +27,8 @@ class _Lane:
     """The batches of one partition."""
 
     waiting: deque[Batch]
-    returned: list[
-        Batch
-    ]  # failed, and to be sent again, in order, once all that is in flight is answered
+    # Failed: they are sent again, in order, once all that is in flight is answered.
+    returned: list[Batch]
     in_flight: int = 0
     address: Address | None = None  # of the broker that has those in flight
 
@@ -39,7 +38,6 @@ class BatchQueue:
 
     def __init__(self) -> None:
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self.waiting_bytes = 0
 
     @property
     def is_empty(self) -> bool:
@@ -54,7 +52,6 @@ class BatchQueue:
     def add(self, batch: Batch) -> None:
         lane = self._lanes.setdefault(batch.place, _Lane(deque(), []))
         lane.waiting.append(batch)
-        self.waiting_bytes += len(batch.data)
 
     def sendable(self) -> list[TopicPartition]:
         """The partitions of which a batch can be sent."""
@@ -78,7 +75,6 @@ class BatchQueue:
             lane.waiting.popleft()
             lane.in_flight += 1
             lane.address = address
-            self.waiting_bytes -= len(batch.data)
             size += len(batch.data)
             taken[place] = batch
         return taken
@@ -95,7 +91,6 @@ class BatchQueue:
             lane = self._lanes[batch.place]
             lane.in_flight -= 1
             lane.returned.append(batch)
-            self.waiting_bytes += len(batch.data)
             self._settle(batch.place, lane)
 
     def is_behind_failure(self, place: TopicPartition) -> bool:
@@ -105,7 +100,6 @@ class BatchQueue:
     def clear(self) -> None:
         """Give all batches up."""
         self._lanes.clear()
-        self.waiting_bytes = 0
 
     def _settle(self, place: TopicPartition, lane: _Lane) -> None:
         if lane.in_flight:
