@@ -122,7 +122,7 @@ def _bad_headers(now_ms: int) -> Iterator[BadBatch]:
         ("message format 1", {"magic": 1}, INVALID, OLD_FORMAT),
         ("message format 3", {"magic": 3}, CORRUPT, OLD_FORMAT),
         ("a control batch", {"attributes": 0x20}, INVALID, INVALID),
-        ("transactional without a producer id", {"attributes": 0x10}, unauthorized, NONE),
+        ("transactional without a producer id", {"attributes": 0x10}, unauthorized, unauthorized),
         ("log append time from a client", {"attributes": 0x08}, NONE, BAD_TIME),
         ("a delete horizon from a client", {"attributes": 0x40}, NONE, NONE),
         ("an attribute that means nothing", {"attributes": 0x80}, NONE, NONE),

@@ -7,7 +7,11 @@ from functools import partial
 from typing import Any, Final
 
 from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
-from zhumq.broker.handlers.produce_verification import ProduceVerification, is_transactional
+from zhumq.broker.handlers.produce_verification import (
+    FLAGS_AT,
+    ProduceVerification,
+    is_transactional,
+)
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.host.clock import Clock
@@ -35,6 +39,7 @@ from zhumq.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one
+from zhumq.records.batch import TRANSACTIONAL_FLAG
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.security.acl import Operation, ResourceType
@@ -198,9 +203,12 @@ class ProduceHandler:
         partition = self._find(version, topic, index)
         if partition is None or acks not in _ANSWERED_ACKS:
             return None
-        for each in records:
-            if is_transactional(each):
-                return None
+        try:
+            for each in records:
+                if each[FLAGS_AT] & TRANSACTIONAL_FLAG:
+                    return None
+        except IndexError:
+            return None  # It is too short for a batch.
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()
         offsets: list[int] = []

@@ -27,7 +27,7 @@ from zhumq.replication.partition import Partition
 
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11  # of Produce
 _FIRST_VERSION_THAT_ADDS: Final = 12  # of Produce: clients with transaction version 2
-_FLAGS_AT: Final = 22  # the second byte of a batch's attributes
+FLAGS_AT: Final = 22  # the second byte of a batch's attributes
 _ERRORS: Final[Mapping[ErrorCode, type[BrokerError]]] = {
     error.code: error
     for error in (
@@ -48,8 +48,8 @@ def is_transactional(records: bytes | memoryview | None) -> bool:
     """Whether the batch is of a transaction. A request has one batch for each partition."""
     return (
         records is not None
-        and len(records) > _FLAGS_AT
-        and bool(records[_FLAGS_AT] & TRANSACTIONAL_FLAG)
+        and len(records) > FLAGS_AT
+        and bool(records[FLAGS_AT] & TRANSACTIONAL_FLAG)
     )
 
 
