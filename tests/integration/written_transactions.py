@@ -25,7 +25,7 @@ from zhumq.storage.log_config import LogConfig
 from zhumq.storage.segmented_log import SegmentedLog
 
 SECONDS_MAX = 30.0
-LONG_AGO_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
 FORGOTTEN_PRODUCER = 4_711
 
 
@@ -45,14 +45,16 @@ def append_forgotten_transaction(data_dir: Path, topic: str) -> int:
     producers = log.producer_state
     producers.allow_transaction(FORGOTTEN_PRODUCER, 0, producers.verification(FORGOTTEN_PRODUCER))
     offset = log.log_end_offset
+    # Longer ago than any timeout, and not so long that retention deletes it.
+    sent_ms = time.time_ns() // 1_000_000 - HOUR_MS
     data = build_batch(
-        [Record(timestamp=LONG_AGO_MS, value=b"forgotten")],
+        [Record(timestamp=sent_ms, value=b"forgotten")],
         producer_id=FORGOTTEN_PRODUCER,
         producer_epoch=0,
         base_sequence=0,
         is_transactional=True,
     )
-    log.append(data, leader_epoch=0, now_ms=LONG_AGO_MS)
+    log.append(data, leader_epoch=0, now_ms=sent_ms)
     log.close()
     return offset
 

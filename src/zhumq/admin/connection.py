@@ -11,6 +11,7 @@ from zhumq.client.retrying_admin import AdminRequest, RetryingAdmin
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
+from zhumq.model.address import Address
 from zhumq.model.errors import MalformedFrame
 
 if TYPE_CHECKING:
@@ -85,8 +86,10 @@ class ClusterConnection:
 
     def broker_addresses(self) -> dict[int, str]:
         """The brokers of the cluster, for requests to one of them."""
-        found = self.metadata().brokers
-        return {number: f"{each.host}:{each.port}" for number, each in sorted(found.items())}
+        found: dict[int, Any] = self.metadata().brokers
+        return {
+            number: str(Address(each.host, each.port)) for number, each in sorted(found.items())
+        }
 
     def request(self, key: "ApiKey", body: Any, *, address: str | None = None) -> Any:
         """The answer to a request that Kafka's client library lacks, of any broker or the one at the address.

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from zhumq.admin.connection import REQUEST_TIMEOUT_SECONDS, ClusterConnection
 from zhumq.admin.errors import NotFound, Refused, Unavailable
+from zhumq.model.address import Address
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import FindCoordinatorRequest
@@ -323,7 +324,7 @@ def _of_coordinator(
     for is_last in _attempts():
         (found,) = connection.request(ApiKey.FIND_COORDINATOR, asked).coordinators
         if found.error_code == ErrorCode.NONE:
-            coordinator = _Leader(found.node_id, f"{found.host}:{found.port}")
+            coordinator = _Leader(found.node_id, str(Address(found.host, found.port)))
             answer = ask(coordinator)
             if answer.error_code not in RETRIABLE_CODES or is_last:
                 return coordinator, answer
@@ -401,8 +402,7 @@ def _leaders(
     connection: ClusterConnection, topic: str | None, partition: int | None
 ) -> dict[tuple[str, int], _Leader]:
     """The leaders of the partitions that are asked for; those without one have no consumers to hold back."""
-    metadata = connection.metadata()
-    addresses = {each.id: f"{each.host}:{each.port}" for each in metadata.brokers.values()}
+    metadata, addresses = connection.metadata(), connection.broker_addresses()
     names = metadata.topics if topic is None else {topic: metadata.topics.get(topic)}
     leaders = {}
     for name, each in names.items():
