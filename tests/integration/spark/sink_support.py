@@ -73,7 +73,11 @@ class Sink:
             "ZHUMQ_TEST_MARKS": str(self.marks),
             "PYTHONPATH": str(FOLDER),
         }
-        words = [json.dumps({**self._work, **work})]
+        content = {**self._work, **work}
+        # The executors of a cluster do not get the driver's environment.
+        of_executors = {f"spark.executorEnv.{name}": each for name, each in environment.items()}
+        content["settings"] = {**content.get("settings", {}), **of_executors}
+        words = [json.dumps(content)]
         program = [str(FOLDER / "exactly_once_driver.py")]
         return Driver(words, self.log, program=program, environment=environment)
 

@@ -1,10 +1,12 @@
 """A Spark standalone cluster on this machine, from the jars and scripts of PySpark."""
 
 import os
+import random
 import re
+import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from zhumq.spark.session import prepare_environment
 SPARK_HOME = Path(pyspark.__file__).parent
 STOP_SECONDS_MAX = 30.0
 HOST = "127.0.0.1"
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 # The daemons log their addresses at this level.
 LOG4J = """\
 status = error
@@ -43,10 +46,36 @@ class Standalone:
             for folder in self.work_dirs
         ]
 
+    def executor_pids(self) -> list[int]:
+        """The executors that run now: a worker starts them in its folder."""
+        found = []
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                try:
+                    folder = (process / "cwd").readlink()
+                    words = (process / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                is_ours = any(folder.is_relative_to(each) for each in self.work_dirs)
+                if is_ours and EXECUTOR in words:
+                    found.append(int(process.name))
+        return sorted(found)
+
+    def kill_executor(self, choices: random.Random) -> bool:
+        """Send SIGKILL to one of them; its worker starts another one. False: none runs."""
+        pids = self.executor_pids()
+        with suppress(ProcessLookupError):
+            if pids:
+                os.kill(choices.choice(pids), signal.SIGKILL)
+                return True
+        return False
+
 
 @contextmanager
-def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[Standalone]:
-    """A master and its workers, each with one core; stopped at the end of the block."""
+def standalone_cluster(
+    folder: Path, *, hosts: Sequence[str] = (HOST, HOST)
+) -> Iterator[Standalone]:
+    """A master and a worker for each host, each with one core; stopped at the end of the block."""
     prepare_environment()
     configuration = folder / "conf"
     configuration.mkdir()
@@ -57,14 +86,14 @@ def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[Standalone
         stack.enter_context(_daemon("master.Master", words, configuration, log))
         master = _wait_for(r"Starting Spark master at (spark://\S+)", log)
         work_dirs = []
-        for number in range(workers):
+        for number, host in enumerate(hosts):
             work_dir = folder / f"worker-{number}"
-            words = ["--host", HOST, "--port", "0", "--webui-port", "0", "--cores", "1"]
+            words = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", "1"]
             words += ["--memory", "1g", "--work-dir", str(work_dir), master]
             log = folder / f"worker-{number}.log"
             stack.enter_context(_daemon("worker.Worker", words, configuration, log))
             work_dirs.append(work_dir)
-        for number in range(workers):
+        for number in range(len(hosts)):
             _wait_for(r"Successfully registered with (master)", folder / f"worker-{number}.log")
         yield Standalone(master=master, work_dirs=tuple(work_dirs))
 

@@ -1,4 +1,4 @@
-"""The exactly-once sink on real Spark: drivers killed at chosen points, failing attempts."""
+"""The exactly-once sink on real Spark: drivers killed at chosen points, failing and speculative attempts."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 from pyspark.sql import DataFrame, SparkSession, functions
 from sink_support import TWO_PHASE, Sink, committed, open_transactions
 from spark_support import create_topic, wait_until
+from standalone_support import standalone_cluster
 
 from zhumq.testing.process import BrokerProcess, broker_process
 
@@ -63,7 +64,7 @@ def test_a_batch_write_that_fails_leaves_nothing(
     wait_until(lambda: not open_transactions(process.bootstrap), "no transaction is open")
 
 
-@pytest.mark.parametrize("point", ["prepared", "decided", "between"])
+@pytest.mark.parametrize("point", ["written", "prepared", "decided", "between"])
 def test_a_driver_killed_at_any_point_is_made_good_by_the_next(
     process: BrokerProcess, tmp_path: Path, point: str
 ) -> None:
@@ -105,4 +106,20 @@ def test_failed_attempts_leave_nothing(process: BrokerProcess, tmp_path: Path) -
     sink.feed(ROWS)
     sink.run(stop_at="failing", master="local[2,3]")
     assert (sink.marks / "failing").exists()
+    sink.audit(ROWS)
+
+
+def test_speculative_attempts_leave_nothing(process: BrokerProcess, tmp_path: Path) -> None:
+    settings = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+        "spark.executor.memory": "600m",
+    }
+    with standalone_cluster(tmp_path, hosts=("127.0.0.1", "127.0.0.2")) as cluster:
+        sink = Sink(process.bootstrap, tmp_path, master=cluster.master, settings=settings)
+        sink.feed(ROWS)
+        sink.run(stop_at="slow")
+    assert (sink.marks / "copied").exists()
     sink.audit(ROWS)
