@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-sink-chaos spark-volume supply-chain docs clean
+.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -102,6 +102,9 @@ spark-chaos: $(READY)  ## kill the driver and the broker of an archive query, th
 
 spark-sink-chaos: $(READY)  ## kill the driver, the executors and the broker of an exactly-once sink, then audit it (KILLS=20 SEED=1)
 	ZHUMQ_SPARK_KILLS=$(KILLS) ZHUMQ_SPARK_SEED=$(SEED) $(BIN)/pytest -q -s -n 0 tests/integration/spark/test_sink_kills.py
+
+spark-sinks: $(READY)  ## rows a second and the duration of a micro-batch, of the Spark sink with and without exactlyOnce
+	$(BIN)/python -m benchmarks.spark_sinks
 
 spark-volume: $(READY)  ## ten million messages through Spark, and the memory that takes
 	$(BIN)/python -m benchmarks.spark_volume
