@@ -1,4 +1,4 @@
-"""Read-only requests with long lists: decoded and encoded in a thread, handled piece by piece.
+"""Requests with long lists: decoded and encoded in a thread, handled piece by piece.
 
 All clients share the event loop: a list of 100,000 names handled at once would block it for too long.
 """
@@ -31,6 +31,9 @@ _LISTS: Final = {
     ApiKey.SHARE_GROUP_DESCRIBE: ("group_ids", "groups"),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ("groups", "groups"),
     ApiKey.DESCRIBE_CONFIGS: ("resources", "results"),
+    ApiKey.DESCRIBE_TRANSACTIONS: ("transactional_ids", "transaction_states"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ("transactions", "results_by_transaction"),
+    ApiKey.WRITE_TXN_MARKERS: ("markers", "markers"),
 }
 _KEYS: Final = frozenset(int(key).to_bytes(2, "big") for key in _LISTS)
 
