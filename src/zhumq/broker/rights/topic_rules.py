@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
+from zhumq.broker.handlers.produce_verification import is_transactional
 from zhumq.broker.rights.rule import (
     Need,
     Permitted,
@@ -64,7 +65,6 @@ from zhumq.protocol.messages.topics import (
     DeleteTopicState,
 )
 from zhumq.protocol.schema import Message
-from zhumq.records.batch import TRANSACTIONAL_FLAG
 from zhumq.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 _CLUSTER: Final = ResourceType.CLUSTER
@@ -73,7 +73,6 @@ _TRANSACTIONAL_ID: Final = ResourceType.TRANSACTIONAL_ID
 _REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_PRODUCER: Final = -1
 _FIRST_METADATA_VERSION_WITHOUT_NAMES: Final = 12
-_FLAGS_AT: Final = 22  # the second byte of a batch's attributes
 _LEFT_OUT: Final = "left out"
 
 
@@ -83,7 +82,7 @@ _LEFT_OUT: Final = "left out"
 def _check_produce(subject: Subject, request: ProduceRequest) -> Permitted | Message:
     """The handler refuses topics by itself, on its fast path, too."""
     if not any(
-        _is_transactional(each.records)
+        is_transactional(each.records)
         for topic in request.topic_data
         for each in topic.partition_data
     ):
@@ -106,13 +105,6 @@ def _check_produce(subject: Subject, request: ProduceRequest) -> Permitted | Mes
             )
             for topic in request.topic_data
         ]
-    )
-
-
-def _is_transactional(records: bytes | memoryview | None) -> bool:
-    """Whether the batch is of a transaction. A request has one batch for each partition."""
-    return bool(
-        records and records[_FLAGS_AT : _FLAGS_AT + 1] and records[_FLAGS_AT] & TRANSACTIONAL_FLAG
     )
 
 
