@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain docs clean
+.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -93,6 +93,9 @@ attack: $(READY)  ## attacks on a broker beside an honest client: its p99, the b
 
 bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look; BEFORE=FOLDER: beside another checkout)
 	$(BIN)/python -m benchmarks.run $(if $(BEFORE),--before $(BEFORE))
+
+lookup: $(READY)  ## lookups by key beside a scan, the size and the CPU of the index (MESSAGES=5000000)
+	$(BIN)/python -m benchmarks.lookup --messages $(or $(MESSAGES),5000000)
 
 scale: $(READY)  ## the cores at 10, 100 and 1,000 brokers and a million partitions: what breaks first
 	$(BIN)/python -m benchmarks.scale

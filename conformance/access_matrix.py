@@ -8,6 +8,8 @@ from benchmarks.kafka_peer import prepare_kafka
 from tests.access_check import World, check_row
 from tests.access_matrix import ROWS
 
+from zhumq.protocol.api import OWN_KEY_MIN
+
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -23,7 +25,7 @@ NEVER_ANSWERED = frozenset({"DESCRIBE_USER_SCRAM_CREDENTIALS of all users"})
 
 def main() -> int:
     wrong = 0
-    rows = [row for row in ROWS if str(row) not in NEVER_ANSWERED]
+    rows = [row for row in ROWS if row.key < OWN_KEY_MIN and str(row) not in NEVER_ANSWERED]
     with (
         tempfile.TemporaryDirectory(prefix="access-matrix-") as folder,
         prepare_kafka(Path(folder), settings=SETTINGS).start() as server,

@@ -16,6 +16,7 @@ from zhumq.protocol.messages import (
     consumer_groups,
     fetch,
     groups,
+    lookup,
     metadata,
     offsets,
     produce,
@@ -254,6 +255,12 @@ RECORD_ROWS = (
         needs=(on(Operation.READ, TOPIC),),
         refused=TOPIC_REFUSED,
         by_id=True,
+    ),
+    Row(
+        key=ApiKey.LOOKUP,
+        request=lambda names: lookup.LookupRequest(topic=names.topic, sought=b"k"),
+        needs=(on(Operation.READ, TOPIC),),
+        refused=TOPIC_REFUSED,
     ),
     Row(
         key=ApiKey.LIST_OFFSETS,
@@ -936,6 +943,15 @@ CLUSTER_ROWS = (
         what="of a group",
         request=lambda names: incremental_alter(
             GROUP_CONFIG, names.group, "share.record.lock.duration.ms", "30000"
+        ),
+        needs=(on(Operation.ALTER_CONFIGS, GROUP),),
+        refused=GROUP_REFUSED,
+    ),
+    Row(
+        key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        what="the filter of a group",
+        request=lambda names: incremental_alter(
+            GROUP_CONFIG, names.group, "zhumq.filter", "a || b"
         ),
         needs=(on(Operation.ALTER_CONFIGS, GROUP),),
         refused=GROUP_REFUSED,

@@ -61,7 +61,12 @@ def captions() -> str:
 
 def test_folders() -> str:
     """The folders of tests, each with the first sentence of its README.md."""
-    beside = [path for path in REPOSITORY.iterdir() if path.name not in NO_TESTS]
+    # Folders without programs are of a broker that was started here, for example by `make run`.
+    beside = [
+        path
+        for path in REPOSITORY.iterdir()
+        if path.name not in NO_TESTS and any(path.glob("*.py"))
+    ]
     rows = []
     for path in [*sorted((REPOSITORY / "tests").iterdir()), *sorted(beside)]:
         if path.is_dir() and path.name[0] not in "._":

@@ -47,7 +47,7 @@ class Topics:
     def read(
         self, topic: str, partitions: int = PARTITIONS
     ) -> list[list[tuple[bytes | None, bytes]]]:
-        """Keys and values of each partition at read_committed, up to the last stable offset."""
+        """Keys and values of each partition at read_committed, up to the end that it has now: others go on writing."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -59,14 +59,18 @@ class Topics:
         )
         found: list[list[tuple[bytes | None, bytes]]] = [[] for _ in range(partitions)]
         consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
-        left = partitions
-        while left:
+        ends = {
+            each: consumer.get_watermark_offsets(TopicPartition(topic, each), ASK_S)[1]
+            for each in range(partitions)
+        }
+        while ends:
             message = consumer.poll(ASK_S)
             assert message is not None, f"{topic} cannot be read"
-            if message.error() is not None:
-                left -= 1
+            index = message.partition()
+            if message.error() is not None or message.offset() >= ends.get(index, 0):
+                ends.pop(index, None)
             else:
-                found[message.partition()].append((message.key(), message.value()))
+                found[index].append((message.key(), message.value()))
         consumer.close()
         return found
 

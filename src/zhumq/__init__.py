@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zhumq.admin.client import Admin
     from zhumq.client.consumer import Consumer
+    from zhumq.client.half_message_producer import HalfMessage, HalfMessageProducer
     from zhumq.client.message import Message
     from zhumq.client.outputs import Outputs
     from zhumq.client.producer import Producer
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Admin", "ClientSecurity", "Consumer", "Message", "Outputs", "PreparedState", "Producer",
-    "PushConsumer", "Task", "TransactionalConsumer", "TransactionalProducer", "Worker",
+    "Admin", "ClientSecurity", "Consumer", "HalfMessage", "HalfMessageProducer", "Message", "Outputs",
+    "PreparedState", "Producer", "PushConsumer", "Task", "TransactionalConsumer",
+    "TransactionalProducer", "Worker",
 ]  # fmt: skip
 
 # Imported on first use, so that a starting broker does not load the client library.
@@ -29,6 +31,8 @@ _HOMES = {
     "Admin": "zhumq.admin.client",
     "ClientSecurity": "zhumq.client.security",
     "Consumer": "zhumq.client.consumer",
+    "HalfMessage": "zhumq.client.half_message_producer",
+    "HalfMessageProducer": "zhumq.client.half_message_producer",
     "Message": "zhumq.client.message",
     "Outputs": "zhumq.client.outputs",
     "PreparedState": "zhumq.client.transaction_core",

@@ -25,7 +25,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     assert first(100, 7) != first(100, 8)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_every_kind_comes_once_before_any_comes_again_as_the_first(seed: int) -> None:
     kinds = [step.faults[0].kind for step in first(2 * len(MIXED), seed)]
@@ -33,7 +33,7 @@ def test_every_kind_comes_once_before_any_comes_again_as_the_first(seed: int) ->
     assert set(kinds[len(MIXED) :]) == set(MIXED)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_faults_last_as_long_as_their_kind_says(seed: int) -> None:
     durations = Durations(kill=(1, 2), pause=(10, 20), cut=(100, 200), slow=(1_000, 2_000))

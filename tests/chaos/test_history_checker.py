@@ -228,7 +228,7 @@ def test_many_faults_at_one_place_are_one_finding_with_a_few_examples() -> None:
     assert str(finding).startswith("unseen at p: value 0;")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_whatever_a_perfect_log_gives_is_clean(seed: int) -> None:
     perfect = PerfectLog(seed)
@@ -237,7 +237,7 @@ def test_whatever_a_perfect_log_gives_is_clean(seed: int) -> None:
     assert verdict.values_read == len(perfect.log)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(min_value=0, max_value=2**32), st.data())
 def test_a_fault_planted_anywhere_in_a_perfect_history_is_found(
     seed: int, data: st.DataObject
@@ -316,7 +316,7 @@ def test_the_last_reader_of_a_perfect_log_is_the_one_that_the_plants_change() ->
     assert PerfectLog(1).operations[-1].process == LAST
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.builds(
         Operation,

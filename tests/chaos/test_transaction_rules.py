@@ -245,14 +245,14 @@ def test_outcomes_are_counted() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_fault_is_found_where_there_is_none(seed: int) -> None:
     perfect = PerfectTransactions(seed)
     assert check(decode(encode(each)) for each in perfect.operations).findings == ()
 
 
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_value_that_is_gone_is_always_found(seed: int, draw: st.DrawFn) -> None:
     perfect = PerfectTransactions(seed)
     partition = draw.choice([name for name, records in perfect.visible.items() if records] or [""])

@@ -24,17 +24,24 @@ from zhumq.records.control import EndMarker, build_marker_batch, decode_end_mark
 from zhumq.records.outline import outline
 from zhumq.storage.fetched_batches import check_fetched
 from zhumq.storage.flush_ticket import FlushTicket
+from zhumq.storage.key_indexes import KeyIndexes
 from zhumq.storage.leader_epochs import EpochStart, LeaderEpochs
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, FileRegion, LogSlice
 from zhumq.storage.producer_state import ProducerState
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.transaction_index import AbortedTransaction
-from zhumq.storage.validator import AppendOrigin, CheckedBatch, WalkBudget, check_batch
+from zhumq.storage.validator import (
+    COORDINATOR,
+    PLAIN_CLIENT,
+    AppendOrigin,
+    CheckedBatch,
+    WalkBudget,
+    check_batch,
+)
 from zhumq.testing.disk import MemoryDisk
 
 PARTITION = TopicPartition("orders", 0)
-CLIENT = AppendOrigin.CLIENT
 
 
 class MemoryLog:
@@ -59,6 +66,7 @@ class MemoryLog:
         self.flushed_offset = 0
         self.log_end_offset = 0
         self.producer_state = ProducerState()
+        self.key_indexes = KeyIndexes("/memory", self.disk, lambda _: 0)
         self.failure: StorageFailed | None = None
         self.suspect_offset: int | None = None
         self.corrupt_ranges: tuple[CorruptRange, ...] = ()
@@ -112,7 +120,7 @@ class MemoryLog:
         *,
         leader_epoch: int,
         now_ms: int,
-        origin: AppendOrigin = CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         budget: WalkBudget | None = None,
     ) -> Appended:
         self._check_online()
@@ -123,7 +131,7 @@ class MemoryLog:
             checked.append(check_batch(view[end:], self.config, now_ms, origin, budget))
             end += checked[-1][0].batch_length + PREFIX_BYTES
         header = checked[0][0]
-        if origin is not CLIENT:
+        if origin is COORDINATOR:
             self.producer_state.check_unnumbered(each for each, _ in checked)
         elif len(checked) > 1:
             self.producer_state.check_all(each for each, _ in checked)
@@ -172,7 +180,9 @@ class MemoryLog:
         size = 0
         for each in batches:
             try:
-                appended = self.append(each, leader_epoch=leader_epoch, now_ms=now_ms)
+                appended = self.append(
+                    each, leader_epoch=leader_epoch, now_ms=now_ms, origin=PLAIN_CLIENT
+                )
             except DiskFull:
                 raise
             except BrokerError as refusal:
@@ -310,7 +320,7 @@ class MemoryLog:
         return [
             TimestampedOffset(timestamp, offset, batch.header.partition_leader_epoch)
             for batch in self._batches
-            for timestamp, offset, _ in outline(batch)
+            for timestamp, offset, *_ in outline(batch)
             if offset >= self.log_start_offset
         ]
 

@@ -8,6 +8,7 @@ from tests.contract.log_layouts import LAYOUTS, SEGMENT_BYTES, Layout
 from tests.contract.memory_log import MemoryLog
 from tests.unit.storage.storage_support import NOW_MS, PARTITION, append, make_batch, read_batches
 
+from zhumq.model.authorization_errors import TransactionalIdAuthorizationFailed
 from zhumq.model.errors import (
     BrokerError,
     InvalidProducerEpoch,
@@ -139,14 +140,11 @@ def test_a_producer_cannot_begin_a_transaction_that_the_coordinator_does_not_kno
     write(log, 1, 0)
     # Within the transaction nothing has to be confirmed.
     log.append(inside(1, 1), leader_epoch=0, now_ms=NOW_MS)
-    run = log.append_each([memoryview(inside(1, 2))], leader_epoch=0, now_ms=NOW_MS)
-    assert run.base_offsets == [2]
+    log.append(inside(1, 2), leader_epoch=0, now_ms=NOW_MS)
     end(log, 1)
     # A batch that was delayed past the end of its transaction.
     with pytest.raises(InvalidTxnState):
         log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
-    run = log.append_each([memoryview(inside(1, 3))], leader_epoch=0, now_ms=NOW_MS)
-    assert isinstance(run.last, InvalidTxnState)
     with pytest.raises(InvalidTxnState):
         log.append(inside(1, 3) + inside(1, 4), leader_epoch=0, now_ms=NOW_MS)
     # A verification that began before the marker confirms nothing.
@@ -165,13 +163,22 @@ def test_a_producer_cannot_begin_a_transaction_that_the_coordinator_does_not_kno
     assert log.append(inside(1, 2), leader_epoch=0, now_ms=NOW_MS).duplicate
 
 
+def test_a_batch_of_a_transaction_is_refused_in_a_request_without_a_transactional_id(
+    log: Log,
+) -> None:
+    write(log, 1, 0)
+    with pytest.raises(TransactionalIdAuthorizationFailed):
+        log.append(inside(1, 1), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.PLAIN_CLIENT)
+    run = log.append_each([memoryview(inside(1, 1))], leader_epoch=0, now_ms=NOW_MS)
+    assert isinstance(run.last, TransactionalIdAuthorizationFailed)
+    assert log.log_end_offset == 1
+
+
 def test_an_unknown_producer_of_version_2_begins_with_its_first_sequence(log: Log) -> None:
     state = log.producer_state
     state.allow_transaction(1, 0, state.verification(1), begins_at_zero=True)
     with pytest.raises(OutOfOrderSequenceNumber):
         log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
-    run = log.append_each([memoryview(inside(1, 3))], leader_epoch=0, now_ms=NOW_MS)
-    assert isinstance(run.last, OutOfOrderSequenceNumber)
     log.append(inside(1, 0), leader_epoch=0, now_ms=NOW_MS)
     log.append(inside(1, 1), leader_epoch=0, now_ms=NOW_MS)
     # Of version 1 any sequence may be the first: retention may have deleted those before it.

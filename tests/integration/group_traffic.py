@@ -22,7 +22,10 @@ Position = tuple[int, int, bytes]  # partition, offset, value
 
 class Member(Protocol):
     def poll(self) -> list[Position]: ...
-    def commit(self) -> None: ...
+    def commit(self) -> bool:
+        """Commits what was read. Returns whether the group took it: a rebalance may be under way."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -42,22 +45,19 @@ class ConfluentMember:
             }
         )
         self._consumer.subscribe([topic])
-        self._read_something = False
 
     def poll(self) -> list[Position]:
         got = []
         for message in self._consumer.consume(2_000, 0.2):
             assert message.error() is None, message.error()
             got.append((message.partition(), message.offset(), message.value()))
-        self._read_something = self._read_something or bool(got)
         return got
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         from confluent_kafka import KafkaError, KafkaException
 
         try:
-            if self._read_something:
-                self._consumer.commit(asynchronous=False)
+            self._consumer.commit(asynchronous=False)
         except KafkaException as error:
             # A rebalance took the partitions: other members go on from the last commit.
             expected = {
@@ -70,6 +70,8 @@ class ConfluentMember:
             }
             if error.args[0].code() not in expected:
                 raise
+            return False
+        return True
 
     def close(self) -> None:
         self._consumer.close()
@@ -104,11 +106,13 @@ class KafkaPythonMember:
             for message in messages
         ]
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         from kafka.errors import CommitFailedError, RebalanceInProgressError
 
         with contextlib.suppress(CommitFailedError, RebalanceInProgressError):
             self._consumer.commit()
+            return True
+        return False
 
     def close(self) -> None:
         self._consumer.close(autocommit=False)
@@ -141,11 +145,13 @@ class AiokafkaMember:
             for message in messages
         ]
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         from aiokafka.errors import CommitFailedError, IllegalStateError
 
         with contextlib.suppress(CommitFailedError, IllegalStateError):
             self._runner.run(self._consumer.commit())
+            return True
+        return False
 
     def close(self) -> None:
         self._runner.run(self._consumer.stop())
@@ -213,6 +219,7 @@ def consume(
         ranges: list[list[int]] = []  # [partition, first offset, next offset]
         current: dict[int, list[int]] = {}
         read = 0
+        committed = True
         try:
             while read < stay and not asked_to_stop():
                 got = member.poll()
@@ -225,8 +232,9 @@ def consume(
                         ranges.append(running)
                     running[2] = offset + 1
                 read += len(got)
-                if got:
-                    member.commit()
+                # Tried again when a rebalance was in the way: after the last message there is no other occasion.
+                if got or not committed:
+                    committed = member.commit()
         finally:
             member.close()
         sys.stdout.write(json.dumps({"member": seed, "read": read, "ranges": ranges}) + "\n")

@@ -1,56 +1,25 @@
 """A full disk, `kill -9` and a restart: the broker reports it, and recovers by itself."""
 
 import contextlib
-import os
-import subprocess
-import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.integration.small_disk import figure, page, small_file_system, wait_for
 
 from zhumq.testing.process import BrokerProcess, broker_process
 
 SECONDS_MAX = 60.0
 DISK_BYTES = 4 * 1024 * 1024
 VALUE = b"x" * 10_000
-Fact = TypeVar("Fact")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little room."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def wait_for(look: Callable[[], Fact | None], what: str) -> Fact:
-    deadline = time.monotonic() + SECONDS_MAX
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, f"no {what}"
-        threading.Event().wait(0.05)
-    return found
-
-
-def page(process: BrokerProcess, path: str) -> str:
-    with urllib.request.urlopen(f"http://{process.http}{path}", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def figure(process: BrokerProcess, name: str) -> float:
-    (line,) = (
-        each for each in page(process, "/metrics").splitlines() if each.startswith(name + " ")
-    )
-    return float(line.split()[1])
+    with small_file_system(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 def fill(folder: Path) -> Path:

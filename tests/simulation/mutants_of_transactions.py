@@ -79,7 +79,7 @@ def accept_markers_of_an_older_epoch(patch: Patch) -> None:
     patch(ProducerState, "check_marker", lambda *_: None)
 
 
-@planted(32)
+@planted(0)
 def accept_markers_of_an_older_coordinator(patch: Patch) -> None:
     """A coordinator that was replaced ends transactions."""
     check = ProducerState.check_marker
@@ -179,10 +179,10 @@ def a_client_gets_the_last_epoch(patch: Patch) -> None:
     patch(transaction, "is_exhausted", lambda epoch: epoch >= transaction.EPOCH_MAX)
 
 
-@planted(157)
+@planted(450)
 def go_on_with_the_epoch_of_a_fence(patch: Patch) -> None:
     """A producer whose last transaction timed out gets the last epoch, which is kept for fencing."""
-    next_epoch = shard._next_epoch
+    next_epoch = shard.next_epoch
 
     def mutant(request: Any, current: Transaction) -> Any:
         bump = next_epoch(request, current)
@@ -191,7 +191,7 @@ def go_on_with_the_epoch_of_a_fence(patch: Patch) -> None:
             return bump
         return bump._replace(epoch=current.client_producer_epoch, is_exhausted=False)
 
-    patch(shard, "_next_epoch", mutant)
+    patch(shard, "next_epoch", mutant)
 
 
 @planted(0)
@@ -338,7 +338,7 @@ def commit_nothing(patch: Patch) -> None:
     patch(TransactionShard, "_end", mutant)
 
 
-@planted(1091)
+@planted(3600)
 def confirm_without_a_record(patch: Patch) -> None:
     """A coordinator that was replaced takes a commit of version 1 for that of an earlier transaction."""
     end = TransactionShard._end
@@ -373,17 +373,17 @@ def forget_the_decisions(patch: Patch) -> None:
 @planted(0)
 def hand_out_an_id_once(patch: Patch) -> None:
     """The second transaction of an id is not handed out."""
-    replay = TransactionShard.replay
+    change = TransactionShard._change
 
-    def mutant(self: TransactionShard, record: Any, now_ms: int) -> None:
+    def mutant(self: TransactionShard, transaction: Any) -> None:
         handed_out = set(self._handed_out)
-        replay(self, record, now_ms)
+        change(self, transaction)
         self._handed_out |= handed_out
 
-    patch(TransactionShard, "replay", mutant)
+    patch(TransactionShard, "_change", mutant)
 
 
-@planted(33)
+@planted(200)
 def complete_by_an_older_report(patch: Patch) -> None:
     """A late report about the markers of an earlier transaction completes this one."""
     complete = TransactionShard._complete

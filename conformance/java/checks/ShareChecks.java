@@ -50,6 +50,7 @@ final class ShareChecks {
         check("share: no more records than asked for in record_limit mode", ShareChecks::recordLimit);
         check("share: a lock can be renewed", ShareChecks::renew);
         check("share: partitions of several topics, one added later", ShareChecks::severalTopics);
+        check("share: a filter of the group lets only matching records pass", ShareChecks::filter);
         check("admin: share groups are listed, described and deleted", ShareChecks::describe);
         check("admin: offsets of a share group are listed, altered and deleted", ShareChecks::offsets);
         check("admin: a setting of a group that makes no sense is refused", ShareChecks::badSetting);
@@ -112,6 +113,31 @@ final class ShareChecks {
             equal(500, seen.size());
             nothing(consumer);
         }
+    }
+
+    /** zhumq's own group setting: the client knows nothing of it. */
+    private static void filter() throws Exception {
+        String topic = newTopic("share", 1);
+        fill(topic, 0, 1_000);
+        String group = earliestGroup("share");
+        set(group, "zhumq.filter", "key LIKE 'key-9__' AND offset % 10 = 0");
+        try (KafkaShareConsumer<String, String> consumer = share(group, Map.of())) {
+            consumer.subscribe(List.of(topic));
+            List<ConsumerRecord<String, String>> first = take(consumer, 10);
+            equal(10, first.size());
+            for (int i = 0; i < 10; i++) {
+                equal("value-" + (900 + 10 * i), first.get(i).value());
+            }
+            nothing(consumer);
+            set(group, "zhumq.filter", "key = 'key-7' OR key = 'key-8'");
+            fill(topic, 0, 100);
+            equal(List.of("value-7", "value-8"), take(consumer, 2).stream().map(ConsumerRecord::value).toList());
+            nothing(consumer);
+        }
+        fails(InvalidConfigurationException.class, () -> {
+            set(group, "zhumq.filter", "key = = 'x'");
+            return null;
+        });
     }
 
     private static void beginsAtTheEnd() throws Exception {

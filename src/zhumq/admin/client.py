@@ -2,6 +2,8 @@
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.dead_letters import count_dead_letters, read_dead_letters, replay_dead_letters
+from zhumq.admin.lookup import lookup
+from zhumq.admin.retention import explain_retention
 from zhumq.admin.sessions import list_sessions, resume_session
 from zhumq.admin.subscriptions import release_topic, subscription_groups
 from zhumq.admin.topics import create_topic, delete_topic, list_topics
@@ -41,6 +43,8 @@ class Admin(ClusterConnection):
     dead_letter_counts = count_dead_letters
     dead_letters = read_dead_letters
     replay = replay_dead_letters
+    lookup = lookup
+    explain_retention = explain_retention
 
     def topics(self) -> dict[str, int]:
         """Topics with their partition counts."""

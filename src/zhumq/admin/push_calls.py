@@ -20,6 +20,7 @@ except ImportError as missing:
     ) from missing
 
 CALL_SECONDS_MAX: Final = 10.0
+_NOT_FOUND: Final = frozenset({pb.INVALID, pb.UNKNOWN_HALF_MESSAGE})
 
 
 def mode_name(code: Any) -> str | None:
@@ -42,7 +43,9 @@ def call_all(connection: ClusterConnection, method: str, **fields: Any) -> list[
         try:
             answers.append(_call(address, credentials, method, fields))
         except AdminError as error:
-            failure = error
+            # Where the others do not have it, the one that refuses says why.
+            if failure is None or isinstance(failure, NotFound):
+                failure = error
     if failure is not None and not answers:
         raise failure
     return answers
@@ -79,5 +82,7 @@ def _call(address: str, credentials: Any, method: str, fields: dict[str, Any]) -
             ) from error
     code = getattr(answer, "code", pb.OK)
     if code != pb.OK:
-        raise (NotFound if code == pb.INVALID else Refused)(answer.message)
+        if code in _NOT_FOUND:
+            raise NotFound(answer.message)
+        raise (Unavailable if code == pb.UNAVAILABLE else Refused)(answer.message)
     return answer

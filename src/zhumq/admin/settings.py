@@ -1,4 +1,4 @@
-"""Settings: of a topic, of a broker, and of all brokers."""
+"""Settings: of a topic, of a share group, of a broker, and of all brokers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,11 +21,12 @@ _BROKER: Final = 4
 _ALL_BROKERS: Final = ""
 _SET: Final = 0
 _DELETE: Final = 1
+_OF_GROUP: Final = 8  # the source of a setting of the group's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting of a topic. `is_own`: it was set for this topic, and is not a default."""
+    """A setting of a topic or a group. `is_own`: it was set for this one, and is not a default."""
 
     value: str | None
     is_own: bool
@@ -52,20 +53,57 @@ def alter_topic_settings(
     unset: Iterable[str] = (),
 ) -> None:
     """Change settings of a topic, and reset those of `unset` to their defaults."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    known = topic_settings(connection, topic) if unset else {}
+    _check_known(unset, known, "topics")
+    _alter(connection, ConfigResource(ResourceType.TOPIC, topic), changes, unset)
+
+
+def group_settings(connection: ClusterConnection, group: str) -> dict[str, Setting]:
+    """All settings of a share group by name, also the defaults."""
+    resource = ConfigResource(ResourceType.GROUP, group)
+    found: dict[str, Any] = connection.ask(
+        f"read the settings of {group!r}", AdminClient.describe_configs, [resource]
+    )
+    return {
+        name: Setting(value=entry.value, is_own=entry.source == _OF_GROUP)
+        for name, entry in found.items()
+    }
+
+
+def alter_group_settings(
+    connection: ClusterConnection,
+    group: str,
+    changes: Mapping[str, str],
+    unset: Iterable[str] = (),
+) -> None:
+    """Change settings of a share group, and reset those of `unset` to their defaults."""
+    known = group_settings(connection, group) if unset else {}
+    _check_known(unset, known, "groups")
+    _alter(connection, ConfigResource(ResourceType.GROUP, group), changes, unset)
+
+
+def _check_known(unset: Iterable[str], known: Mapping[str, Setting], of_what: str) -> None:
+    for name in unset:
+        # Brokers ignore the deletion of an unknown setting, as Kafka does.
+        if name not in known:
+            raise Refused(f"cannot unset {name!r}: {of_what} have no such setting")
+
+
+def _alter(
+    connection: ClusterConnection,
+    resource: ConfigResource,
+    changes: Mapping[str, str],
+    unset: Iterable[str],
+) -> None:
     for name, value in changes.items():
         resource.add_incremental_config(
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         )
-    known = topic_settings(connection, topic) if unset else {}
     for name in unset:
-        # Brokers ignore the deletion of an unknown setting, as Kafka does.
-        if name not in known:
-            raise Refused(f"cannot unset {name!r}: topics have no such setting")
         resource.add_incremental_config(
             ConfigEntry(name, "", incremental_operation=AlterConfigOpType.DELETE)
         )
-    doing = f"change the settings of {topic!r}"
+    doing = f"change the settings of {resource.name!r}"
     connection.ask(doing, AdminClient.incremental_alter_configs, [resource])
 
 

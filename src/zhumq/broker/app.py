@@ -2,54 +2,42 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
-import resource
-import signal
-import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Self
-
-import uvloop
+from typing import Self
 
 from zhumq.broker.access import Access
-from zhumq.broker.authentication import Authentication
-from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
-from zhumq.broker.http import HttpServer, Metric
 from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
-from zhumq.broker.listener_config import ListenerConfig
-from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of, tls_source
-from zhumq.broker.metrics import authentication_metrics, broker_metrics, health_problems
-from zhumq.broker.metrics_guard import metrics_guard
+from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of
 from zhumq.broker.quota_settings import quota_sampling
 from zhumq.broker.quotas import ClientQuotas
+from zhumq.broker.retention_settings import retention_settings
 from zhumq.broker.wiring.audit import open_audit
 from zhumq.broker.wiring.authentication import open_authentication
 from zhumq.broker.wiring.authorization import open_authorization
 from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
-from zhumq.broker.wiring.delivery import DeliveryCoordinator
-from zhumq.broker.wiring.group_coordinator import GroupCoordinator
+from zhumq.broker.wiring.coordinators import Coordinators
+from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.handlers import all_handlers
+from zhumq.broker.wiring.http import open_http
 from zhumq.broker.wiring.membership import Membership, SoleMember
 from zhumq.broker.wiring.push import open_push
-from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator, open_markers
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.router import LeaderRouter
-from zhumq.host.clock import Clock, SystemClock
+from zhumq.host.clock import Clock, SystemClock, utc_offset_ms
 from zhumq.host.disk import Disk, SystemDisk
-from zhumq.host.memory import keep_freed_memory
 from zhumq.metadata.image import Broker, Endpoint
 from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
-from zhumq.model.errors import BrokerError, ZhumqError
+from zhumq.model.errors import BrokerError
 from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Limits
 from zhumq.net.listener import CannotBind, Listener
@@ -58,14 +46,10 @@ from zhumq.replication.replication import Replication
 from zhumq.storage.disk_room import DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.retention_pass import Retention
 from zhumq.storage.scrub import Scrubber
 
 logger = logging.getLogger(__name__)
-
-# New objects between two collections: a thousand requests in flight are far below it.
-GARBAGE_THRESHOLD: Final = 50_000
-EXIT_OK: Final = 0
-EXIT_FAILED: Final = 1
 
 
 class BrokerApp:
@@ -94,6 +78,7 @@ class BrokerApp:
         clock = clock or SystemClock()
         disk = disk or SystemDisk()
         config = with_kept_ports(config, disk)
+        kept = retention_settings(config.settings)
         async with contextlib.AsyncExitStack() as parts:
             logs, member = await _open_folder(config, disk, clock, parts)
             store = member.store
@@ -111,39 +96,20 @@ class BrokerApp:
                 member.replication,
             )
             parts.push_async_callback(replicas.close)
-            metadata_client = MetadataClient(store, _topic_limits(config), uuid.uuid4)
-            router = LeaderRouter(store, config.broker_id, member.replication)
-            transactions = TransactionCoordinator(
-                config.settings, store, metadata_client, replicas, router, clock
+            disk_room = DiskRoom(logs, kept.watermarks)
+            retention = Retention(logs, replicas.facts_of, clock, kept, utc_offset_ms)
+            base = Foundation(
+                broker_id=config.broker_id,
+                settings=config.settings,
+                partition_settings=config.partition_settings,
+                store=store,
+                metadata_client=MetadataClient(store, _topic_limits(config), uuid.uuid4),
+                replication=member.replication,
+                replicas=replicas,
+                router=LeaderRouter(store, config.broker_id, member.replication),
+                clock=clock,
             )
-            parts.push_async_callback(transactions.close)
-            groups = GroupCoordinator(
-                config.settings,
-                store,
-                metadata_client,
-                replicas,
-                router,
-                transactions.routed,
-                clock,
-            )
-            parts.push_async_callback(groups.close)
-            markers = open_markers(
-                transactions, groups, store, replicas, member.replication, config.broker_id, clock
-            )
-            parts.push_async_callback(markers.close)
-            delivery = DeliveryCoordinator(
-                config.settings,
-                store,
-                metadata_client,
-                replicas,
-                groups,
-                router,
-                clock,
-            )
-            parts.push_async_callback(delivery.close)
-            for watcher in (replicas.apply, groups.apply, delivery.apply):
-                watcher(store.image)
-                store.watch(watcher)
+            coordinators = Coordinators.open(base, parts)
             authentication = await open_authentication(config, member, clock, audit)
             parts.callback(authentication.close)
             authorization = open_authorization(config, store, audit)
@@ -152,59 +118,51 @@ class BrokerApp:
             store.watch(quotas.apply)
             push = await open_push(
                 config,
-                store,
-                delivery.service,
-                groups.routed,
-                clock,
+                base,
+                coordinators,
                 authorization,
                 authentication,
                 quotas,
+                retention,
+                disk_room,
             )
             parts.push_async_callback(push.close)
-            produce = ProduceHandler(replicas, store, clock, transactions.routed)
+            produce = ProduceHandler(replicas, store, clock, coordinators.transactions.routed)
             dispatcher = Dispatcher(
                 all_handlers(
                     config,
+                    base,
+                    coordinators,
                     push.bound,
                     produce,
-                    store,
-                    metadata_client,
-                    replicas,
-                    groups,
-                    transactions,
-                    markers.appender,
-                    delivery,
                     authentication,
                     quotas,
-                    clock,
                     has_authorizer=authorization is not None,
                 ),
                 produce.answer_run,
                 Access(authorization, quotas),
                 gate=authentication,
-                on_connection_lost=delivery.connection_lost,
+                on_connection_lost=coordinators.delivery.connection_lost,
             )
             parts.callback(_write_high_watermarks, logs, replicas)
             peer_address = await member.listen(parts)
             listener = await _listen(config, dispatcher, quotas)
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
-            disk_room = DiskRoom(logs)
             scrubber = Scrubber(
                 logs,
                 clock,
                 bytes_per_second=config.settings.integer("log.scrub.bytes.per.second"),
                 interval_ms=config.settings.integer("log.scrub.interval.ms"),
             )
-            http = await _listen_http(
+            http = await open_http(
                 config.http,
                 listener,
                 dispatcher,
                 replicas,
-                groups,
-                delivery,
-                lambda: transactions.metrics(markers),
+                coordinators,
                 member,
                 disk_room,
+                retention,
                 scrubber,
                 authentication,
                 authorization,
@@ -216,7 +174,14 @@ class BrokerApp:
             chores = asyncio.create_task(
                 do_chores(
                     broker_chores(
-                        config.settings, logs, flusher, replicas, clock, disk_room, scrubber
+                        config.settings,
+                        logs,
+                        flusher,
+                        replicas,
+                        clock,
+                        disk_room,
+                        scrubber,
+                        retention,
                     )
                 )
             )
@@ -243,49 +208,6 @@ class BrokerApp:
         await self._parts.aclose()
 
 
-def serve(config: BrokerConfig) -> int:
-    """Run a broker until SIGTERM or SIGINT. Returns the exit code of the program."""
-    keep_freed_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config))
-
-
-async def _serve(config: BrokerConfig) -> int:
-    _allow_many_open_files()
-    for warning in config.warnings:
-        logger.warning("%s", warning)
-    asked_to_stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for stop_signal in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(stop_signal, asked_to_stop.set)
-    try:
-        app = await BrokerApp.start(config)
-    except ZhumqError as reason:
-        sys.stderr.write(f"zhumq: {reason}\n")
-        return EXIT_FAILED
-    _collect_garbage_rarely()
-    sys.stdout.write(app.ready_line + "\n")
-    sys.stdout.flush()
-    await asked_to_stop.wait()
-    logger.info("stopping")
-    await app.stop()
-    logger.info("stopped")
-    return EXIT_OK
-
-
-def _allow_many_open_files() -> None:
-    """Raise the limit of open files: each partition and each connection needs some."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _collect_garbage_rarely() -> None:
-    """Raise the thresholds of the garbage collector: requests leave no cycles to find."""
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
-
-
 async def _listen(config: BrokerConfig, dispatcher: Dispatcher, quotas: ClientQuotas) -> Listener:
     endpoints = [endpoint_of(listener) for listener in config.listeners]
     try:
@@ -298,49 +220,6 @@ async def _listen(config: BrokerConfig, dispatcher: Dispatcher, quotas: ClientQu
     except CannotBind as reason:
         failed = config.listeners[endpoints.index(reason.endpoint)]
         raise cannot_listen(failed, reason) from None
-
-
-async def _listen_http(
-    config: ListenerConfig,
-    listener: Listener,
-    dispatcher: Dispatcher,
-    replicas: ReplicaManager,
-    groups: GroupCoordinator,
-    delivery: DeliveryCoordinator,
-    transaction_metrics: Callable[[], Iterable[Metric]],
-    member: Membership,
-    disk_room: DiskRoom,
-    scrubber: Scrubber,
-    authentication: Authentication,
-    authorization: AclAuthorization | None,
-) -> HttpServer:
-    def metrics() -> list[Metric]:
-        return [
-            *broker_metrics(listener, dispatcher, replicas, disk_room, scrubber),
-            *groups.lags.metrics(),
-            *delivery.metrics(),
-            *transaction_metrics(),
-            *member.metrics(replicas),
-            *authentication_metrics(authentication),
-        ]
-
-    def problems() -> list[str]:
-        return [
-            *health_problems(replicas, disk_room),
-            *member.problems(replicas),
-        ]
-
-    try:
-        return await HttpServer.open(
-            config.bind.host,
-            config.bind.port,
-            metrics,
-            problems,
-            tls=tls_source(config),
-            guard=metrics_guard(config, authentication, authorization),
-        )
-    except OSError as reason:
-        raise cannot_listen(config, reason) from None
 
 
 async def _open_folder(

@@ -110,7 +110,7 @@ class BrokerConfig:
             http=http_listener.to_bind(),
             data_dir=data_dir,
             broker_id=BrokerId(broker_id),
-            rack=rack,
+            rack=rack or loaded.text("broker.rack") or None,
             settings=loaded,
             warnings=(*warnings, *exposed),
             admin_user=admin_user,
@@ -133,6 +133,7 @@ class BrokerConfig:
             segment_bytes=topic.integer("segment.bytes"),
             segment_ms=topic.integer("segment.ms"),
             index_interval_bytes=topic.integer("index.interval.bytes"),
+            index_keys=topic.boolean("index.keys"),
             retention_ms=topic.integer("retention.ms"),
             retention_bytes=topic.integer("retention.bytes"),
             max_message_bytes=topic.integer("max.message.bytes"),
@@ -148,6 +149,8 @@ class BrokerConfig:
             min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
             file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
             producer_id_expiration_ms=self.settings.integer("producer.id.expiration.ms"),
+            flush_messages=topic.integer("flush.messages"),
+            flush_ms=topic.integer("flush.ms"),
             validates_records=topic.text("record.validation") == "full",
         )
 

@@ -70,6 +70,12 @@ def delivery_metrics(
             lambda share_partition: share_partition.dead_letters_total,
             closed.dead_letters,
         ),
+        (
+            "filtered",
+            "Messages that the filter of a group excluded.",
+            lambda share_partition: share_partition.filtered_total,
+            closed.filtered,
+        ),
     ):
         sums = Counter(before)
         sums.update(_summed(opened, of_share_partition))

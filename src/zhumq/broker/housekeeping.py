@@ -13,6 +13,7 @@ from zhumq.storage.disk_room import LOOK_MS, DiskRoom
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log import Log
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.retention_pass import Retention
 from zhumq.storage.scrub import TURN_MS, Scrubber
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ def broker_chores(
     clock: Clock,
     disk_room: DiskRoom,
     scrubber: Scrubber,
+    retention: Retention,
 ) -> list[Chore]:
     """The periodic work on the logs of a broker."""
 
@@ -64,6 +66,7 @@ def broker_chores(
 
     async def look_for_room() -> None:
         await asyncio.to_thread(disk_room.look)
+        replicas.set_write_refusal(disk_room.refusal)
         if not disk_room.is_full:
             replicas.retry_offline()
 
@@ -72,8 +75,13 @@ def broker_chores(
             await asyncio.to_thread(scrubber.read)
             scrubber.finish()
 
-    async def retention() -> None:
-        logs.retention_pass(clock.now_ms(), replicas.facts_of)
+    async def delete_old() -> None:
+        usage = await asyncio.to_thread(logs.disk.usage, logs.data_dir)
+        if retention.is_pressed(usage) and (waiting := logs.take_trash(at_once=True)):
+            # What is deleted already may be enough.
+            await asyncio.to_thread(logs.empty_trash, waiting)
+            usage = await asyncio.to_thread(logs.disk.usage, logs.data_dir)
+        retention.run(usage)
         await asyncio.to_thread(logs.empty_trash, logs.take_trash())
 
     async def compaction() -> None:
@@ -100,7 +108,7 @@ def broker_chores(
         Chore(
             name="retention",
             interval_ms=settings.integer("log.retention.check.interval.ms"),
-            work=retention,
+            work=delete_old,
         ),
     ]
     if settings.boolean("log.cleaner.enable"):

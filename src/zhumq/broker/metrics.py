@@ -1,5 +1,6 @@
 """Metrics and health problems of a broker, collected at a scrape from the parts that count them."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
@@ -8,13 +9,20 @@ from zhumq.broker.authentication import Authentication
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.http import Metric
 from zhumq.cluster.store import SessionState
+from zhumq.coordinators.half_message_mover import HalfMessageMover
+from zhumq.coordinators.half_message_service import HalfMessageService
+from zhumq.coordinators.key_indexer import KeyIndexer
+from zhumq.coordinators.key_lookup import LookupService
 from zhumq.coordinators.marker_writer import MarkerWriter
+from zhumq.half_messages.message import HalfState
+from zhumq.half_messages.shard import HalfShard
 from zhumq.metadata.image import NO_BROKER, ClusterImage
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, TopicPartition
 from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom
+from zhumq.storage.retention_pass import Retention
 from zhumq.storage.scrub import Scrubber
 from zhumq.transactions.shard import TransactionShard
 from zhumq.transactions.transaction import NO_TIMEOUT_MS, TransactionState
@@ -97,7 +105,9 @@ def broker_metrics(
         len(offline_partitions(replicas)),
     )
     yield _gauge(
-        "zhumq_disk_free_bytes", "Free bytes on the disk of the data folder.", disk_room.free_bytes
+        "zhumq_disk_free_bytes",
+        "Free bytes on the disk of the data folder.",
+        disk_room.usage.free_bytes,
     )
     yield _gauge(
         "zhumq_disk_full", "Whether writes are refused because the disk is full.", disk_room.is_full
@@ -129,6 +139,33 @@ def broker_metrics(
         kind="gauge",
         help="Ranges of a partition that fail their checksum.",
         samples=corrupt,
+    )
+
+
+def retention_metrics(retention: Retention, disk_room: DiskRoom) -> Iterable[Metric]:
+    """How full the disk is, and what retention deleted since the start, by reason."""
+    yield _gauge(
+        "zhumq_disk_used_percent",
+        "How full the disk of the data folder is.",
+        disk_room.usage.used_percent,
+    )
+    yield _gauge(
+        "zhumq_disk_writes_refused",
+        "Whether messages are refused because the disk is above its highest watermark.",
+        bool(disk_room.refusal),
+    )
+    deleted = [(f'{{reason="{reason}"}}', count) for reason, count in retention.deleted.items()]
+    yield Metric(
+        name="zhumq_retention_segments_total",
+        kind="counter",
+        help="Segments that retention deleted.",
+        samples=[(labels, count.segments) for labels, count in deleted],
+    )
+    yield Metric(
+        name="zhumq_retention_bytes_total",
+        kind="counter",
+        help="Bytes of the segments that retention deleted.",
+        samples=[(labels, count.size_bytes) for labels, count in deleted],
     )
 
 
@@ -167,11 +204,61 @@ def transaction_metrics(
     )
 
 
+def half_message_metrics(
+    shards: Sequence[HalfShard], service: HalfMessageService, mover: HalfMessageMover
+) -> Iterable[Metric]:
+    """The half messages that this broker coordinates."""
+    counts = Counter(each.state for shard in shards for each in shard.messages.values())
+    for state, help_text in (
+        (HalfState.PENDING, "Half messages that no producer has decided on."),
+        (HalfState.COMMITTED, "Committed half messages that are not in their topics yet."),
+        (HalfState.FAILED, "Committed half messages that their topics refuse."),
+        (HalfState.GIVEN_UP, "Half messages that were rolled back because no producer decided."),
+    ):
+        name = state.name.lower()
+        yield _gauge(f"zhumq_half_messages_{name}", help_text, counts[state])
+    yield _gauge(
+        "zhumq_half_message_producers",
+        "Connected producers that are asked about half messages.",
+        service.producers_count,
+    )
+    yield _counter(
+        "zhumq_half_message_checks_total",
+        "Checks that were sent to producers of half messages.",
+        service.checks_total,
+    )
+    yield _counter(
+        "zhumq_half_messages_moved_total",
+        "Half messages that were moved into their topics.",
+        mover.moved_total,
+    )
+
+
+def lookup_metrics(indexer: KeyIndexer, lookups: LookupService) -> Iterable[Metric]:
+    """The key indexes that this broker keeps, and the lookups that it answered as a leader."""
+    yield _gauge(
+        "zhumq_key_index_partitions", "Partitions whose key index is kept here.", len(indexer)
+    )
+    yield _gauge(
+        "zhumq_key_index_lag",
+        "Offsets of these partitions that are not indexed yet: lookups scan them.",
+        indexer.lag,
+    )
+    yield _counter("zhumq_lookups_total", "Lookups by key or tag.", lookups.answered)
+    yield _counter(
+        "zhumq_lookups_scanned_offsets_total",
+        "Offsets that lookups read one by one, because no index had them.",
+        lookups.scanned,
+    )
+
+
 def health_problems(replicas: ReplicaManager, disk_room: DiskRoom) -> list[str]:
     """Problems that an operator has to solve, one line each, limited in number."""
     problems = []
     if disk_room.is_full:
-        problems.append(f"no room on the disk: {disk_room.free_bytes} bytes free")
+        problems.append(f"no room on the disk: {disk_room.usage.free_bytes} bytes free")
+    elif disk_room.refusal:
+        problems.append(disk_room.refusal)
     offline = offline_partitions(replicas)
     problems += [
         f"partition {name} is offline: {reason}"

@@ -155,6 +155,14 @@ class ClientQuotas:
             QuotaKey.FETCH, _user_of(principal), client_id, size, self._clock.monotonic_ms()
         )
 
+    def record_prepared(self, principal: Principal, client_id: str, size: int) -> int:
+        """Counts bytes of half messages that a producer sends. Returns for how long it is throttled."""
+        if not self.is_active:
+            return 0
+        return self._use.record(
+            QuotaKey.PRODUCE, _user_of(principal), client_id, size, self._clock.monotonic_ms()
+        )
+
     def delivery_bytes_max(self, principal: Principal, client_id: str) -> float:
         """More than this at once is above the quota even if nothing else is sent."""
         return self._use.amount_max(QuotaKey.FETCH, _user_of(principal), client_id)

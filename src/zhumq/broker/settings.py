@@ -1,37 +1,32 @@
 """The settings of a broker with their documentation, under Kafka's names where Kafka has them."""
 
+from functools import partial
 from typing import Final
 
 from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.authorizer_settings import AUTHORIZER_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
+from zhumq.broker.half_message_settings import HALF_MESSAGE_SETTINGS
 from zhumq.broker.listener_settings import LISTENER_SETTINGS
 from zhumq.broker.quota_settings import QUOTA_SETTINGS
+from zhumq.broker.retention_settings import RETENTION_SETTINGS
 from zhumq.broker.sasl_settings import SASL_SETTINGS
 from zhumq.broker.tls_settings import TLS_SETTINGS
 from zhumq.broker.transaction_settings import TRANSACTION_SETTINGS
 from zhumq.broker.zookeeper_settings import ZOOKEEPER_SETTINGS
 from zhumq.metadata.placement import VIRTUAL_NODES
-from zhumq.model.settings import Setting, SettingsTable, SettingType
+from zhumq.model.settings import Setting, SettingsTable, SettingType, integer_setting
 from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
 from zhumq.replication.move_throttle import UNLIMITED
 
 _HOUR_MS = 3_600_000
 # Kafka's name; here it throttles all replicas that move, so no list of them is needed.
 MOVE_RATE_SETTING: Final = "leader.replication.throttled.rate"
+# The values of `replica.selector.class` that send consumers to a replica in their rack.
+RACK_SELECTORS: Final = ("rack", "org.apache.kafka.common.replica.RackAwareReplicaSelector")
 
 
-def _integer(
-    name: str, default: int, documentation: str, *, minimum: int = 0, maximum: int | None = None
-) -> Setting:
-    return Setting(
-        name=name,
-        type=SettingType.INT if abs(default) < 2**31 else SettingType.LONG,
-        default=str(default),
-        documentation=documentation,
-        minimum=minimum,
-        maximum=maximum,
-    )
+_integer = partial(integer_setting, minimum=0)
 
 
 def _long(name: str, default: int, documentation: str, *, minimum: int = 0) -> Setting:
@@ -109,6 +104,20 @@ BROKER_SETTINGS: Final = SettingsTable(
         "Whether a missing chroot path at the end of --zookeeper is created rather than refused.",
     ),
     *ZOOKEEPER_SETTINGS,
+    Setting(
+        name="broker.rack",
+        type=SettingType.STRING,
+        default="",
+        documentation="The rack or availability zone of this broker; --rack overrides it.",
+    ),
+    Setting(
+        name="replica.selector.class",
+        type=SettingType.STRING,
+        default="",
+        documentation="rack, or Kafka's org.apache.kafka.common.replica.RackAwareReplicaSelector: a consumer with a"
+        " client.rack reads from a follower in its rack (KIP-392). Empty: consumers read from leaders only.",
+        allowed=("", *RACK_SELECTORS, "org.apache.kafka.common.replica.LeaderSelector"),
+    ),
     _integer(
         "placement.virtual.nodes",
         VIRTUAL_NODES,
@@ -206,9 +215,10 @@ BROKER_SETTINGS: Final = SettingsTable(
     _long(
         "log.retention.check.interval.ms",
         10_000,
-        "How often retention checks for expired segments.",
+        "How often retention looks for segments to delete, and how full the disk is.",
         minimum=1,
     ),
+    *RETENTION_SETTINGS,
     _long(
         "log.flush.offset.checkpoint.interval.ms",
         1_000,
@@ -312,6 +322,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     ),
     *DELIVERY_SETTINGS,
     *TRANSACTION_SETTINGS,
+    *HALF_MESSAGE_SETTINGS,
     *QUOTA_SETTINGS,
     *AUDIT_SETTINGS,
     *AUTHORIZER_SETTINGS,

@@ -2,40 +2,30 @@
 
 from typing import Final
 
-from zhumq.model.settings import Setting, SettingType
+from zhumq.model.settings import Setting, SettingType, integer_setting
 
 _DAY_MS: Final = 24 * 3_600_000
 
 
-def _integer(name: str, default: int, documentation: str, *, minimum: int = 1) -> Setting:
-    return Setting(
-        name=name,
-        type=SettingType.INT,
-        default=str(default),
-        documentation=documentation,
-        minimum=minimum,
-    )
-
-
 TRANSACTION_SETTINGS: Final = (
-    _integer(
+    integer_setting(
         "transaction.state.log.num.partitions",
         50,
         "Partitions of __transaction_state, fixed when it is first created.",
     ),
-    _integer(
+    integer_setting(
         "transaction.state.log.replication.factor",
         3,
         "Replicas of __transaction_state; fewer while fewer brokers are alive.",
     ),
-    _integer(
+    integer_setting(
         "transaction.state.log.segment.bytes",
         100 << 20,
         "The size of a segment of __transaction_state.",
         minimum=1024,
     ),
-    _integer("transaction.max.timeout.ms", 900_000, "The longest transaction timeout."),
-    _integer(
+    integer_setting("transaction.max.timeout.ms", 900_000, "The longest transaction timeout."),
+    integer_setting(
         "transactional.id.expiration.ms",
         7 * _DAY_MS,
         "How long a transactional id without transactions is kept.",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
@@ -15,6 +15,7 @@ from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
 from zhumq.admin.topics import topic_partitions
 from zhumq.cli import completion
 from zhumq.cli.client import check_reachable, client_settings, connect
+from zhumq.cli.filter_option import parse_filter
 from zhumq.cli.messages import format_json_line, format_line
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -29,6 +30,9 @@ from zhumq.cli.subscription import IsolationName, Mode, Progress, StopRules, rea
 from zhumq.client.message import Message as Delivered
 from zhumq.client.security import ClientSecurity
 from zhumq.model.isolation import Isolation
+
+if TYPE_CHECKING:
+    from zhumq.client.filtering import MessageTest
 
 POLL_SECONDS = 0.2  # the delay until a Ctrl-C or a deadline takes effect
 BATCH_MESSAGES_MAX = 1_000  # printed together, then flushed
@@ -113,11 +117,21 @@ def consume(
         IsolationName,
         typer.Option(help="read_uncommitted: also messages of open and of aborted transactions."),
     ] = IsolationName.READ_COMMITTED,
+    message_filter: Annotated[
+        str,
+        typer.Option(
+            "--filter",
+            metavar="TEXT",
+            help="Print only messages that pass: tags (`a || b`) or a condition (`key LIKE 'eu-%' AND"
+            " value.total > 100`). With --mode the broker filters, else this command.",
+        ),
+    ] = "",
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     security: SecurityOption = None,
 ) -> None:
     """Print messages as they arrive."""
     position = parse_position(start, option="--from")
+    passes = parse_filter(message_filter)
     if group == "":
         raise CommandFailed("--group cannot be empty")
     if push and mode is None:
@@ -155,7 +169,9 @@ def consume(
     if mode is not None:
         if ends is not None:
             earliest = resolve_offsets(connection, topic, ends, EARLIEST)
-            rules = replace(rules, end_offsets=_message_ends(settings, topic, earliest, ends))
+            rules = replace(
+                rules, end_offsets=_message_ends(settings, topic, earliest, ends, passes)
+            )
         begin = position.edge if position.offset is None else position.offset
         by_time = position.timestamp_ms is not None
         subscription = {
@@ -167,6 +183,7 @@ def consume(
             "consumer": consumer_name,
             "resume": resume,
             "isolation": isolation.value,
+            "filter": message_filter,
             "auto_ack": False,
             **({"start_time_ms": position.timestamp_ms} if by_time else {"start": begin}),
         }
@@ -191,7 +208,7 @@ def consume(
             else:
                 consumer.subscribe([topic])
             line_of = partial(_format, **style)
-            printed = _follow(consumer, rules, watch, line_of, commits=group is not None)
+            printed = _follow(consumer, rules, watch, line_of, passes, commits=group is not None)
         finally:
             consumer.close()
     _report(printed, messages_max, topic)
@@ -221,6 +238,7 @@ def _follow(
     rules: StopRules,
     watch: "BrokerWatch",
     line_of: Callable[[Message], bytes],
+    passes: "MessageTest | None",
     *,
     commits: bool,
 ) -> int:
@@ -234,13 +252,14 @@ def _follow(
         batch = _next_batch(consumer, room, next_offsets)
         watch.check()
         output = sys.stdout.buffer
-        for message in batch:
+        passing = batch if passes is None else [each for each in batch if passes(each)]
+        for message in passing:
             output.write(line_of(message))
         output.flush()
         if commits:
             for message in batch:
                 consumer.store_offsets(message)
-        progress.count(len(batch))
+        progress.count(len(passing))
         ends = rules.end_offsets
         if progress.is_over() or (ends is not None and _reached(consumer, ends, next_offsets)):
             return progress.printed
@@ -275,10 +294,14 @@ def _reached(consumer: Consumer, end_offsets: dict[int, int], next_offsets: dict
 
 
 def _message_ends(
-    settings: dict[str, Any], topic: str, first_offsets: dict[int, int], end_offsets: dict[int, int]
+    settings: dict[str, Any],
+    topic: str,
+    first_offsets: dict[int, int],
+    end_offsets: dict[int, int],
+    passes: "MessageTest | None",
 ) -> dict[int, int]:
-    """The offset behind the last message before the end of each partition, 0 without one: markers and messages of
-    aborted transactions, which no subscription delivers, may follow it."""
+    """The offset behind the last message before the end of each partition, 0 without one: markers, messages of
+    aborted transactions and those that do not pass the filter, which no subscription delivers, may follow it."""
     found = dict.fromkeys(end_offsets, 0)
     consumer = Consumer(settings)
     try:
@@ -294,7 +317,7 @@ def _message_ends(
                     for message in _next_batch(consumer, BATCH_MESSAGES_MAX, read_to):
                         offset = message.offset()
                         assert offset is not None
-                        if offset < end_offset:
+                        if offset < end_offset and (passes is None or passes(message)):
                             found[number] = offset + 1
     finally:
         consumer.close()

@@ -1,4 +1,4 @@
-"""`zhumq group`: list, describe, reset and delete groups of Kafka clients and of subscriptions."""
+"""`zhumq group`: list, describe, alter, reset and delete groups of Kafka clients and of subscriptions."""
 
 import sys
 from dataclasses import asdict
@@ -7,19 +7,25 @@ from typing import Annotated
 import typer
 
 from zhumq.admin import groups as admin
+from zhumq.admin.settings import alter_group_settings
 from zhumq.cli import completion
 from zhumq.cli.client import connect
+from zhumq.cli.filter_option import parse_filter
 from zhumq.cli.options import (
     DEFAULT_BOOTSTRAP,
     INT32_MAX,
     BootstrapOption,
+    CommandFailed,
     JsonOption,
     SecurityOption,
+    parse_settings,
 )
 from zhumq.cli.output import headings, print_facts, print_json, print_note, print_table
 from zhumq.cli.positions import parse_position
 
-app = typer.Typer(help="List, describe, reset and delete groups.")
+app = typer.Typer(help="List, describe, alter, reset and delete groups.")
+
+FILTER_SETTING = "zhumq.filter"
 
 GroupArgument = Annotated[
     str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=completion.groups)
@@ -71,6 +77,34 @@ def describe(
     if members:
         sys.stdout.write("\n")
         print_table(members, headings("member client host static_id partitions"), empty="")
+
+
+@app.command()
+def alter(
+    group: GroupArgument,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of a share group: zhumq.filter=\"key LIKE 'eu-%'\","
+            " share.delivery.count.limit=3.",
+        ),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="KEY", help="Reset a setting to its default."),
+    ] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
+) -> None:
+    """Change settings of a share group, such as its filter."""
+    if not settings and not unset:
+        raise CommandFailed("nothing to alter: give --set KEY=VALUE or --unset KEY")
+    changes = parse_settings(settings or [])
+    parse_filter(changes.get(FILTER_SETTING, ""))
+    alter_group_settings(connect(bootstrap, security), group, changes, unset or ())
+    print_note(f"altered group {group}")
 
 
 @app.command()

@@ -104,8 +104,8 @@ def start(
     # Imports make no garbage, and garbage collection takes a fifth of the start time.
     gc.disable()
     # Imported here so that `zhumq --help`, which loads every command, does not load a broker.
-    from zhumq.broker.app import serve  # noqa: PLC0415
     from zhumq.broker.config import BrokerConfig  # noqa: PLC0415
+    from zhumq.broker.serve import serve  # noqa: PLC0415
 
     loaded = BrokerConfig.load(
         config_file=config,

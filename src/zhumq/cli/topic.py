@@ -1,4 +1,4 @@
-"""`zhumq topic`: create, list, describe, alter, release and delete topics."""
+"""`zhumq topic`: create, list, describe, alter, release and delete topics; explain their retention."""
 
 import sys
 from dataclasses import asdict
@@ -9,6 +9,7 @@ import typer
 from zhumq.admin import settings as admin_settings
 from zhumq.admin import topics as admin
 from zhumq.admin.errors import AlreadyExists
+from zhumq.admin.retention import kept_for
 from zhumq.admin.subscriptions import release_topic
 from zhumq.cli import completion
 from zhumq.cli.client import connect
@@ -22,9 +23,13 @@ from zhumq.cli.options import (
     parse_settings,
 )
 from zhumq.cli.output import headings, print_facts, print_json, print_note, print_table
+from zhumq.cli.retention import retention
 from zhumq.model.replication_mode import Mode
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.")
+app = typer.Typer(
+    help="Create, list, describe, alter and delete topics, and explain their retention."
+)
+app.command()(retention)
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The topic.", autocompletion=completion.topics)
@@ -74,7 +79,8 @@ def create(
             raise
         print_note(f"topic {name} exists already")
         return
-    print_note(f"created topic {name}")
+    kept = kept_for(connection, name)
+    print_note(f"created topic {name}" + (f": {kept}" if kept else ""))
 
 
 @app.command("list")

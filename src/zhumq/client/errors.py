@@ -49,11 +49,24 @@ class ProducerFenced(ClientError):
 
 
 class OutcomeUnknown(ClientError):
-    """The coordinator did not answer a commit in time: the transaction is committed or aborted."""
+    """No broker answered in time: a transaction is committed or aborted; a half message is prepared or decided, or not."""
 
 
 class TransactionMisuse(ClientError):
     """The state of the producer does not allow this call: the program is wrong."""
+
+
+class HalfMessageRefused(ClientError):
+    """The broker refused a half message, a decision on one, or its producer; `code` is the code of push.proto."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class HalfMessageDecided(HalfMessageRefused):
+    """The opposite was decided before: by another producer in a check, by an operator, or by the broker, which rolls
+    back what no producer decides."""
 
 
 class SecurityInvalid(ClientError, ValueError):

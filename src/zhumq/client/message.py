@@ -150,19 +150,43 @@ class Message:
 Decoder = Callable[[Origin, int, Sequence[Range], bytes], list[Message]]
 
 
+class Selection(Protocol):
+    """Which messages a program gets to see."""
+
+    def unexpired(self, messages: list[Message]) -> list[Message]:
+        """Those that are not expired. It answers the others."""
+
+
 class MessageBatch(Sequence[Message]):
     """Messages of one partition that arrived together; answered as a whole or one by one."""
 
-    __slots__ = ("_decode", "_messages", "_records", "origin", "ranges", "round")
+    __slots__ = (
+        "_decode",
+        "_decoded",
+        "_messages",
+        "_records",
+        "origin",
+        "ranges",
+        "round",
+        "selection",
+    )
 
     def __init__(
-        self, origin: Origin, round_: int, ranges: list[Range], records: bytes, decode: Decoder
+        self,
+        origin: Origin,
+        round_: int,
+        ranges: list[Range],
+        records: bytes,
+        decode: Decoder,
+        selection: Selection | None = None,
     ) -> None:
         self.origin = origin
         self.round = round_
         self.ranges = ranges
         self._records = records
         self._decode = decode
+        self.selection = selection  # None: the program sees all of them
+        self._decoded: list[Message] = []
         self._messages: list[Message] | None = None
 
     @property
@@ -177,12 +201,16 @@ class MessageBatch(Sequence[Message]):
     def messages(self) -> list[Message]:
         """The messages, decoded on first use."""
         if self._messages is None:
-            self._messages = self._decode(self.origin, self.round, self.ranges, self._records)
+            self._decoded = self._decode(self.origin, self.round, self.ranges, self._records)
+            select = self.selection
+            self._messages = self._decoded if select is None else select.unexpired(self._decoded)
         return self._messages
 
     def with_origin(self, origin: Origin) -> "MessageBatch":
         """The same batch, answered through another origin, and not decoded yet."""
-        return MessageBatch(origin, self.round, self.ranges, self._records, self._decode)
+        return MessageBatch(
+            origin, self.round, self.ranges, self._records, self._decode, self.selection
+        )
 
     def ack(self) -> None:
         """Ack all messages, except those that were answered one by one."""
@@ -193,7 +221,7 @@ class MessageBatch(Sequence[Message]):
         self._answer(AnswerKind.RELEASE)
 
     def _answer(self, kind: AnswerKind) -> None:
-        messages = self._messages or ()
+        messages = self._decoded
         if any(each.answered for each in messages):
             for each in messages:
                 each.answer(kind)

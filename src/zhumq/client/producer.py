@@ -1,20 +1,25 @@
 """The producer: sends in the background, and raises for every message that could not be sent."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, Self
 
 import confluent_kafka
 
 from zhumq.client.errors import RequestFailed
+from zhumq.client.expiry import TTL_HEADER
 from zhumq.client.message import HeaderPairs
+from zhumq.client.round_robin import RoundRobin
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
+from zhumq.model.message_headers import TAGS_HEADER, format_tags
 
 FLUSH_SECONDS_MAX: Final = 30.0
 FLUSH_CHECK_SECONDS: Final = 0.5
 QUEUE_FULL_POLL_SECONDS: Final = 0.1
+METADATA_SECONDS_MAX: Final = 10.0
+_UNKNOWN_PARTITION: Final = confluent_kafka.KafkaError._UNKNOWN_PARTITION
 
 Sent = Callable[[int, int], None]  # partition and offset
 
@@ -35,11 +40,15 @@ class Producer:
         self,
         bootstrap: str = "127.0.0.1:9092",
         *,
+        keyless: Literal["random", "round_robin"] = "random",
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`security` is a ClientSecurity, or settings with Kafka's names: `{"security.protocol": "SSL", ...}`.
+        """`keyless` is how messages without a key are spread over the partitions: at random, or in turn.
+        `security` is a ClientSecurity, or settings with Kafka's names: `{"security.protocol": "SSL", ...}`.
         `settings` are librdkafka's: `{"linger.ms": 20}`."""
+        if keyless not in ("random", "round_robin"):
+            raise ValueError(f"keyless={keyless!r} is neither 'random' nor 'round_robin'")
         secured = as_security(security)
         self._waiting = Waiting(bootstrap, secured)
         self._producer = confluent_kafka.Producer(
@@ -52,6 +61,7 @@ class Producer:
             }
             | dict(settings or {})
         )
+        self._turns = RoundRobin(self._partitions_of) if keyless == "round_robin" else None
         self._failures: list[str] = []
         self._failure_count = 0
 
@@ -71,13 +81,24 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: HeaderPairs | None = None,
+        tags: str | Iterable[str] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        ttl_ms: int | None = None,
         on_sent: Sent | None = None,
     ) -> None:
-        """Queue a message. Its partition is the given one, else the key's, else a random one."""
-        pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+        """Queue a message. Its partition is the given one, else the key's, else as `keyless` says. Consumers filter by
+        its `tags`, a header; those of this library do not get it once `ttl_ms` after its timestamp is over."""
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        if tags:
+            pairs.append((TAGS_HEADER, format_tags(tags)))
+        if ttl_ms is not None:
+            if ttl_ms < 0:
+                raise ValueError(f"ttl_ms={ttl_ms} is below zero")
+            pairs.append((TTL_HEADER, str(ttl_ms)))
         optional: dict[str, Any] = {}
+        if partition is None and key is None and self._turns is not None:
+            partition = self._turns.partition(topic)
         if partition is not None:
             optional["partition"] = partition
         if timestamp_ms is not None:
@@ -85,7 +106,7 @@ class Producer:
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
-                self._fail(f"{topic}: {error.str()}")
+                self._fail(f"{topic}: {_explain(error, topic, partition)}")
             elif on_sent is not None:
                 on_sent(message.partition(), message.offset())
 
@@ -95,7 +116,7 @@ class Producer:
                     topic,
                     value,
                     key=key,
-                    headers=list(pairs),
+                    headers=pairs,
                     on_delivery=delivered,
                     **optional,
                 )
@@ -104,7 +125,8 @@ class Producer:
                     QUEUE_FULL_POLL_SECONDS
                 )  # The queue is full: wait until some messages are sent.
             except confluent_kafka.KafkaException as error:
-                raise RequestFailed(f"cannot send to {topic!r}: {error.args[0].str()}") from error
+                reason = _explain(error.args[0], topic, partition)
+                raise RequestFailed(f"cannot send to {topic!r}: {reason}") from error
             else:
                 self._producer.poll(0)
                 return
@@ -129,7 +151,25 @@ class Producer:
             message = f"{left} messages are still not sent after {seconds_max:g} s"
             raise RequestFailed(self._waiting.explain(message))
 
+    def _partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if the brokers do not say, or it is just being created."""
+        try:
+            found = self._producer.list_topics(topic, METADATA_SECONDS_MAX).topics[topic]
+        except confluent_kafka.KafkaException:
+            return 0
+        return len(found.partitions)
+
     def _fail(self, reason: str) -> None:
         self._failure_count += 1
         if not self._failures:
             self._failures.append(reason)
+
+
+def _explain(error: Any, topic: str, partition: int | None) -> str:
+    """What librdkafka says of a failure, and what to do about it if the partition does not exist."""
+    if error.code() == _UNKNOWN_PARTITION and partition is not None:
+        return (
+            f"there is no partition {partition}: to add partitions,"
+            f" `zhumq topic alter {topic} --partitions {partition + 1}`"
+        )
+    return str(error.str())

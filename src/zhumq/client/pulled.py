@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+from zhumq.client.expiry import ExpiredCounts
 from zhumq.client.link import Place
 from zhumq.client.message import Answer, AnswerKind, Cursor, Message, MessageBatch
 from zhumq.client.push_consumer import PushConsumer
@@ -75,6 +76,10 @@ class PulledSource:
         if not self._is_sending and not self._is_closed:
             self._is_sending = True
             self._loop.call_soon_threadsafe(self._send_answers)
+
+    @property
+    def expired(self) -> ExpiredCounts:
+        return self._consumer.expired
 
     def close(self) -> None:
         """Settle the answers given so far, release the other messages, and disconnect."""

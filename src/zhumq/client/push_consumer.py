@@ -3,14 +3,7 @@
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, Literal, Self
 
 from zhumq.client.attachments import Attachments
@@ -21,6 +14,7 @@ from zhumq.client.errors import (
     SessionParked,
     SubscriptionRefused,
 )
+from zhumq.client.expiry import Expiry, OnExpired
 from zhumq.client.link import Credentials, Link, close_link
 from zhumq.client.message import Message, MessageBatch
 from zhumq.client.push_addresses import PushAddresses
@@ -84,6 +78,8 @@ class PushConsumer:
         ack_timeout_ms: int = 0,
         max_deliveries: int = 0,
         isolation: IsolationLevel = "read_committed",
+        filter: str = "",  # noqa: A002 (the protocol's word)
+        on_expired: OnExpired = "drop",
         consumer: str = "",
         resume: bool = False,
         security: Security = None,
@@ -97,7 +93,9 @@ class PushConsumer:
         `max_deliveries` is how often a message is delivered before it becomes a dead letter; 0: the
         broker's setting. `consumer` is a name that stays the same over restarts: with it, the broker
         keeps the session while the consumer is disconnected. `isolation`: read_uncommitted also delivers
-        messages of open and of aborted transactions. `resume` continues a parked session.
+        messages of open and of aborted transactions. `filter`: the broker delivers only messages that pass, and is done
+        with the others. `on_expired` is what becomes of messages whose `zhumq-ttl-ms` is over: drop, dead-letter or
+        deliver. `resume` continues a parked session.
         `security` is a ClientSecurity, or settings with Kafka's names; gRPC's `credentials` override it.
         """
         self._mode = mode or ("psb" if group is None else "ptp")
@@ -111,6 +109,8 @@ class PushConsumer:
         self._joins = self._mode == "ptp" and not has_partitions(topics)
         self._credentials = credentials
         self._auto_ack = auto_ack
+        self._expiry = Expiry(on_expired)
+        self.expired = self._expiry.counts
         self._credits = credits
         self._subscribe = pb.Subscribe(
             topics=topic_choices(topics),
@@ -120,6 +120,7 @@ class PushConsumer:
             start=start_frame(start, start_time_ms),
             restart=restart,
             credits=credits,
+            filter=filter,
             ack_timeout_ms=ack_timeout_ms,
             max_deliveries=max_deliveries,
             read_uncommitted=Isolation.named(isolation) is Isolation.READ_UNCOMMITTED,
@@ -412,6 +413,7 @@ class PushConsumer:
 
     def on_batch(self, link: Link, batch: MessageBatch) -> None:
         del link
+        batch.selection = self._expiry
         self._arrived.append(batch)
         self._changed.set()
 

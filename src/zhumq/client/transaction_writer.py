@@ -11,11 +11,11 @@ from zhumq.client.batch_queue import Batch
 from zhumq.client.batch_sender import BatchSender
 from zhumq.client.brokers import Brokers
 from zhumq.client.errors import RequestFailed
-from zhumq.client.partitioner import partition_of
 from zhumq.client.transaction_core import TransactionCore
 from zhumq.model.ids import TopicPartition
 from zhumq.records.codecs import Compression
 from zhumq.records.growing_batch import GrowingBatch, HeaderPair
+from zhumq.records.partitioner import partition_of
 
 BATCH_BYTES: Final = 512 * 1024  # a batch of this size is sent
 BATCH_BYTES_MAX: Final = (

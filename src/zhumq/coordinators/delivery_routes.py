@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from zhumq.coordinators.router import RouteKind
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.host.clock import Clock
 from zhumq.model.errors import InvalidRequest
@@ -22,7 +23,7 @@ _KINDS: Final = {request: kind for kind, (request, _) in enumerate(REQUEST_KINDS
 class DeliveryStateRoute:
     """A `Route` to the shards of `__share_group_state`. A body is the number of the request type, and the request."""
 
-    kind = 2
+    kind: int = RouteKind.DELIVERY_STATE
 
     def __init__(self, runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse]) -> None:
         self._runtime = runtime
@@ -50,7 +51,7 @@ class DeliveryStateRoute:
 class DeadLetterRoute:
     """A `Route` for batches of dead letters. A batch is durable once it is answered."""
 
-    kind = 3
+    kind: int = RouteKind.DEAD_LETTER
 
     def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas

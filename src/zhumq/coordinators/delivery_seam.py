@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from zhumq.filters.filter import Filter
 from zhumq.model.errors import BrokerError
 from zhumq.model.isolation import Isolation
 from zhumq.share.acknowledgement import Acknowledgement, AcquiredRange
@@ -96,13 +97,15 @@ class Delivery(Protocol):
         records_max: int,
         bytes_max: int = 1 << 20,
         lock_ms: int | None = None,
+        message_filter: Filter | None = None,
     ) -> list[Delivered]:
         """Acquire at most `records_max` records for a member, each under an acquisition lock; [] if there are none.
 
         Released records whose backoff is over come first, then new ones.
         `bytes_max` limits whole batches; at least one is returned if a record is available.
         `lock_ms`: lock duration of these records; None: the share partition's. Parts of one batch that are acquired
-        one after the other come with the same `records` object.
+        one after the other come with the same `records` object. Messages that do not pass `message_filter` are skipped,
+        for all members of the group.
         """
 
     async def acknowledge(

@@ -18,6 +18,7 @@ from zhumq.coordinators.delivery_state import (
     SharePartitionStore,
     TransientSharePartitionStore,
 )
+from zhumq.coordinators.filtered_batches import FilteredBatches
 from zhumq.coordinators.group_overview import group_positions
 from zhumq.coordinators.group_positions import PositionMirror, Positions
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
@@ -101,6 +102,7 @@ class DeliveryService:
         self._background: set[asyncio.Task[None]] = set()
         # Cached settings with the time at which they expire.
         self._group_settings: dict[str, tuple[int, dict[str, str]]] = {}
+        self._filtered_batches = FilteredBatches()
         self.counters = DeliveryCounters()
         replicas.watch_leadership(self._on_leadership_changed)
 
@@ -274,6 +276,7 @@ class DeliveryService:
             share_partition,
             store,
             dead_letters=self._dead_letters,
+            filtered_batches=self._filtered_batches,
             clock=self._clock,
             on_closed=self._on_closed,
         )

@@ -55,6 +55,7 @@ class DeliveryCounters:
     rejected: dict[tuple[str, str], int] = field(default_factory=dict)
     redeliveries: dict[tuple[str, str], int] = field(default_factory=dict)
     dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
+    filtered: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, share_partition: SharePartitionDelivery) -> None:
         name = (share_partition.group, share_partition.topic)
@@ -67,5 +68,6 @@ class DeliveryCounters:
             (self.rejected, share_partition.rejected_total),
             (self.redeliveries, share_partition.redeliveries),
             (self.dead_letters, share_partition.dead_letters_total),
+            (self.filtered, share_partition.filtered_total),
         ):
             sums[name] = sums.get(name, 0) + value

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from zhumq.coordinators.group_service import GroupService
 from zhumq.coordinators.internal_topic import InternalTopic
-from zhumq.coordinators.router import LeaderRouter
+from zhumq.coordinators.router import LeaderRouter, RouteKind
 from zhumq.groups.requests import GroupRequest, GroupResponse
 from zhumq.model.errors import InvalidRequest
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
@@ -19,7 +19,7 @@ _BODY_VERSION: Final = 0
 class GroupRoute:
     """A `Route` for Kafka's requests about groups."""
 
-    kind = 1
+    kind: int = RouteKind.GROUP
 
     def __init__(self, service: GroupService) -> None:
         self._service = service

@@ -3,22 +3,28 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.markers import MarkerAppender, codes_of
+from zhumq.coordinators.markers import (
+    Codes,
+    MarkerAppender,
+    TransactionEnd,
+    codes_of,
+    message_of,
+)
 from zhumq.coordinators.transaction_service import TransactionRuntime, TransactionService
 from zhumq.metadata.image import NO_BROKER
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from zhumq.protocol.messages.transactions import (
     WritableTxnMarker,
-    WritableTxnMarkerTopic,
     WriteMarkersRequest,
     WriteMarkersResponse,
 )
 from zhumq.protocol.peer_api import PeerApi
+from zhumq.records.control import EndMarker, MarkerType
 from zhumq.replication.inter_broker.peer_service import PeerConnection
 from zhumq.replication.inter_broker.peers import TaskKeeper
 from zhumq.replication.replica_manager import ReplicaManager
@@ -40,8 +46,6 @@ MARKERS_AT_ONCE_MAX: Final = 500  # in one request to another broker
 FENCED: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
-
-Codes = Mapping[tuple[str, int], ErrorCode]
 
 
 class MarkerWriter:
@@ -80,7 +84,7 @@ class MarkerWriter:
     async def _write_for_peer(
         self, _peer: PeerConnection, request: WriteMarkersRequest
     ) -> WriteMarkersResponse:
-        return WriteMarkersResponse(markers=await self.appender.append(request.markers))
+        return WriteMarkersResponse(markers=await self.appender.append_asked(request.markers))
 
     def _on_leadership_changed(
         self, partition: TopicPartition, leads: bool, leader_epoch: int
@@ -115,48 +119,51 @@ class MarkerWriter:
 
     async def _write(self, index: int, coordinator_epoch: int, transaction: Transaction) -> None:
         """Write the markers of one transaction, to all of its partitions, however long that takes."""
+        with self._service.completing(transaction.transactional_id):
+            if await self._write_all(_end_of(transaction, coordinator_epoch), transaction):
+                if transaction.state is TransactionState.PREPARE_COMMIT:
+                    self.committed_total += 1
+                else:
+                    self.aborted_total += 1
+                self._service.complete(
+                    index,
+                    MarkersWritten(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id,
+                        producer_epoch=transaction.producer_epoch,
+                    ),
+                )
+
+    async def _write_all(self, end: TransactionEnd, transaction: Transaction) -> bool:
+        """Returns False if others have fenced the markers."""
         missing = set(transaction.partitions)
         delay = RETRY_SECONDS_MIN
         for attempt in itertools.count(1):
             if attempt > UNKNOWN_ATTEMPTS_MAX:
                 missing -= self._deleted(missing)
-            by_leader = self._by_leader(missing)
-            markers = {
-                leader: _marker(transaction, coordinator_epoch, partitions)
-                for leader, partitions in by_leader.items()
-            }
-            answers = await asyncio.gather(
-                *(self._send(leader, marker) for leader, marker in markers.items())
-            )
+            sends = [
+                self._send(leader, end, partitions)
+                for leader, partitions in self._by_leader(missing).items()
+            ]
+            # Most transactions write where their coordinator is: no task for one send.
+            answers = [await sends[0]] if len(sends) == 1 else await asyncio.gather(*sends)
             for codes in answers:
-                for (topic, partition), code in codes.items():
+                for partition, code in codes.items():
                     if code in FENCED:
                         logger.warning(
-                            "the markers of %s are fenced by %s-%d: %s",
+                            "the markers of %s are fenced by %s: %s",
                             transaction.transactional_id,
-                            topic,
                             partition,
                             code.name,
                         )
-                        return
+                        return False
                     if code is ErrorCode.NONE:
-                        missing.discard(TopicPartition(topic, partition))
+                        missing.discard(partition)
             if not missing:
                 break
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
-        if transaction.state is TransactionState.PREPARE_COMMIT:
-            self.committed_total += 1
-        else:
-            self.aborted_total += 1
-        self._service.complete(
-            index,
-            MarkersWritten(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                producer_epoch=transaction.producer_epoch,
-            ),
-        )
+        return True
 
     def _deleted(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         return {each for each in partitions if self._store.image.partition(each) is None}
@@ -172,15 +179,16 @@ class MarkerWriter:
                 by_leader.setdefault(leader, []).append(partition)
         return by_leader
 
-    async def _send(self, leader: int, marker: WritableTxnMarker) -> Codes:
-        """The codes of a marker's partitions; none where the broker does not answer."""
+    async def _send(
+        self, leader: int, end: TransactionEnd, partitions: Sequence[TopicPartition]
+    ) -> Codes:
+        """The codes of the partitions; none where the broker does not answer."""
         if leader == self._broker_id:
-            (codes,) = codes_of(await self.appender.append((marker,)))
-            return codes
+            return await self.appender.append(end, partitions)
         outbox = self._outboxes.get(leader)
         if outbox is None:
             outbox = self._outboxes[leader] = _Outbox(self, leader)
-        return await outbox.send(marker)
+        return await outbox.send(message_of(end, partitions))
 
     async def ask(self, leader: int, markers: Sequence[WritableTxnMarker]) -> list[Codes]:
         """Ask another broker to append markers. Raises BrokerError."""
@@ -190,7 +198,7 @@ class MarkerWriter:
             WriteMarkersRequest(markers=list(markers)),
             timeout_ms=ANSWER_MS_MAX,
         )
-        return list(codes_of(response.markers))
+        return codes_of(response.markers)
 
 
 class _Outbox:
@@ -226,17 +234,14 @@ class _Outbox:
         self._sending = None
 
 
-def _marker(
-    transaction: Transaction, coordinator_epoch: int, partitions: Sequence[TopicPartition]
-) -> WritableTxnMarker:
-    topics: dict[str, WritableTxnMarkerTopic] = {}
-    for name, index in partitions:
-        topics.setdefault(name, WritableTxnMarkerTopic(name=name)).partition_indexes.append(index)
-    return WritableTxnMarker(
+def _end_of(transaction: Transaction, coordinator_epoch: int) -> TransactionEnd:
+    is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+    return TransactionEnd(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        transaction_result=transaction.state is TransactionState.PREPARE_COMMIT,
-        topics=list(topics.values()),
-        coordinator_epoch=coordinator_epoch,
+        marker=EndMarker(
+            marker_type=MarkerType.COMMIT if is_commit else MarkerType.ABORT,
+            coordinator_epoch=coordinator_epoch,
+        ),
         transaction_version=transaction.client_version,
     )

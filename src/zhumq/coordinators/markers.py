@@ -2,18 +2,33 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from zhumq.host.clock import Clock
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest
+from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
 )
 from zhumq.records.control import EndMarker, MarkerType
 from zhumq.replication.replica_manager import ReplicaManager
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnd:
+    """The end of a transaction, as its markers say it in each partition."""
+
+    producer_id: int
+    producer_epoch: int
+    marker: EndMarker
+    transaction_version: int
 
 
 class MarkedShards(Protocol):
@@ -41,87 +56,112 @@ class MarkerAppender:
         self._clock = clock
         self._shards = shards  # by the names of their topics
 
-    async def append(self, markers: Iterable[WritableTxnMarker]) -> list[WritableTxnMarkerResult]:
+    async def append(self, end: TransactionEnd, partitions: Iterable[TopicPartition]) -> Codes:
         """The results, once all markers that could be appended are durable."""
-        answers = []
-        pending: list[asyncio.Future[None]] = []
-        for marker in markers:
-            answer = WritableTxnMarkerResult(producer_id=marker.producer_id)
-            answers.append(answer)
-            for topic in marker.topics:
-                results = [
-                    WritableTxnMarkerPartitionResult(partition_index=index)
-                    for index in topic.partition_indexes
-                ]
-                answer.topics.append(
-                    WritableTxnMarkerTopicResult(name=topic.name, partitions=results)
-                )
-                for result in results:
-                    self._append_one(marker, topic.name, result, pending)
-        if pending:
-            await asyncio.wait(pending)
-        return answers
+        codes: dict[TopicPartition, ErrorCode] = {}
+        pending: dict[TopicPartition, asyncio.Future[None]] = {}
+        for partition in partitions:
+            try:
+                pending[partition] = self._append_one(end, partition)
+            except BrokerError as reason:
+                codes[partition] = reason.code
+        for partition, durable in pending.items():
+            try:
+                await durable
+                codes[partition] = ErrorCode.NONE
+            except BrokerError as reason:
+                codes[partition] = reason.code
+        return codes
 
-    def _append_one(
-        self,
-        marker: WritableTxnMarker,
-        topic: str,
-        result: WritableTxnMarkerPartitionResult,
-        pending: list[asyncio.Future[None]],
-    ) -> None:
-        try:
-            durable = self._appended(marker, topic, result.partition_index)
-        except BrokerError as reason:
-            result.error_code = reason.code
-            return
-
-        def settle(done: asyncio.Future[None]) -> None:
-            failure = done.exception()
-            if isinstance(failure, BrokerError):
-                result.error_code = failure.code
-            elif failure is not None:
-                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-
-        if durable.done():
-            settle(durable)
-        else:
-            durable.add_done_callback(settle)
-            pending.append(durable)
-
-    def _appended(
-        self, marker: WritableTxnMarker, topic: str, index: int
-    ) -> "asyncio.Future[None]":
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            raise InvalidRequest("a marker needs a producer id and an epoch")
-        end = EndMarker(
-            marker_type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
-            coordinator_epoch=marker.coordinator_epoch,
+    async def append_asked(
+        self, markers: Iterable[WritableTxnMarker]
+    ) -> list[WritableTxnMarkerResult]:
+        """The results of markers that another broker or a tool asks for."""
+        markers = list(markers)
+        ended = await asyncio.gather(
+            *(self.append(_end_of(each), _partitions_of(each)) for each in markers)
         )
-        shards = self._shards.get(topic)
+        return [
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index,
+                                error_code=codes[TopicPartition(topic.name, index)],
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker, codes in zip(markers, ended, strict=True)
+        ]
+
+    def _append_one(self, end: TransactionEnd, partition: TopicPartition) -> "asyncio.Future[None]":
+        if end.producer_id < 0 or end.producer_epoch < 0:
+            raise InvalidRequest("a marker needs a producer id and an epoch")
+        shards = self._shards.get(partition.topic)
         if shards is not None:
             return shards.append_marker(
-                index,
-                end,
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                transaction_version=marker.transaction_version,
+                partition.partition,
+                end.marker,
+                producer_id=end.producer_id,
+                producer_epoch=end.producer_epoch,
+                transaction_version=end.transaction_version,
             )
-        partition = self._replicas.partition(topic, index)
-        appended = partition.append_marker(
-            end,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            transaction_version=marker.transaction_version,
+        led = self._replicas.partition(partition.topic, partition.partition)
+        appended = led.append_marker(
+            end.marker,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            transaction_version=end.transaction_version,
             now_ms=self._clock.now_ms(),
         )
-        return partition.when_durable(appended.last_offset + 1)
+        return led.when_durable(appended.last_offset + 1)
 
 
-def codes_of(results: Sequence[WritableTxnMarkerResult]) -> list[dict[tuple[str, int], ErrorCode]]:
-    """The error codes of each marker, by topic and partition."""
+def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
+    marker_type = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
+    return TransactionEnd(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        marker=EndMarker(marker_type=marker_type, coordinator_epoch=marker.coordinator_epoch),
+        transaction_version=marker.transaction_version,
+    )
+
+
+def _partitions_of(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, index)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    ]
+
+
+def message_of(end: TransactionEnd, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+    """Asks another broker for markers in these partitions."""
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for name, index in partitions:
+        topics.setdefault(name, WritableTxnMarkerTopic(name=name)).partition_indexes.append(index)
+    return WritableTxnMarker(
+        producer_id=end.producer_id,
+        producer_epoch=end.producer_epoch,
+        transaction_result=end.marker.marker_type is MarkerType.COMMIT,
+        topics=list(topics.values()),
+        coordinator_epoch=end.marker.coordinator_epoch,
+        transaction_version=end.transaction_version,
+    )
+
+
+def codes_of(results: Sequence[WritableTxnMarkerResult]) -> list[Codes]:
+    """The error codes of each marker that another broker was asked for."""
     return [
         {
-            (topic.name, each.partition_index): ErrorCode(each.error_code)
+            TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
             for topic in result.topics
             for each in topic.partitions
         }

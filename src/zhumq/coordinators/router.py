@@ -1,5 +1,6 @@
 """The one way to the leader of a partition: a call where this broker leads it, a message to its leader otherwise."""
 
+from enum import IntEnum, unique
 from typing import Any, Final, Protocol, TypeVar
 
 from zhumq.cluster.store import MetadataStore
@@ -18,11 +19,23 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
+@unique
+class RouteKind(IntEnum):
+    """The kinds of requests between brokers. Their numbers are on the wire: they stay."""
+
+    GROUP = 1
+    DELIVERY_STATE = 2
+    DEAD_LETTER = 3
+    TRANSACTION = 4
+    OWN_PRODUCER = 5
+    OWN_APPEND = 6
+    LOOKUP = 7
+
+
 class Route(Protocol[Request, Response]):
     """One kind of requests to the leaders of partitions: how a leader answers, and how both travel."""
 
-    # Unique among the routes of a broker, and the same on all brokers.
-    kind: int
+    kind: int  # a RouteKind
 
     async def answer(self, partition: TopicPartition, request: Request) -> Response:
         """Carry out the request on this broker. Raises BrokerError."""
@@ -51,6 +64,12 @@ class LeaderRouter:
         if route.kind in self._routes:
             raise ValueError(f"there is a route of kind {route.kind} already")
         self._routes[route.kind] = route
+
+    def leads(self, partition: TopicPartition) -> bool:
+        """Whether the metadata image names this broker as the leader: `send` would call, not write."""
+        image = self._store.image
+        state = image.partition(partition)
+        return state is not None and image.leader_of(state) == self._broker_id
 
     async def send(
         self, route: Route[Request, Response], partition: TopicPartition, request: Request

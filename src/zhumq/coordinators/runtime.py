@@ -83,12 +83,14 @@ class CoordinatorRuntime(Generic[Request, Response]):
         refuse: Callable[[Request, ErrorCode], Response],
         clock: Clock,
         batch_bytes_max: int,
+        with_offsets: bool = False,
     ) -> None:
         self._name = name
         self._make_shard = make_shard
         self._refuse = refuse
         self._clock = clock
         self._batch_bytes_max = batch_bytes_max
+        self._with_offsets = with_offsets  # whether the shards refer to their records by offset
         # Deadlines must not jump with the wall clock, but recorded times must be wall time. So time starts at the
         # wall clock and advances with the monotonic clock.
         self._wall_minus_monotonic_ms = clock.now_ms() - clock.monotonic_ms()
@@ -264,10 +266,8 @@ class CoordinatorRuntime(Generic[Request, Response]):
     ) -> None:
         if outcome.records:
             data = batches_of(outcome, now_ms, self._batch_bytes_max)
-            partition = running.partition
-            append = partition.append if outcome.producer is None else partition.append_unnumbered
             try:
-                appended = append(data, now_ms)
+                appended = running.partition.append_own(data, now_ms)
             except BrokerError as error:
                 if outcome.producer is not None and isinstance(error, FENCED):
                     self._refuse_replies(running, outcome.replies, error.code)
@@ -275,7 +275,14 @@ class CoordinatorRuntime(Generic[Request, Response]):
                     self._note_failed_append(running, error)
                 return
             running.next_offset = appended.last_offset + 1
-            replay(running.shard, outcome.records, outcome.producer, now_ms)
+            records = outcome.records
+            if self._with_offsets:
+                first_offset = running.next_offset - len(records)
+                records = tuple(
+                    replace(each, offset=offset)
+                    for offset, each in enumerate(records, first_offset)
+                )
+            replay(running.shard, records, outcome.producer, now_ms)
         if outcome.replies:
             self._release_when_durable(running, outcome.replies)
         self._set_timer(running)

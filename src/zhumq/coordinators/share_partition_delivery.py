@@ -9,7 +9,11 @@ from zhumq.coordinators.batch_reader import BatchReader
 from zhumq.coordinators.dead_letters import DeadLetterWriter, plan_dead_letters
 from zhumq.coordinators.delivery_seam import NO_EPOCH, Delivered, Owner
 from zhumq.coordinators.delivery_state import SharePartitionStore
+from zhumq.coordinators.filtered_batches import FilteredBatches
+from zhumq.coordinators.filtered_progress import FilteredProgress
+from zhumq.coordinators.filtered_reader import FilteredReader
 from zhumq.coordinators.group_positions import PositionMirror
+from zhumq.filters.filter import Filter
 from zhumq.host.clock import Clock
 from zhumq.host.deadline_timer import DeadlineTimer
 from zhumq.model.errors import (
@@ -42,6 +46,7 @@ class SharePartitionDelivery:
         store: SharePartitionStore,
         *,
         dead_letters: DeadLetterWriter,
+        filtered_batches: FilteredBatches,
         clock: Clock,
         on_closed: Callable[["SharePartitionDelivery"], None],
     ) -> None:
@@ -66,6 +71,11 @@ class SharePartitionDelivery:
         self._writer: asyncio.Task[None] | None = None
         self._dead_lettering: asyncio.Task[None] | None = None
         self._reader = BatchReader(partition)
+        self._filtered_batches = filtered_batches
+        self._filtered_reader: FilteredReader | None = None
+        self._filtered_progress = FilteredProgress(
+            lambda: share_partition.filtered, lambda: self._apply(share_partition.skipped())
+        )
         self.members: set[str] = set()
         self.opened_count = 0  # how often it was opened
         # Set if the owner's position is also committed to `__consumer_offsets`.
@@ -140,6 +150,11 @@ class SharePartitionDelivery:
     def limits(self, limits: SharePartitionLimits) -> None:
         self._share_partition.limits = limits
 
+    @property
+    def filtered_total(self) -> int:
+        """Number of messages that a filter excluded."""
+        return self._share_partition.filtered
+
     def held_by(self, member: str) -> int:
         return self._share_partition.held_by(member)
 
@@ -176,6 +191,7 @@ class SharePartitionDelivery:
         bytes_max: int = 1 << 20,
         lock_ms: int | None = None,
         whole_batches: bool = False,
+        message_filter: Filter | None = None,
     ) -> list[Delivered]:
         self._check_open()
         now_ms = self._clock.monotonic_ms()
@@ -187,11 +203,12 @@ class SharePartitionDelivery:
         records_left, bytes_left, from_offset = records_max, bytes_max, 0
         isolation = share_partition.limits.isolation
         end_offset = self.served.end_offset(isolation)
+        reader = self._reader if message_filter is None else self._reader_of(message_filter)
         for _ in range(READS_PER_ACQUIRE_MAX):
             offset = share_partition.next_fetch_offset(now_ms, from_offset)
             if offset is None or offset >= end_offset:
                 break
-            read = self._reader.read(
+            read = reader.read(
                 offset,
                 records_left,
                 bytes_left,
@@ -212,7 +229,7 @@ class SharePartitionDelivery:
             from_offset = read.spans[-1].last_offset + 1
             if not ranges:
                 continue  # nothing for consumers, or records that other members have acquired
-            records = self._reader.cut_out(read, ranges[0].first_offset, ranges[-1].last_offset)
+            records = reader.cut_out(read, ranges)
             given = Delivered(records=records, ranges=tuple(ranges))
             delivered.append(given)
             records_left -= given.record_count
@@ -221,7 +238,18 @@ class SharePartitionDelivery:
                 break
         self.acquired_total += records_max - records_left
         self._set_timer()
+        if message_filter is not None and self._filtered_progress.note() and not delivered:
+            # There may be more to look at. The caller begins to watch before the loop goes on.
+            self._loop.call_soon(self._wake)
         return delivered
+
+    def _reader_of(self, message_filter: Filter) -> FilteredReader:
+        reader = self._filtered_reader
+        if reader is None or reader.filter is not message_filter:
+            reader = FilteredReader(self.served, message_filter, self._filtered_batches)
+            self._filtered_reader = reader
+        reader.begin()
+        return reader
 
     async def acknowledge(
         self, member: str, acknowledgements: Sequence[Acknowledgement]
@@ -229,7 +257,8 @@ class SharePartitionDelivery:
         self._check_open()
         now_ms = self._clock.monotonic_ms()
         results: list[BrokerError | None] = []
-        durable: asyncio.Future[None] | None = None
+        # One write for all: with a filter, nearly every message is a range of its own.
+        updates: SharePartitionUpdate | None = None
         for each in acknowledgements:
             try:
                 update = self._share_partition.acknowledge(member, each, now_ms)
@@ -238,7 +267,8 @@ class SharePartitionDelivery:
                 continue
             results.append(None)
             self._count(each)
-            durable = self._apply(update) or durable
+            updates = update if updates is None else updates.merged_with(update)
+        durable = None if updates is None else self._apply(updates)
         self._set_timer()
         self._wake_soon()
         if durable is not None:
@@ -289,6 +319,7 @@ class SharePartitionDelivery:
         self._failure = failure
         self._tail.close()
         self._timer.cancel()
+        self._filtered_progress.cancel()
         if self._dead_lettering is not None:
             self._dead_lettering.cancel()
         if self.mirror is not None:
@@ -302,11 +333,13 @@ class SharePartitionDelivery:
 
     async def drain(self) -> None:
         """Wait until pending updates are persisted or have failed."""
+        self._filtered_progress.flush()
         while self._writer is not None:
             await asyncio.wait([self._writer])
 
     async def settle(self) -> None:
         """Wait until pending updates and dead letters are written."""
+        self._filtered_progress.flush()
         while (work := self._dead_lettering or self._writer) is not None:
             await asyncio.wait([work])
             await asyncio.sleep(0)

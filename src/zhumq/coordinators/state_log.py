@@ -40,11 +40,9 @@ class StatePartition(Protocol):
     def log_end_offset(self) -> int:
         """The offset of the next record. Records below it that are not durable yet may be lost."""
 
-    def append(self, batches: bytes, now_ms: int) -> AppendedRange:
-        """Append whole batches, all or nothing. Raises BrokerError."""
-
-    def append_unnumbered(self, batches: bytes, now_ms: int) -> AppendedRange:
-        """Append whole batches of a producer's transaction, all or nothing. Raises BrokerError."""
+    def append_own(self, batches: bytes, now_ms: int) -> AppendedRange:
+        """Append whole batches of the coordinator, all or nothing. Those of a producer's transaction have no
+        sequences. Raises BrokerError."""
 
     def append_marker(
         self,
@@ -109,7 +107,7 @@ def replay_batch(shard: Shard[Any, Any], batch: RecordBatch, now_ms: int) -> Non
                 end_transaction(shard, marker, header.producer_id, now_ms)
         return
     records = (
-        StateRecord(key=record.key, value=record.value)
+        StateRecord(key=record.key, value=record.value, offset=record.offset)
         for record in batch.records()
         if record.key is not None
     )

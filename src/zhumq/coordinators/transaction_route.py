@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.router import LeaderRouter
+from zhumq.coordinators.router import LeaderRouter, RouteKind
 from zhumq.coordinators.transaction_service import TransactionService
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -14,7 +14,7 @@ from zhumq.protocol.messages.transactions import (
     JoinTransactionRequest,
     JoinTransactionResponse,
 )
-from zhumq.transactions.requests import AddPartitions
+from zhumq.transactions.requests import AddPartitions, Answer
 from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION
 
 _VERSION: Final = 0
@@ -23,7 +23,7 @@ _VERSION: Final = 0
 class TransactionRoute:
     """A `Route` for partitions that join a transaction, or are verified to be in one (KIP-890)."""
 
-    kind = 4
+    kind: int = RouteKind.TRANSACTION
 
     def __init__(self, service: TransactionService, store: MetadataStore) -> None:
         self._service = service
@@ -32,21 +32,23 @@ class TransactionRoute:
     async def answer(
         self, _partition: TopicPartition, request: JoinTransactionRequest
     ) -> JoinTransactionResponse:
-        partitions = frozenset(partitions_of(request.topics))
-        if any(self._store.image.partition(each) is None for each in partitions):
-            # A broker that does not know a partition yet could not write its marker.
-            return JoinTransactionResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        answer = await self._service.handle(
+        answer = await self.join(
             AddPartitions(
                 transactional_id=request.transactional_id,
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
-                partitions=partitions,
+                partitions=frozenset(partitions_of(request.topics)),
                 client_version=EPOCH_BUMPING_VERSION,
                 verify_only=request.verify_only,
             )
         )
         return JoinTransactionResponse(error_code=answer.code, missing=topics_of(answer.missing))
+
+    async def join(self, request: AddPartitions) -> Answer:
+        if any(self._store.image.partition(each) is None for each in request.partitions):
+            # A broker that does not know a partition yet could not write its marker.
+            return Answer(code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await self._service.handle(request)
 
     def encode_request(self, request: JoinTransactionRequest) -> bytes:
         return encode_versioned(request, _VERSION)
@@ -91,6 +93,20 @@ class RoutedTransactions:
         have the partition in the transaction.
         """
         partitions = frozenset(partitions)
+        index = self._service.partition_for(transactional_id)
+        shard = TopicPartition(TRANSACTION_STATE_TOPIC, index)
+        if self._router.leads(shard):
+            answer = await self._route.join(
+                AddPartitions(
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    partitions=partitions,
+                    client_version=EPOCH_BUMPING_VERSION,
+                    verify_only=not adds,
+                )
+            )
+            return _errors(partitions, answer.code, answer.missing)
         request = JoinTransactionRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -98,16 +114,19 @@ class RoutedTransactions:
             verify_only=not adds,
             topics=topics_of(partitions),
         )
-        index = self._service.partition_for(transactional_id)
         try:
-            response = await self._router.send(
-                self._route, TopicPartition(TRANSACTION_STATE_TOPIC, index), request
-            )
+            response = await self._router.send(self._route, shard, request)
         except BrokerError:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if response.error_code:
-            return dict.fromkeys(partitions, ErrorCode(response.error_code))
-        return dict.fromkeys(partitions_of(response.missing), ErrorCode.TRANSACTION_ABORTABLE)
+        return _errors(partitions, ErrorCode(response.error_code), partitions_of(response.missing))
+
+
+def _errors(
+    partitions: Iterable[TopicPartition], code: ErrorCode, missing: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, ErrorCode]:
+    if code is not ErrorCode.NONE:
+        return dict.fromkeys(partitions, code)
+    return dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:

@@ -1,7 +1,8 @@
 """Answers requests about the transactional ids whose shards this broker leads."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -43,7 +44,7 @@ class TransactionService:
         self._runtime = runtime
         self._partition_count = partition_count
         self._next_producer_id = next_producer_id
-        # Transactional id -> completes when the markers of its transaction are written.
+        # Transactional id -> completes when the markers of its transaction are written, or will not be from here.
         self._completions: dict[str, asyncio.Future[None]] = {}
 
     def partition_for(self, transactional_id: str) -> int:
@@ -53,22 +54,36 @@ class TransactionService:
     async def handle(self, request: ProducerRequest) -> Answer:
         """The answer of the shard. Where a transaction is being ended, waits for a short time: clients
         would send the request again only after a longer one."""
+        name = request.transactional_id
+        completion = self._completions.get(name)
+        if completion is not None:
+            await asyncio.wait((completion,), timeout=MARKERS_WAIT_SECONDS_MAX)
         answer = await self._ask(request)
         if answer.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
             return answer
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + MARKERS_WAIT_SECONDS_MAX
-        name = request.transactional_id
-        while (left := deadline - loop.time()) > 0:
-            completion = self._completions.setdefault(name, loop.create_future())
-            # The markers may have been written meanwhile.
+        # The decision is not handed out yet. Its completion is registered before the shard is asked again: the
+        # markers may have been written meanwhile.
+        completion = self._completions.setdefault(name, asyncio.get_running_loop().create_future())
+        answer = await self._ask(request)
+        if answer.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            await asyncio.wait((completion,), timeout=MARKERS_WAIT_SECONDS_MAX)
             answer = await self._ask(request)
-            if answer.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                break
-            await asyncio.wait((completion,), timeout=left)
         if not completion.done():  # Another broker may write the markers now.
             self._completions.pop(name, None)
         return answer
+
+    @contextmanager
+    def completing(self, transactional_id: str) -> Iterator[None]:
+        """Inside of it, the markers of a transaction are written: requests of its producer wait."""
+        completion = self._completions.setdefault(
+            transactional_id, asyncio.get_running_loop().create_future()
+        )
+        try:
+            yield
+        finally:
+            self._completions.pop(transactional_id, None)
+            if not completion.done():
+                completion.set_result(None)
 
     def complete(self, index: int, report: MarkersWritten) -> None:
         """All markers of a transaction are written: its producer may begin the next one.
@@ -76,9 +91,6 @@ class TransactionService:
         The answers to the requests that wait for this are held back until it is durable.
         """
         self._runtime.report(index, report)
-        completion = self._completions.pop(report.transactional_id, None)
-        if completion is not None:
-            completion.set_result(None)
 
     async def describe(self, transactional_id: str) -> Description:
         response = await self._runtime.submit(

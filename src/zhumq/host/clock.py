@@ -14,6 +14,11 @@ class Clock(Protocol):
         """Milliseconds that never go back, for deadlines."""
 
 
+def utc_offset_ms(now_ms: int) -> int:
+    """How far the local time of this machine is ahead of UTC at this moment."""
+    return time.localtime(now_ms / 1000).tm_gmtoff * 1000
+
+
 class SystemClock:
     """The machine's own clock."""
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,23 @@ VECTOR_PARTS_MAX = 1024  # IOV_MAX on Linux: the most parts one writev takes
 NO_ROOM_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUsage:
+    """How full a disk is, as `df` counts: what only root can write is neither used nor free."""
+
+    used_bytes: int
+    total_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        return self.total_bytes - self.used_bytes
+
+    @property
+    def used_percent(self) -> int:
+        """Rounded down."""
+        return self.used_bytes * 100 // max(self.total_bytes, 1)
 
 
 class DirectoryEntry(NamedTuple):
@@ -107,8 +125,8 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None:
         """Make created, renamed and removed names in this folder durable. From any thread."""
 
-    def free_bytes(self, path: str) -> int:
-        """The bytes that this process can still write to the disk of this folder."""
+    def usage(self, path: str) -> DiskUsage:
+        """How full the disk of this folder is."""
 
     def lock(self, path: str) -> DiskLock:
         """Lock this file, or raise DataDirUnusable."""
@@ -340,12 +358,15 @@ class SystemDisk:
         finally:
             os.close(descriptor)
 
-    def free_bytes(self, path: str) -> int:
+    def usage(self, path: str) -> DiskUsage:
         try:
             facts = os.statvfs(path)
         except OSError as error:
             raise storage_error(error, "look at", path) from error
-        return facts.f_bavail * facts.f_frsize
+        used_bytes = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
+        return DiskUsage(
+            used_bytes=used_bytes, total_bytes=used_bytes + facts.f_bavail * facts.f_frsize
+        )
 
     def lock(self, path: str) -> DiskLock:
         return SystemLock(path)

@@ -123,6 +123,20 @@ class _NotTaken(Exception):
         self.expected = expected
 
 
+def integer_setting(
+    name: str, default: int, documentation: str, *, minimum: int = 1, maximum: int | None = None
+) -> Setting:
+    """A whole number: an INT, or a LONG if its default needs one."""
+    return Setting(
+        name=name,
+        type=SettingType.INT if abs(default) <= INT32_MAX else SettingType.LONG,
+        default=str(default),
+        documentation=documentation,
+        minimum=minimum,
+        maximum=maximum,
+    )
+
+
 class SettingsTable:
     """The known settings, by name."""
 

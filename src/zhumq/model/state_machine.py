@@ -20,6 +20,7 @@ class StateRecord:
 
     key: bytes
     value: bytes | None
+    offset: int = -1  # in the log, for a shard that refers to its records; set when it is replayed
 
 
 class Producer(NamedTuple):

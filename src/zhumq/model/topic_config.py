@@ -42,14 +42,16 @@ TOPIC_SETTINGS: Final = SettingsTable(
         type=SettingType.LONG,
         default=str(2**63 - 1),
         minimum=1,
-        documentation="Accepted for compatibility: acks=-1 always waits for the disk.",
+        documentation="After so many messages that are not on the disk, an append with acks=1 is answered when its"
+        " leader has it there; 1: every one. acks=-1 always waits for the disk.",
     ),
     Setting(
         name="flush.ms",
         type=SettingType.LONG,
         default=str(2**63 - 1),
         minimum=0,
-        documentation="Accepted for compatibility: acks=-1 always waits for the disk.",
+        documentation="How long a message with acks=1 may be in the leader's log before the leader flushes it to the"
+        " disk. Nothing waits for that flush.",
     ),
     *(
         Setting(
@@ -67,6 +69,13 @@ TOPIC_SETTINGS: Final = SettingsTable(
         default="4096",
         minimum=0,
         documentation="How many bytes of log lie between two entries of the offset index.",
+    ),
+    Setting(
+        name="index.keys",
+        type=SettingType.BOOLEAN,
+        default="false",
+        documentation="Whether to keep an index of message keys and tags, for `zhumq lookup`. It is built"
+        " in the background, also of what the topic holds already.",
     ),
     Setting(
         name="max.compaction.lag.ms",

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sized
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zhumq.model.errors import MalformedFrame, UnsupportedVersion
 from zhumq.protocol import fetch_codec, produce_codec
@@ -15,6 +15,7 @@ from zhumq.protocol.messages import (
     consumer_groups,
     fetch,
     groups,
+    lookup,
     metadata,
     offsets,
     produce,
@@ -33,8 +34,13 @@ from zhumq.protocol.schema import Message
 Part = Sized
 
 
+# Far above Kafka's keys, and below those that are not used between brokers. ApiVersions does not list them: other
+# projects' clients were never tested with keys that Kafka does not have.
+OWN_KEY_MIN: Final = 10_000
+
+
 class ApiKey(IntEnum):
-    """Kafka's number for each API."""
+    """Kafka's number for each API, and ours for those that Kafka does not have."""
 
     PRODUCE = 0
     FETCH = 1
@@ -94,6 +100,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    # Of our own: at or above OWN_KEY_MIN.
+    LOOKUP = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +151,7 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, producers, configs,
-        reassignments, share, acls, sasl, quotas, transactions,
+        reassignments, share, acls, sasl, quotas, transactions, lookup,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

@@ -140,7 +140,9 @@ class DeliveryBuffer:
 
     def take(self, room: int, bytes_max: float) -> pb.ServerFrame | PartitionClosed | None:
         """The next delivery as a frame, in flight from now on. None: nothing to deliver."""
-        taken = self.stream_partitions.take(self.member, room, self.lock_ms, bytes_max)
+        taken = self.stream_partitions.take(
+            self.member, room, self.lock_ms, bytes_max, self._accepted.message_filter
+        )
         if taken is None or isinstance(taken, PartitionClosed):
             return taken
         stream_partition, delivered = taken

@@ -7,7 +7,9 @@ from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import (
     BrokerError,
     InvalidGroupId,
+    InvalidRecord,
     InvalidRequest,
+    MessageTooLarge,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownTopicOrPartition,
@@ -68,7 +70,7 @@ def code_of(error: BrokerError) -> pb.Code:
             return pb.OFFSET_OUT_OF_RANGE
         case NotLeaderOrFollower():
             return pb.NOT_LEADER
-        case InvalidRequest() | InvalidGroupId():
+        case InvalidRequest() | InvalidGroupId() | InvalidRecord() | MessageTooLarge():
             return pb.INVALID
         case _:
             return pb.UNAVAILABLE if error.retriable else pb.INTERNAL

@@ -4,11 +4,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Self
+from functools import partial
+from typing import Any, Final, Generic, Self, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import ANONYMOUS, TopicPartition
@@ -19,6 +20,8 @@ from zhumq.net.tls_principal import principal_of_pem
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.callers import Authenticate, Caller, host_of
 from zhumq.push.frames import MODE_CODES, Refusal, code_of, leaders
+from zhumq.push.half_calls import HalfCalls
+from zhumq.push.half_stream import serve_half_stream
 from zhumq.push.services import PushServices
 from zhumq.push.sessions import RELOAD_SECONDS
 from zhumq.push.stream import serve_stream
@@ -28,6 +31,9 @@ from zhumq.security.login import Login, NotAuthenticated
 from zhumq.security.principal_mapping import NoRuleMatches, PrincipalMapping
 
 logger = logging.getLogger(__name__)
+
+Frame = TypeVar("Frame", bound=Message)  # of a client
+Answer = TypeVar("Answer", bound=Message)  # the broker's frame
 
 SERVICE: Final = "zhumq.push.v1.Push"
 FRAME_BYTES_MAX: Final = 1 << 20  # of a client's frame: answers are small
@@ -97,6 +103,8 @@ class PushServer:
         self._restore.cancel()
         for stream in tuple(self._services.sessions.streams):
             stream.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
+        for producer in tuple(self._services.half_streams):
+            producer.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
         self._services.unread.end_unread(0.0)
         # A connection whose client reads nothing would delay the stop until its keepalive timeout.
         try:
@@ -154,19 +162,22 @@ async def _restore(services: PushServices) -> None:
             return
 
 
-class _CallWire:
+class _CallWire(Generic[Frame, Answer]):
     """A gRPC call as the wire of a stream."""
 
-    def __init__(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    def __init__(
+        self, context: "grpc.aio.ServicerContext[Any, Any]", frame_type: type[Frame]
+    ) -> None:
         self._context = context
+        self._frame_type = frame_type
         self.peer = context.peer()
 
-    async def read(self) -> pb.ClientFrame | None:
+    async def read(self) -> Frame | None:
         try:
             frame = await self._context.read()
         except (asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.UsageError) as error:
             raise self._broken(error) from error
-        if isinstance(frame, pb.ClientFrame):
+        if isinstance(frame, self._frame_type):
             return frame
         # grpc.aio.EOF: the client has half-closed, or its call was cancelled. gRPC reports the
         # cancellation separately and maybe later.
@@ -176,7 +187,7 @@ class _CallWire:
             await asyncio.sleep(CANCEL_CHECK_SECONDS)
         return None
 
-    async def write(self, frame: pb.ServerFrame) -> None:
+    async def write(self, frame: Answer) -> None:
         try:
             data = frame.SerializeToString()
             del frame
@@ -212,12 +223,13 @@ class _Logins:
 
 def _handlers(services: PushServices, logins: _Logins) -> grpc.GenericRpcHandler:
     calls = _Calls(services, logins)
+    half = HalfCalls(services)
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {
             "Stream": grpc.stream_stream_rpc_method_handler(
                 calls.stream,
-                request_deserializer=_parse_frame,
+                request_deserializer=partial(_parse_frame, pb.ClientFrame),
                 response_serializer=None,  # _CallWire.write serializes, and then frees the frame
             ),
             "Leaders": calls.unary(calls.leaders, pb.LeadersRequest),
@@ -225,16 +237,26 @@ def _handlers(services: PushServices, logins: _Logins) -> grpc.GenericRpcHandler
             "ResumeSession": calls.unary(calls.resume_session, pb.ResumeSessionRequest),
             "ListGroups": calls.unary(calls.list_groups, pb.ListGroupsRequest),
             "Release": calls.unary(calls.release, pb.ReleaseRequest),
+            "Half": grpc.stream_stream_rpc_method_handler(
+                calls.half,
+                request_deserializer=partial(_parse_frame, pb.HalfClientFrame),
+                response_serializer=None,
+            ),
+            "HalfCoordinator": calls.unary(half.coordinator, pb.HalfCoordinatorRequest),
+            "ListHalf": calls.unary(half.listed, pb.ListHalfRequest),
+            "ShowHalf": calls.unary(half.show, pb.ShowHalfRequest),
+            "DecideHalf": calls.unary(half.decide, pb.DecideHalfRequest),
+            "ExplainRetention": calls.unary(calls.explain_retention, pb.ExplainRetentionRequest),
         },
     )
 
 
-def _parse_frame(data: bytes) -> pb.ClientFrame:
+def _parse_frame(frame_type: type[Frame], data: bytes) -> Frame:
     """Parse a frame. Invalid bytes become an empty frame, which the stream refuses with a message."""
     try:
-        return pb.ClientFrame.FromString(data)
+        return frame_type.FromString(data)
     except DecodeError:
-        return pb.ClientFrame()
+        return frame_type()
 
 
 class _Calls:
@@ -259,12 +281,22 @@ class _Calls:
             response_serializer=lambda response: response.SerializeToString(),
         )
 
-    async def stream(self, requests: Any, context: Any) -> None:
-        del requests
+    async def stream(self, _requests: Any, context: Any) -> None:
+        wire: _CallWire[pb.ClientFrame, pb.ServerFrame] = _CallWire(context, pb.ClientFrame)
+        await self._serve(context, "Stream", partial(serve_stream, self._services, wire))
+
+    async def half(self, _requests: Any, context: Any) -> None:
+        wire: _CallWire[pb.HalfClientFrame, pb.HalfServerFrame] = _CallWire(
+            context, pb.HalfClientFrame
+        )
+        await self._serve(context, "Half", partial(serve_half_stream, self._services, wire))
+
+    async def _serve(
+        self, context: Any, action: str, serve: Callable[[Caller, Login], Awaitable[None]]
+    ) -> None:
         login = await self._log_in(context)
-        caller = self._caller(context, login, "Stream")
         try:
-            await serve_stream(self._services, _CallWire(context), caller, login)
+            await serve(self._caller(context, login, action), login)
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -295,6 +327,18 @@ class _Calls:
                 )
             places += [TopicPartition(name, index) for index in range(len(topic.partitions))]
         return pb.LeadersResponse(leaders=leaders(image, places, self._services.push_addresses()))
+
+    async def explain_retention(
+        self, request: pb.ExplainRetentionRequest, caller: Caller
+    ) -> pb.ExplainRetentionResponse:
+        topic = request.topic
+        if not caller.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            return pb.ExplainRetentionResponse(code=pb.NOT_AUTHORIZED, message=_NOT_PERMITTED)
+        if topic not in self._services.image.topics:
+            return pb.ExplainRetentionResponse(
+                code=pb.UNKNOWN_TOPIC, message=f"there is no topic {topic!r}"
+            )
+        return self._services.explain_retention(topic)
 
     async def list_sessions(
         self, request: pb.ListSessionsRequest, caller: Caller

@@ -4,19 +4,24 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Deliveries
+from zhumq.coordinators.half_message_service import HalfMessageService
 from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.callers import CallerOf, any_caller
 from zhumq.push.membership import GroupCalls
 from zhumq.push.sessions import Sessions
 from zhumq.push.settings import PushSettings
-from zhumq.push.throttle import DeliveryQuotas
+from zhumq.push.throttle import DeliveryQuotas, PrepareQuotas
 from zhumq.push.unread import UnreadFrames
+
+if TYPE_CHECKING:
+    from zhumq.push.half_stream import HalfStream
 
 ENDING_SECONDS_MAX: Final = 5.0
 
@@ -31,19 +36,26 @@ class PushServices:
         store: MetadataStore,
         deliveries: Deliveries,
         groups: GroupCalls,
+        half_messages: HalfMessageService,
         clock: Clock,
         settings: PushSettings,
         push_addresses: Callable[[], dict[int, str]],
         quotas: DeliveryQuotas,
+        prepare_quotas: PrepareQuotas,
+        explain_retention: Callable[[str], pb.ExplainRetentionResponse],
         caller_of: CallerOf = any_caller,
     ) -> None:
         self.broker_id = broker_id
         self.deliveries = deliveries
         self.groups = groups
+        self.half_messages = half_messages
+        self.half_streams: set[HalfStream] = set()
         self.clock = clock
         self.settings = settings
         self.push_addresses = push_addresses
         self.quotas = quotas
+        self.prepare_quotas = prepare_quotas
+        self.explain_retention = explain_retention
         self.caller_of = caller_of
         self.sessions = Sessions(deliveries, clock, settings.session)
         self.topic_ids = _StoreTopicIds(store)
@@ -62,6 +74,11 @@ class PushServices:
                 stream.check_access()
             if image.security.quotas is not before.quotas:
                 stream.end_throttling()
+        for producer in tuple(self.half_streams):
+            if not self.half_messages.coordinates(producer.group):
+                producer.lose()
+            elif image.security is not before:
+                producer.check_access()
 
     @property
     def image(self) -> ClusterImage:

@@ -110,7 +110,7 @@ class Stream:
         """A consumer that has lost its user or its rights gets nothing more."""
         user = self._login.user
         if user is not None and user not in self._services.image.security.users:
-            self.end(_login_ended("its user was deleted"))
+            self.end(login_ended("its user was deleted"))
         elif not self._accepted.is_permitted:
             self.end(not_permitted("this subscription"))
 
@@ -168,7 +168,7 @@ class Stream:
         if self._login.ends_at_ms is None:
             return None
         seconds = max(self._login.ends_at_ms - self._services.clock.now_ms(), 0) / 1000
-        why = _login_ended("it was for a limited time")
+        why = login_ended("it was for a limited time")
         return asyncio.get_running_loop().call_later(seconds, self.end, why)
 
     def _subscribed_frame(self) -> pb.ServerFrame:
@@ -425,7 +425,7 @@ class Stream:
             self.end(Refusal(pb.INTERNAL, "the broker failed; its log says why", retry=True))
 
 
-def _login_ended(why: str) -> Refusal:
+def login_ended(why: str) -> Refusal:
     return Refusal(
         pb.LOGIN_ENDED, f"the login of this stream has ended ({why}): log in again", retry=True
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from zhumq.coordinators.delivery_seam import Delivered, Delivery
+from zhumq.filters.filter import Filter
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.push import push_pb2 as pb
@@ -113,7 +114,7 @@ class StreamPartitions:
         self._taken = deque(each for each in self._taken if each[0] is not stream_partition)
 
     def take(
-        self, member: str, room: int, lock_ms: int, bytes_max: float
+        self, member: str, room: int, lock_ms: int, bytes_max: float, message_filter: Filter | None
     ) -> "tuple[StreamPartition, Delivered] | PartitionClosed | None":
         """The next delivery of at most `room` messages; None: there is nothing now.
 
@@ -132,6 +133,7 @@ class StreamPartitions:
                     records_max=room,
                     bytes_max=int(min(FRAME_BYTES, bytes_max)),
                     lock_ms=lock_ms,
+                    message_filter=message_filter,
                 )
             except BrokerError as error:
                 return PartitionClosed(stream_partition, error)

@@ -5,6 +5,8 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Final
 
+from zhumq.filters.filter import Filter, compile_filter
+from zhumq.filters.invalid import FilterInvalid
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
 from zhumq.model.isolation import Isolation
@@ -39,6 +41,7 @@ class Accepted:
     ack_timeout_ms: int
     max_deliveries: int | None
     isolation: Isolation
+    message_filter: Filter | None
     session: PushSession
     # The session outlives the connection.
     durable: bool
@@ -92,8 +95,10 @@ async def accept(services: PushServices, subscribe: pb.Subscribe, caller: Caller
         raise Refusal(pb.INVALID, "the mode of a subscription is PTP_EXCLUSIVE, PTP_SHARED or PSB")
     if len(services.sessions.streams) >= services.settings.streams_max:
         raise Refusal(pb.UNAVAILABLE, "this broker is at its limit of push streams", retry=True)
-    if subscribe.filter:
-        raise Refusal(pb.FILTER_UNSUPPORTED, "filters are not supported yet: leave the field empty")
+    try:
+        message_filter = compile_filter(subscribe.filter)
+    except FilterInvalid as error:
+        raise Refusal(pb.FILTER_INVALID, str(error)) from None
     if not 0 < subscribe.credits <= CREDITS_MAX:
         raise Refusal(
             pb.CREDIT_INVALID,
@@ -154,6 +159,7 @@ async def accept(services: PushServices, subscribe: pb.Subscribe, caller: Caller
         isolation=(
             Isolation.READ_UNCOMMITTED if subscribe.read_uncommitted else Isolation.READ_COMMITTED
         ),
+        message_filter=message_filter,
         session=session,
         durable=durable and attachment is None,
         anonymous=anonymous,

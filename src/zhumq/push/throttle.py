@@ -17,6 +17,13 @@ class DeliveryQuotas(Protocol):
         """More than this at once is above the quota even if nothing else is sent."""
 
 
+class PrepareQuotas(Protocol):
+    """What producers of half messages may send in bytes a second."""
+
+    def record_prepared(self, principal: Principal, client_id: str, size: int) -> int:
+        """Counts bytes that a producer sends. Returns for how long it is throttled."""
+
+
 class Throttle:
     """The pause of one stream behind what it has delivered above the quota. `wake` is called at its end."""
 

@@ -15,6 +15,7 @@ from zhumq.records.codecs import (
     crc32c,
     decompress,
 )
+from zhumq.records.lengths import end_of
 
 # | base offset i64 | batch length i32 | partition leader epoch i32 | magic i8 | crc u32 |
 # | attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 |
@@ -29,6 +30,7 @@ CHECKED_OFFSET = 21  # the checksum covers everything from the attributes on
 BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 MAGIC_OFFSET = 16
 MAGIC = 2
+FLAGS_OFFSET = 22  # the second byte of the attributes
 
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
@@ -163,6 +165,15 @@ def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         ) from None
 
 
+def is_transactional(records: bytes | memoryview | None) -> bool:
+    """Whether these bytes begin with a batch of a transaction. Reads that one flag only."""
+    return (
+        records is not None
+        and len(records) > FLAGS_OFFSET
+        and bool(records[FLAGS_OFFSET] & TRANSACTIONAL_FLAG)
+    )
+
+
 def batches(buffer: Buffer) -> Iterator[RecordBatch]:
     """The batches in a buffer, which must hold whole ones."""
     view = memoryview(buffer)
@@ -194,7 +205,7 @@ def decode_payload(header: BatchHeader, payload: bytes) -> Iterator[Record]:
     position = 0
     for _ in range(header.records_count):
         try:
-            length, body = _varint(payload, position)
+            length, body = read_varint(payload, position)
             end = body + length
             if length < 0 or end > len(payload):
                 raise CorruptMessage(f"a record says it has {length} bytes")
@@ -209,16 +220,39 @@ def decode_payload(header: BatchHeader, payload: bytes) -> Iterator[Record]:
         raise CorruptMessage(f"{len(payload) - position} bytes follow the last record of a batch")
 
 
+def record_at(header: BatchHeader, payload: bytes, offset: int) -> Record | None:
+    """The record with this offset in a decompressed section; the others are only skipped."""
+    stamp = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    sought = offset - header.base_offset
+    position = place = 0
+    try:
+        if header.records_count == header.last_offset_delta + 1:
+            # There are no gaps: the place of a record is its offset delta.
+            place = min(sought, header.last_offset_delta)
+            position = end_of(payload, 0, place)
+        for _ in range(place, header.records_count):
+            length, body = read_varint(payload, position)
+            position = body + length
+            if length < 0 or position > len(payload):
+                raise CorruptMessage(f"a record says it has {length} bytes")
+            _, delta_position = read_varint(payload, body + 1)
+            if read_varint(payload, delta_position)[0] == sought:
+                return _decode_record(header, payload, body, stamp, position)
+    except (IndexError, UnicodeDecodeError):
+        raise CorruptMessage(f"the record of offset {offset} is malformed") from None
+    return None
+
+
 def _decode_record(
     header: BatchHeader, payload: bytes, position: int, append_time: int | None, end: int
 ) -> Record:
-    timestamp_delta, position = _varint(payload, position + 1)  # one byte of unused attributes
-    offset_delta, position = _varint(payload, position)
+    timestamp_delta, position = read_varint(payload, position + 1)  # one byte of unused attributes
+    offset_delta, position = read_varint(payload, position)
     if not 0 <= offset_delta <= header.last_offset_delta:
         raise CorruptMessage(f"a record's offset delta is {offset_delta}")
     key, position = _field(payload, position, end)
     value, position = _field(payload, position, end)
-    count, position = _varint(payload, position)
+    count, position = read_varint(payload, position)
     if not 0 <= count <= end - position:
         raise CorruptMessage(f"a record says it has {count} headers")
     headers: list[RecordHeader] = []
@@ -241,7 +275,7 @@ def _decode_record(
 
 def _field(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     """A length as a varint, then that many bytes; -1 is null."""
-    length, position = _varint(payload, position)
+    length, position = read_varint(payload, position)
     if length < 0:
         if length != -1:
             raise CorruptMessage(f"a field of a record has length {length}")
@@ -252,7 +286,7 @@ def _field(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return payload[position:field_end], field_end
 
 
-def _varint(payload: bytes, position: int) -> tuple[int, int]:
+def read_varint(payload: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes."""
     byte = payload[position]
     position += 1

@@ -10,43 +10,37 @@ from zhumq.consensus.contract import Role, RoleChange
 from zhumq.model.errors import (
     BrokerError,
     CorruptMessage,
-    FencedLeaderEpoch,
+    DiskFull,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
     RequestTimedOut,
-    UnknownLeaderEpoch,
 )
 from zhumq.model.ids import LeaderEpoch, TopicPartition
 from zhumq.model.isolation import Isolation
 from zhumq.records.control import MARKER_BATCH_BYTES, EndMarker
 from zhumq.replication.driver import Core, ReplicaDriver
 from zhumq.replication.driver_seam import DriverHost
+from zhumq.replication.leadership_transfer import resigned_in_time
 from zhumq.replication.partition_log import PartitionLog
 from zhumq.replication.pending import (
     DurabilityWaiters,
     DurableCallback,
-    Watcher,
-    Watchers,
+    LeadershipCallback,
     future_of,
 )
 from zhumq.replication.producer_order import ProducerOrder
+from zhumq.replication.refusals import another_epoch, not_leader
 from zhumq.replication.tail import Tail
 from zhumq.storage.log import Log
 from zhumq.storage.log_slice import Appended, AppendedRun, LogSlice
-from zhumq.storage.validator import AppendOrigin, WalkBudget
+from zhumq.storage.validator import COORDINATOR, PLAIN_CLIENT, AppendOrigin, WalkBudget
 
 # How long an append waits for other replicas by default: as long as most producers do.
 DURABLE_TIMEOUT_MS: Final = 30_000
 READ_COMMITTED: Final = Isolation.READ_COMMITTED
-COORDINATOR: Final = AppendOrigin.COORDINATOR
-# How long a leader refuses appends while the next leader catches up: checks times interval.
-TRANSFER_CHECKS_MAX: Final = 40
-TRANSFER_CHECK_SECONDS: Final = 0.005
-
-# (the partition, whether this broker leads and serves it from now on, in which epoch)
-LeadershipCallback = Callable[[TopicPartition, bool, int], None]
+UNCOUNTED_BYTES: Final = 2**31  # as much as any fetch waits for
 
 
 class Partition(PartitionLog):
@@ -65,12 +59,13 @@ class Partition(PartitionLog):
         "_durable",
         "_holds_appends",
         "_is_isolated",
+        "_is_transferring",
         "_loop",
         "_on_leadership",
         "_order",
         "_serving_epoch",
         "_unseen",
-        "_watchers",
+        "_write_refusal",
         "damaged_from",
         "driver",
         "is_sole",
@@ -101,10 +96,10 @@ class Partition(PartitionLog):
         self.damaged_from = damaged_from  # found when the log was opened
         self._clock = host.clock
         self._loop = asyncio.get_running_loop()
-        self._watchers = Watchers()
         self._durable = DurabilityWaiters()
-        self._is_isolated = False
-        self._holds_appends = False  # while it is isolated, or a leadership transfer is running
+        self._is_isolated = self._is_transferring = False
+        self._write_refusal = ""
+        self._holds_appends = False  # while one of these three is set
         self._serving_epoch: int | None = None
         self._on_leadership = on_leadership
         # Appends that consumers do not see yet: (next offset, bytes).
@@ -130,6 +125,13 @@ class Partition(PartitionLog):
         return self.leads and (self.is_sole or self.driver.core.serving)
 
     @property
+    def follows(self) -> bool:
+        """Whether it follows a leader, and has what it fetched: consumers may read it up to its high watermark."""
+        core = self.driver.core
+        follows = core.role is Role.FOLLOWER and core.leader_id is not None
+        return follows and self.is_intact and not self.driver.is_stopped
+
+    @property
     def is_intact(self) -> bool:
         """Whether the replica is not recovering lost data."""
         return not self.driver.core.quorum_state.recovering
@@ -145,30 +147,28 @@ class Partition(PartitionLog):
             raise self._not_leader()
 
     def _not_leader(self) -> BrokerError:
-        failure = self.driver.failure
-        if failure is not None:
-            if self.is_sole:
-                return failure  # No other broker can serve the partition.
-            return NotLeaderOrFollower(f"{self.topic_partition}: {failure}")
-        if self._is_isolated:
-            return NotLeaderOrFollower(
-                f"{self.topic_partition}: this broker has no session with ZooKeeper, and no in-sync"
-                " follower fetches from it: another broker may lead"
-            )
-        leader_id = self.leader_id
-        known = "it has no leader yet" if leader_id is None else f"its leader is broker {leader_id}"
-        return NotLeaderOrFollower(f"this broker does not serve {self.topic_partition}: {known}")
+        return not_leader(self.driver, is_sole=self.is_sole, is_isolated=self._is_isolated)
 
     def set_isolated(self, is_isolated: bool) -> None:
         """Refuse clients while this leader has neither a session nor an in-sync follower, because another
         replica may lead; or serve them again."""
         if is_isolated == self._is_isolated:
             return
-        self._is_isolated = self._holds_appends = is_isolated
+        self._is_isolated = is_isolated
+        self._update_holds()
         if is_isolated:
             self._on_leadership_lost()
         elif self.is_current:
             self._notify_leadership(leads=True)
+
+    def set_write_refusal(self, reason: str) -> None:
+        """Refuse messages of clients because of the disk; empty: take them. Markers are taken all the same."""
+        self._write_refusal = reason
+        self._update_holds()
+
+    def _update_holds(self) -> None:
+        refuses = bool(self._write_refusal)
+        self._holds_appends = refuses or self._is_isolated or self._is_transferring
 
     def replicas_changed(self) -> None:
         """The replicas of the partition may have changed: whether there are others decides what consumers see."""
@@ -210,17 +210,25 @@ class Partition(PartitionLog):
     # Appending and reading
 
     def append(
-        self, batches: bytes | memoryview, now_ms: int, budget: WalkBudget | None = None
+        self,
+        batches: bytes | memoryview,
+        now_ms: int,
+        budget: WalkBudget | None = None,
+        origin: AppendOrigin = PLAIN_CLIENT,
     ) -> Appended:
         """Append whole batches as the leader."""
         driver = self.driver
         if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
             raise self._refusal()
-        if not self.is_sole and self._order.begin(self.leader_epoch, now_ms):
+        if (
+            not self.is_sole
+            and origin is not COORDINATOR
+            and self._order.begin(self.leader_epoch, now_ms)
+        ):
             self._order.check(batches, self.log.producer_state.producers)
         try:
             appended = self.log.append(
-                batches, leader_epoch=self.leader_epoch, now_ms=now_ms, budget=budget
+                batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, budget=budget
             )
         except OutOfOrderSequenceNumber as gap:
             if self.is_sole:
@@ -230,16 +238,9 @@ class Partition(PartitionLog):
             self._written(len(batches))
         return appended
 
-    def append_unnumbered(self, batches: bytes, now_ms: int) -> Appended:
-        """Append whole batches of a coordinator, for a producer's transaction, as the leader."""
-        driver = self.driver
-        if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
-            raise self._refusal()
-        appended = self.log.append(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=COORDINATOR
-        )
-        self._written(len(batches))
-        return appended
+    def append_own(self, batches: bytes, now_ms: int) -> Appended:
+        """Append whole batches of one of this broker's coordinators as the leader."""
+        return self.append(batches, now_ms, None, COORDINATOR)
 
     def append_marker(
         self,
@@ -251,8 +252,7 @@ class Partition(PartitionLog):
         now_ms: int,
     ) -> Appended:
         """End the transaction of a producer as the leader, for its coordinator."""
-        driver = self.driver
-        if driver.is_stopped or self._holds_appends or not driver.core.admits_clients:
+        if not self.leads or self._is_transferring:
             raise self._refusal()
         appended = self.log.append_marker(
             marker,
@@ -298,33 +298,32 @@ class Partition(PartitionLog):
             self._order.refuse(batches, now_ms)
 
     def _refusal(self) -> BrokerError:
-        if self.leads:
-            return NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
-        return self._not_leader()
+        if not self.leads:
+            return self._not_leader()
+        if self._write_refusal:
+            return DiskFull(self._write_refusal)
+        return NotLeaderOrFollower(f"{self.topic_partition}: a leadership transfer is running")
 
     async def transfer_leadership(self, replica_id: int) -> bool:
         """Refuse appends until another replica has everything, then resign in its favour.
 
         Returns False, and stays leader, if the replica does not catch up in time.
         """
-        if not self.leads or self._holds_appends:
+        if not self.leads or self._is_transferring:
             return False
-        self._holds_appends = True
+        self._is_transferring = self._holds_appends = True
         try:
-            for _ in range(TRANSFER_CHECKS_MAX):
-                if self.driver.resign_for(replica_id):
-                    return True
-                await asyncio.sleep(TRANSFER_CHECK_SECONDS)
+            return await resigned_in_time(self.driver, replica_id)
         finally:
-            self._holds_appends = self._is_isolated
-        return False
+            self._is_transferring = False
+            self._update_holds()
 
     def _written(self, size: int) -> None:
         if not self.is_sole:
             self._unseen.append((self.log.log_end_offset, size))
             self.driver.appended()
         else:
-            self._watchers.on_bytes(size)
+            self._watchers.on_bytes(size, self)
 
     def check_enough_replicas(self) -> None:
         """Refuse acks=-1 while fewer than min.insync.replicas are in sync."""
@@ -374,14 +373,16 @@ class Partition(PartitionLog):
         *,
         isolation: Isolation | None = None,
         at_least_one: bool = True,
+        as_follower: bool = False,
     ) -> LogSlice:
         """Whole batches from an offset up to where this isolation level ends; at read_committed with the
         aborted transactions among them.
 
         A consumer gets no batches without records, so the result may be empty while the offset is
-        below the high watermark. The broker's own readers give no level and get every batch.
+        below the high watermark. The broker's own readers give no level and get every batch, of a leader only.
         """
-        self.check_leads()
+        if not (as_follower and self.follows):
+            self.check_leads()
         log = self.log
         high_watermark = self.high_watermark
         if high_watermark < offset <= log.log_end_offset:
@@ -419,12 +420,6 @@ class Partition(PartitionLog):
         self.watch(tail)
         return tail
 
-    def watch(self, watcher: Watcher) -> None:
-        self._watchers.add(watcher)
-
-    def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.discard(watcher)
-
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start offset to `offset`, which is not above the high watermark; returns it."""
         self.check_leads()
@@ -432,18 +427,12 @@ class Partition(PartitionLog):
         self.driver.notify_followers()
         return start_offset
 
-    def check_leader_epoch(self, known_epoch: int) -> None:
+    def check_leader_epoch(self, known_epoch: int, *, as_follower: bool = False) -> None:
         """Refuse a client that knows an older or a newer leader epoch. -1: the client does not name one."""
-        self.check_leads()
-        if known_epoch < 0 or known_epoch == self.leader_epoch:
-            return
-        if known_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(
-                f"{self.topic_partition}: epoch {known_epoch} is over, now {self.leader_epoch}"
-            )
-        raise UnknownLeaderEpoch(
-            f"{self.topic_partition}: epoch {known_epoch} is not known, now {self.leader_epoch}"
-        )
+        if not (as_follower and self.follows):
+            self.check_leads()
+        if known_epoch >= 0 and known_epoch != self.leader_epoch:
+            raise another_epoch(self.driver, known_epoch, self.leader_epoch)
 
     def retire(self, reason: BrokerError) -> None:
         """Stop serving the partition: fail the waiting appends, retire the watchers."""
@@ -455,6 +444,8 @@ class Partition(PartitionLog):
     # ReplicaCallbacks
 
     def on_flushed(self, flushed_offset: int) -> None:
+        if self.flush_levels is not None:
+            self.flush_levels.on_flushed(flushed_offset)
         if self.is_sole:
             self._durable.reached(flushed_offset)
             if self._durable:
@@ -465,6 +456,9 @@ class Partition(PartitionLog):
         if self.driver.core.serving and not self.is_sole:
             self._durable.reached(high_watermark)
             self._show_up_to(high_watermark)
+        elif self._watchers and self.driver.core.role is Role.FOLLOWER:
+            # Consumers of a follower: how many bytes they see more is not counted.
+            self._watchers.on_bytes(UNCOUNTED_BYTES, self)
 
     def _show_up_to(self, offset: int) -> None:
         unseen = self._unseen
@@ -472,10 +466,11 @@ class Partition(PartitionLog):
         while unseen and unseen[0][0] <= offset:
             size += unseen.popleft()[1]
         if size:
-            self._watchers.on_bytes(size)
+            self._watchers.on_bytes(size, self)
 
     def on_role_changed(self, change: RoleChange) -> None:
-        self._is_isolated = self._holds_appends = False
+        self._is_isolated = self._is_transferring = False
+        self._update_holds()
         self.leader_epoch = LeaderEpoch(change.epoch)
         if change.role is Role.LEADER:
             if change.serving:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from zhumq.model.errors import BrokerError
+from zhumq.replication.flush_levels import FlushLevels
+from zhumq.replication.pending import Watcher, Watchers
+from zhumq.storage.key_indexes import KeyIndexes
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log import Log
 from zhumq.storage.log_slice import CorruptRange
@@ -12,12 +15,29 @@ from zhumq.storage.transaction_index import AbortedTransaction
 
 
 class PartitionLog:
-    """What a partition knows by its log alone, as leader and as follower."""
+    """What a partition knows by its log alone, as leader and as follower; and the watchers of its records."""
 
-    __slots__ = ("log",)
+    __slots__ = ("_watchers", "flush_levels", "log")
 
     def __init__(self, log: Log) -> None:
         self.log = log
+        self.flush_levels: FlushLevels | None = None
+        self._watchers = Watchers()
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+    def use_flush_levels(self, levels: FlushLevels | None) -> None:
+        """Flush by these levels from now on."""
+        before, self.flush_levels = self.flush_levels, levels
+        if before is not None:
+            self.unwatch(before)
+            before.close()
+        if levels is not None:
+            self.watch(levels)
 
     @property
     def log_start_offset(self) -> int:
@@ -66,6 +86,11 @@ class PartitionLog:
     def aborted_transactions(self, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
         """The aborted transactions that reach from an offset to before another one."""
         return self.log.aborted_transactions(offset, next_offset)
+
+    @property
+    def key_indexes(self) -> KeyIndexes | None:
+        """The index of keys and tags; None unless the topic sets index.keys."""
+        return self.log.key_indexes if self.log.config.index_keys else None
 
     def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a transaction of this producer is open here: its next batches need no verification."""

@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from zhumq.model.errors import BrokerError
+from zhumq.model.ids import TopicPartition
+
+# (the partition, whether this broker leads and serves it from now on, in which epoch)
+LeadershipCallback = Callable[[TopicPartition, bool, int], None]
 
 
 class Watcher(Protocol):
     """Waits for a partition. It may stop watching inside of these calls."""
 
-    def on_bytes(self, count: int) -> None:
-        """So many more bytes of records are visible to consumers."""
+    def on_bytes(self, count: int, source: "Watched") -> None:
+        """So many more bytes of records of a partition are visible to consumers."""
 
     def on_retired(self) -> None:
         """This broker no longer serves the partition, or not as its leader."""
@@ -30,10 +34,10 @@ class Watched(Protocol):
 class Watchers(set[Watcher]):
     """The watchers of one partition."""
 
-    def on_bytes(self, count: int) -> None:
+    def on_bytes(self, count: int, source: Watched) -> None:
         for watcher in tuple(self):
             if watcher in self:  # Another one may have ended its watch.
-                watcher.on_bytes(count)
+                watcher.on_bytes(count, source)
 
     def on_retired(self) -> None:
         for watcher in tuple(self):
@@ -45,18 +49,24 @@ class ParkedFetch:
     """A fetch that waits until enough bytes have arrived on its partitions since it was created, or one
     is retired, or its time is up.
 
-    `is_worthwhile` says whether the fetch would get any of the bytes: those of an open transaction it
-    may not get.
+    `is_worthwhile` says whether the fetch would get any of the new bytes of a partition: those of an
+    open transaction it may not get.
     """
 
-    __slots__ = ("_is_worthwhile", "_missing_bytes", "_partitions", "_timer", "done")
+    __slots__ = (
+        "_is_worthwhile",
+        "_missing_bytes",
+        "_partitions",
+        "_timer",
+        "done",
+    )
 
     def __init__(
         self,
         partitions: Sequence[Watched],
         missing_bytes: int,
         wait_ms: int,
-        is_worthwhile: Callable[[], bool] | None = None,
+        is_worthwhile: Callable[[Watched], bool] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._partitions = partitions
@@ -73,9 +83,13 @@ class ParkedFetch:
         finally:
             self.wake()
 
-    def on_bytes(self, count: int) -> None:
+    def on_bytes(self, count: int, source: Watched) -> None:
         self._missing_bytes -= count
-        if self._missing_bytes <= 0 and (self._is_worthwhile is None or self._is_worthwhile()):
+        if self._is_worthwhile is not None:
+            if not self._is_worthwhile(source):
+                return
+            self._is_worthwhile = None  # One partition is enough.
+        if self._missing_bytes <= 0:
             self.wake()
 
     def on_retired(self) -> None:

@@ -24,7 +24,8 @@ from zhumq.replication.driver_seam import damage_of
 from zhumq.replication.inter_broker.peer_service import PeerConnection
 from zhumq.replication.inter_broker.peers import TaskKeeper
 from zhumq.replication.log_ends import LOG_ENDS, answer_log_ends
-from zhumq.replication.partition import LeadershipCallback, Partition
+from zhumq.replication.partition import Partition
+from zhumq.replication.pending import LeadershipCallback
 from zhumq.replication.preferred_leaders import ELECT_PREFERRED, PreferredLeaders
 from zhumq.replication.replica_builder import (
     CoreMaker,

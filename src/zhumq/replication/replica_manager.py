@@ -14,8 +14,10 @@ from zhumq.model.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from zhumq.model.ids import BrokerId, TopicPartition
-from zhumq.replication.partition import LeadershipCallback, Partition
+from zhumq.model.ids import INTERNAL_TOPICS, BrokerId, TopicPartition
+from zhumq.replication.flush_levels import levels_of
+from zhumq.replication.partition import Partition
+from zhumq.replication.pending import LeadershipCallback
 from zhumq.replication.replica_lifecycle import ReplicaLifecycle
 from zhumq.replication.replication import PartitionSettings, Replication
 from zhumq.storage.flusher import Flusher
@@ -50,6 +52,7 @@ class ReplicaManager:
         self._offline: dict[TopicPartition, BrokerError] = {}
         self._topics = NO_TOPICS
         self._watchers: list[LeadershipCallback] = []
+        self._write_refusal = ""
         self._replication = replication
         self.lifecycle = ReplicaLifecycle(
             broker_id, logs, flusher, replication, self._leadership_changed
@@ -81,6 +84,11 @@ class ReplicaManager:
         known = self._topics.get(topic)
         if known is not None and 0 <= partition < len(known.partitions):
             return NotLeaderOrFollower(f"this broker has no replica of {topic}-{partition}")
+        if known is not None and partition >= 0:
+            return UnknownTopicOrPartition(
+                f"topic {topic!r} has {len(known.partitions)} partitions, and no partition {partition}:"
+                f" `zhumq topic alter {topic} --partitions {partition + 1}` would add it"
+            )
         return UnknownTopicOrPartition(f"there is no partition {topic}-{partition} here")
 
     def watch_leadership(self, callback: LeadershipCallback) -> None:
@@ -146,11 +154,23 @@ class ReplicaManager:
         partition = self._partitions.get(log.topic_partition)
         if partition is None or partition.log is not log:
             return ReplicaFacts(high_watermark=log.log_start_offset, is_leader=False, is_sole=False)
+        high_watermark = partition.high_watermark
         return ReplicaFacts(
-            high_watermark=partition.high_watermark,
+            high_watermark=high_watermark,
+            first_unstable_offset=log.producer_state.first_unstable_offset(high_watermark),
             is_leader=partition.driver.core.role is Role.LEADER,
             is_sole=partition.is_sole,
         )
+
+    def set_write_refusal(self, reason: str) -> None:
+        """Refuse messages of clients to all partitions because of the disk; empty: take them. Consumers go on:
+        offsets are committed, and deliveries acknowledged."""
+        if reason == self._write_refusal:
+            return
+        self._write_refusal = reason
+        for topic_partition, partition in self._partitions.items():
+            if topic_partition[0] not in INTERNAL_TOPICS:
+                partition.set_write_refusal(reason)
 
     async def close(self) -> None:
         """Stop replicating. The logs stay open."""
@@ -171,6 +191,7 @@ class ReplicaManager:
                 if known is None or known.settings != topic.settings:
                     serving.log.update_config(settings.log_config)
                     serving.min_in_sync_replicas = settings.min_in_sync_replicas
+                    serving.use_flush_levels(levels_of(serving.driver, settings.log_config))
                 self.lifecycle.update(serving, state)
                 continue
             self._begin(TopicPartition(topic.name, index), topic.topic_id, state, settings)
@@ -196,6 +217,9 @@ class ReplicaManager:
             del self._offline[topic_partition]
             logger.warning("partition %s is online again", topic_partition)
         self._partitions[topic_partition] = partition
+        partition.use_flush_levels(levels_of(partition.driver, settings.log_config))
+        if topic_partition.topic not in INTERNAL_TOPICS:
+            partition.set_write_refusal(self._write_refusal)
         self.lifecycle.start(partition, state)
 
     def retry_offline(self) -> None:

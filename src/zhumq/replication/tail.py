@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from zhumq.replication.pending import Watched
 from zhumq.storage.log_slice import LogSlice
 
 
@@ -53,7 +54,7 @@ class Tail:
 
     # What the partition calls
 
-    def on_bytes(self, _count: int) -> None:
+    def on_bytes(self, _count: int, _source: Watched) -> None:
         if self.is_behind:
             self._on_records()
 

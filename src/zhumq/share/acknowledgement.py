@@ -1,5 +1,6 @@
 """Acknowledgements of offset ranges, and the ranges that a member has acquired."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -38,3 +39,19 @@ class Acknowledgement:
     delay_ms: int | None = None
     # RENEW: the new lock duration from now on; None: that of the share partition.
     lock_ms: int | None = None
+
+
+def joined_ranges(ranges: Sequence[AcquiredRange]) -> list[AcquiredRange]:
+    """Adjacent ranges with equal delivery counts as one."""
+    joined: list[AcquiredRange] = []
+    for each in ranges:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.last_offset + 1 == each.first_offset
+            and last.delivery_count == each.delivery_count
+        ):
+            joined[-1] = last._replace(last_offset=each.last_offset)
+        else:
+            joined.append(each)
+    return joined

@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 
 from zhumq.model.errors import BrokerError, ErrorCode
 from zhumq.model.isolation import Isolation
-from zhumq.share.acknowledgement import AckKind, Acknowledgement, AcquiredRange
+from zhumq.share.acknowledgement import AckKind, Acknowledgement, AcquiredRange, joined_ranges
 from zhumq.share.partition_state import (
     ARCHIVING_STATES,
     DONE_STATES,
@@ -30,19 +30,21 @@ class InvalidRecordState(BrokerError):
 
 
 class Span(NamedTuple):
-    """The offsets of one batch in the log. A control batch holds nothing for consumers, nor at read_committed one of
-    an aborted transaction."""
+    """The offsets of one batch in the log, or of a part that a filter lets pass or excludes. A control batch holds
+    nothing for consumers, nor at read_committed one of an aborted transaction."""
 
     first_offset: int
     last_offset: int
     has_records: bool = True
+    is_filtered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionLimits:
     """Limits of a share partition: offsets in flight, acquisition lock, redelivery, transactions."""
 
-    # Offsets between the start and the end offset, done or not.
+    # Offsets between the start and the end offset, done or not, except archived ones: adjacent ones of these, as a
+    # filter makes them, are one run however many they are.
     in_flight_max: int = 2_000
     lock_ms: int = 30_000
     redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
@@ -78,6 +80,7 @@ class SharePartition:
         self.dead_letter_producer_id = state.dead_letter_producer_id
         self.dead_letters_written = state.dead_letters_written
         self.redeliveries = 0  # of records; only the share partition sees the delivery counts
+        self.filtered = 0  # offsets that a filter excluded
         self._runs = Runs(state.start_offset)
         self._owner: str | None = None
         # Times at which locks expire and backoffs end; some may be obsolete.
@@ -168,10 +171,15 @@ class SharePartition:
                 if self.limits.is_ordered:
                     # Nothing overtakes a message that waits for its backoff or lies below `from_offset`.
                     return None
-        end_offset = self.end_offset
-        if end_offset - self.start_offset >= self.limits.in_flight_max or from_offset > end_offset:
+        if self._room <= 0 or from_offset > self.end_offset:
             return None
-        return end_offset
+        return self.end_offset
+
+    @property
+    def _room(self) -> int:
+        """How many more new offsets may be acquired."""
+        in_flight = self.end_offset - self.start_offset - self._runs.size_of(RecordState.ARCHIVED)
+        return self.limits.in_flight_max - in_flight
 
     def take_over(self, owner: str, now_ms: int) -> SharePartitionUpdate:
         """Make `owner` the only member that may acquire. Release what other members have acquired."""
@@ -195,8 +203,8 @@ class SharePartition:
     ) -> list[AcquiredRange]:
         """Acquire the available offsets of these adjacent batches for a member.
 
-        The batches are the first ones in the log from `from_offset` on; offsets between them are no longer in the log.
-        With `whole_batches` the last batch of new records is acquired whole, even above records_max.
+        These are the first ones in the log from `from_offset` on; offsets between them are no longer in the log.
+        With `whole_batches` the last span of new records is acquired whole, even above records_max.
         """
         if not spans or records_max <= 0 or self._owner not in (None, member):
             return []
@@ -221,7 +229,7 @@ class SharePartition:
             self._set_alarm(due_ms)
             self._runs.join(taken[0].first, taken[-1].last)
         self._runs.drop_done()
-        return _joined_ranges(acquired)
+        return joined_ranges(acquired)
 
     def _take_available(
         self, first: int, last: int, left: int, now_ms: int, taken: list[Run]
@@ -253,20 +261,26 @@ class SharePartition:
                 return
             if span.first_offset > self.end_offset:
                 # Compaction removed these offsets: there is nothing to deliver.
-                self._runs.append(self.end_offset, span.first_offset - 1, RecordState.ARCHIVED, 0)
+                self._skip(self.end_offset, span.first_offset - 1)
             first = self.end_offset
             if not span.has_records:
-                self._runs.append(first, span.last_offset, RecordState.ARCHIVED, 0)
+                self._skip(first, span.last_offset)
+                if span.is_filtered:
+                    self.filtered += span.last_offset - first + 1
                 continue
             self._runs.drop_done()
-            room = self.limits.in_flight_max - (first - self.start_offset)
             span_size = span.last_offset - first + 1
-            size = min(span_size, room) if whole_batches else min(span_size, room, left)
+            size = min(span_size, self._room if whole_batches else min(self._room, left))
             if size > 0:
                 taken.append(self._runs.append(first, first + size - 1, RecordState.ACQUIRED, 1))
             if size < span_size:
                 return
             left -= size
+
+    def _skip(self, first: int, last: int) -> None:
+        """Archive new offsets. They join those before: a filter may exclude everything for a long time."""
+        self._runs.append(first, last, RecordState.ARCHIVED, 0)
+        self._runs.join(first, last)
 
     def _archive_gaps(self, spans: Sequence[Span], from_offset: int) -> None:
         """Archive available offsets that are no longer in the log."""
@@ -275,7 +289,9 @@ class SharePartition:
             if span.first_offset > next_offset:
                 self._archive_available(next_offset, span.first_offset - 1)
             if not span.has_records:
-                self._archive_available(span.first_offset, span.last_offset)
+                archived = self._archive_available(span.first_offset, span.last_offset)
+                if span.is_filtered:
+                    self.filtered += sum(run.size for run in archived)
             next_offset = span.last_offset + 1
 
     def skip_to(self, offset: int) -> SharePartitionUpdate:
@@ -287,6 +303,15 @@ class SharePartition:
             unseen = self._runs.append(self.end_offset, offset - 1, RecordState.ARCHIVED, 0)
             changed.append(unseen)
         return self._update(changed)
+
+    def skipped(self) -> SharePartitionUpdate:
+        """The update that persists what `acquire` has skipped. Until then a restart skips it again."""
+        update = self._update([run for run in self._runs if run.state is RecordState.ARCHIVED])
+        if update or not self.start_offset:
+            return update
+        # The start offset moved over everything. An update without a run would not be written.
+        below = self.start_offset - 1
+        return replace(update, runs=(StateRun(below, below, RecordState.ARCHIVED, 0, ""),))
 
     def _archive_available(self, first: int, last: int) -> list[Run]:
         gone = self._in_state(first, last, RecordState.AVAILABLE)
@@ -472,18 +497,3 @@ class SharePartition:
             runs=tuple(written),
             dead_letters_written=self.dead_letters_written,
         )
-
-
-def _joined_ranges(ranges: Sequence[AcquiredRange]) -> list[AcquiredRange]:
-    joined: list[AcquiredRange] = []
-    for each in ranges:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last.last_offset + 1 == each.first_offset
-            and last.delivery_count == each.delivery_count
-        ):
-            joined[-1] = last._replace(last_offset=each.last_offset)
-        else:
-            joined.append(each)
-    return joined

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from zhumq.client.brokers import TopicMissing
-from zhumq.client.partitioner import partition_of
 from zhumq.model.errors import ErrorCode, MalformedFrame, ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
@@ -16,6 +15,7 @@ from zhumq.protocol.messages.produce import (
 )
 from zhumq.records.batch import Record, RecordHeader
 from zhumq.records.builder import build_batch
+from zhumq.records.partitioner import partition_of
 from zhumq.spark.cluster_client import ClusterClient
 
 ACKS_ALL: Final = -1

@@ -1,10 +1,11 @@
-"""Reports a full disk in the log, /healthz and metrics. It refuses nothing: an append finds out by itself."""
+"""How full the disk is: reports it in the log, /healthz and metrics, and refuses messages before it is full."""
 
 import logging
 from typing import Final
 
 from zhumq.model.errors import BrokerError, DiskFull
 from zhumq.storage.log_manager import LogManager
+from zhumq.storage.retention import Watermarks, refuses_writes
 
 logger = logging.getLogger(__name__)
 
@@ -16,20 +17,25 @@ PROBE_BYTES: Final = 64 * 1024
 
 
 class DiskRoom:
-    """Whether the disk is full: an append was refused, or the probe file does not fit."""
+    """Whether the disk is full: an append was refused, or the probe file does not fit. And whether it is
+    above the mark from which on clients may not write."""
 
-    def __init__(self, logs: LogManager) -> None:
+    def __init__(self, logs: LogManager, watermarks: Watermarks) -> None:
         self._logs = logs
+        self._watermarks = watermarks
         self._refused = 0
         self.is_full = False
-        self.free_bytes = logs.disk.free_bytes(logs.data_dir)
+        # Why messages of clients are refused before the disk is full; empty: they are not.
+        self.refusal = ""
+        self.usage = logs.disk.usage(logs.data_dir)
 
     def look(self) -> None:
         """Check the disk, and log a change."""
         refused = sum(log.writes_without_room for log in self._logs)
         was_refused, self._refused = refused > self._refused, refused
-        self.free_bytes = self._logs.disk.free_bytes(self._logs.data_dir)
-        low = self.free_bytes < LOW_BYTES
+        self.usage = self._logs.disk.usage(self._logs.data_dir)
+        self._look_at_mark()
+        low = self.usage.free_bytes < LOW_BYTES
         is_full = was_refused or ((low or self.is_full) and not self._has_room())
         if is_full == self.is_full:
             return
@@ -39,13 +45,32 @@ class DiskRoom:
                 "the disk of %s is full (%d bytes free): the broker refuses messages until there is"
                 " space",
                 self._logs.data_dir,
-                self.free_bytes,
+                self.usage.free_bytes,
             )
         else:
             logger.warning(
                 "the disk has space again: %d bytes free in %s",
-                self.free_bytes,
+                self.usage.free_bytes,
                 self._logs.data_dir,
+            )
+
+    def _look_at_mark(self) -> None:
+        marks, is_refusing = self._watermarks, bool(self.refusal)
+        refuses = refuses_writes(self.usage, marks, is_refusing=is_refusing)
+        if refuses == is_refusing:
+            return
+        if refuses:
+            self.refusal = (
+                f"the disk is {self.usage.used_percent} % full: this broker takes no messages until it"
+                f" is below {marks.resume_percent} % (disk.watermark.refused.percent={marks.refused_percent})"
+            )
+            logger.error("%s: %s", self._logs.data_dir, self.refusal)
+        else:
+            self.refusal = ""
+            logger.warning(
+                "the disk of %s is %d %% full: messages are taken again",
+                self._logs.data_dir,
+                self.usage.used_percent,
             )
 
     def _has_room(self) -> bool:

@@ -9,6 +9,7 @@ from zhumq.model.errors import StorageFailed
 from zhumq.model.ids import TopicPartition
 from zhumq.records.control import EndMarker
 from zhumq.storage.flush_ticket import FlushTicket
+from zhumq.storage.key_indexes import KeyIndexes
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
@@ -98,7 +99,7 @@ class Log(Protocol):
     def append_each(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
     ) -> AppendedRun:
-        """Append the batches of several requests, each as `append` would, in a single write.
+        """Append the batches of several requests of plain clients, each as `append` would, in one write.
 
         Ends behind the first request that is refused or that repeats an earlier one, and before one
         that would make the write too large. Raises what refuses them all, and writes nothing then.
@@ -146,6 +147,10 @@ class Log(Protocol):
 
     def end_offset_for_epoch(self, epoch: int) -> EpochStart:
         """The largest known epoch not above this one, and the offset where it ends."""
+
+    @property
+    def key_indexes(self) -> KeyIndexes:
+        """The index of keys and tags, which is empty unless the topic has one."""
 
     # Durability. A flush is prepared here, run in a thread, and finished here; one at a time.
 

@@ -22,7 +22,8 @@ from zhumq.storage.producer_state import ProducerEntry, WrittenBatch
 from zhumq.storage.segment import Segment
 from zhumq.storage.validator import (
     BATCH_RECORDS_MAX,
-    CLIENT,
+    COORDINATOR,
+    PLAIN_CLIENT,
     WALKED_BYTES_MAX,
     AppendOrigin,
     CheckedBatch,
@@ -103,7 +104,7 @@ class LogAppender:
             if size + length > size_max and checked:
                 break
             try:
-                batch = check_batch(view, config, now_ms, CLIENT, budget)
+                batch = check_batch(view, config, now_ms, PLAIN_CLIENT, budget)
                 header = batch[0]
                 if header.batch_length + PREFIX_BYTES != length:
                     several = batch
@@ -126,7 +127,13 @@ class LogAppender:
             self._write(checked, size, leader_epoch)
         if several is not None:
             try:
-                last = self.append(view, leader_epoch=leader_epoch, now_ms=now_ms, first=several)
+                last = self.append(
+                    view,
+                    leader_epoch=leader_epoch,
+                    now_ms=now_ms,
+                    origin=PLAIN_CLIENT,
+                    first=several,
+                )
                 size += length
             except BrokerError as refusal:
                 last = refusal
@@ -166,7 +173,7 @@ class LogAppender:
         """Raise unless the batches follow the last ones of their producers. Returns the earlier append
         if they repeat it."""
         log = self._log
-        if origin is not CLIENT:
+        if origin is COORDINATOR:
             log.producer_state.check_unnumbered(header for header, _ in checked)
             return None
         if len(checked) > 1:

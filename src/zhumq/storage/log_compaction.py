@@ -75,6 +75,7 @@ def finish_compaction(log: SegmentedLog, ticket: CompactionTicket) -> list[str]:
         log.segments.replace([each.segment for each in done.replaced], [segment])
         bases = [each.segment.base_offset for each in done.replaced]
         log.transaction_indexes.replace(bases, segment.base_offset, done.aborted)
+        log.key_indexes.compacted(bases[0], done.replaced[-1].next_offset)
         swaps.append((done, segment))
     log.first_dirty_offset = ticket.end_offset
     log.proof.gaps_end = max(log.proof.gaps_end, ticket.end_offset)

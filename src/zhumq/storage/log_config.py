@@ -42,6 +42,10 @@ class LogConfig:
     # How much a restart after a crash may have to scan in one log, in bytes and in time.
     checkpoint_bytes: int = 64 * 1024 * 1024
     checkpoint_ms: int = 30_000
+    index_keys: bool = False  # keep an index of keys and tags
+    # How many messages, and for how long, may be in a log and not on the disk.
+    flush_messages: int = 2**63 - 1
+    flush_ms: int = 2**63 - 1
     validates_records: bool = False  # check every field of every record, or only the lengths
     # Derived from the above, once: every append uses them.
     is_compacted: bool = field(init=False)

@@ -37,7 +37,6 @@ from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.log import Log
 from zhumq.storage.log_compaction import begin_compaction, finish_compaction
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.offset_checkpoint import KnownOffsets, OffsetCheckpoint, UnopenedLog
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
@@ -333,21 +332,6 @@ class LogManager:
         self._disk.rename(log.directory, path)
         return path
 
-    def retention_pass(self, now_ms: int, replica_of: Callable[[Log], ReplicaFacts]) -> int:
-        """Apply retention to every log; returns the number of files it deleted."""
-        count = 0
-        for log in self._logs.values():
-            if log.failure is not None:
-                continue
-            try:
-                dropped = apply_retention(log, now_ms, replica_of(log))
-            except BrokerError:
-                logger.exception("%s: retention failed", log.topic_partition)
-                continue
-            self.add_trash(dropped, log.config.file_delete_delay_ms)
-            count += len(dropped)
-        return count
-
     def begin_compaction(
         self,
         now_ms: int,
@@ -375,9 +359,11 @@ class LogManager:
         due_ms = self._clock.monotonic_ms() + delay_ms
         self._trash.extend((due_ms, path) for path in paths)
 
-    def take_trash(self) -> list[str]:
-        """The paths whose delay has passed, for empty_trash in a thread."""
+    def take_trash(self, *, at_once: bool = False) -> list[str]:
+        """The paths whose delay has passed, or all of them, for empty_trash in a thread."""
         now_ms = self._clock.monotonic_ms()
+        if at_once:
+            self._trash = [(now_ms, path) for _, path in self._trash]
         due = [path for due_ms, path in self._trash if due_ms <= now_ms]
         self._trash = [item for item in self._trash if item[0] > now_ms]
         return due

@@ -1,11 +1,21 @@
-"""Applies retention to a segmented log: drops its oldest segments."""
+"""Retention of one segmented log: its facts, and the deletion of its oldest segments."""
 
+import contextlib
 import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import assert_never
 
-from zhumq.model.errors import StorageFailed
-from zhumq.storage.log_config import UNLIMITED
+from zhumq.model.errors import DiskFull, StorageFailed
 from zhumq.storage.log_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX
-from zhumq.storage.retention import ReplicaFacts, RetentionPolicy, SegmentFacts, segments_to_delete
+from zhumq.storage.retention import (
+    LogFacts,
+    Reason,
+    ReplicaFacts,
+    RetentionLimits,
+    SegmentFacts,
+)
 from zhumq.storage.segment import Segment
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.storage.time_lookup import has_its_max_timestamp
@@ -13,43 +23,85 @@ from zhumq.storage.time_lookup import has_its_max_timestamp
 logger = logging.getLogger(__name__)
 
 
-def apply_retention(log: SegmentedLog, now_ms: int, replica: ReplicaFacts) -> list[str]:
-    """Drop the segments that the policy no longer keeps. Returns their renamed files, to be removed
-    later in a thread: removing a large file takes long."""
-    if log.failure is not None:
-        raise log.failure
+def log_facts(log: SegmentedLog, replica: ReplicaFacts) -> LogFacts:
+    """A log as retention sees it."""
     config = log.config
-    log.producer_state.expire(now_ms, config.producer_id_expiration_ms)
-    decides = config.is_deleted and replica.is_leader
-    count = segments_to_delete(
-        _segment_facts(log),
-        RetentionPolicy(
-            retention_ms=config.retention_ms if decides else UNLIMITED,
-            retention_bytes=config.retention_bytes if decides else UNLIMITED,
-            log_start_offset=log.log_start_offset,
-        ),
-        replica.high_watermark,
-        now_ms,
+    return LogFacts(
+        topic_partition=log.topic_partition,
+        segments=[
+            SegmentFacts(
+                base_offset=segment.base_offset,
+                next_offset=log.segments.next_offset_of(place, log.log_end_offset),
+                size_bytes=segment.size,
+                max_timestamp=segment.max_timestamp,
+            )
+            for place, segment in enumerate(log.segments.all)
+        ],
+        log_start_offset=log.log_start_offset,
+        limits=_limits(config.retention_ms, config.retention_bytes, config.is_deleted),
+        replica=replica,
     )
-    count = _confirm_timestamps(log, count)
+
+
+# Few of them, for many logs in every pass.
+@lru_cache(maxsize=1024)
+def _limits(retention_ms: int, retention_bytes: int, is_deleted: bool) -> RetentionLimits:
+    return RetentionLimits(
+        retention_ms=retention_ms, retention_bytes=retention_bytes, is_deleted=is_deleted
+    )
+
+
+def delete_segments(
+    log: SegmentedLog, facts: LogFacts, reasons: Sequence[Reason]
+) -> tuple[int, list[str]]:
+    """Drop the oldest segments of a log, one for each reason, unless a time index was wrong.
+
+    Returns their number, and their renamed files, to be removed later in a thread: removing a large file takes long.
+    """
+    count = _confirm_timestamps(log, len(reasons))
     if count == len(log.segments):
-        if replica.is_sole:
+        try:
             log.flushing.roll()
-        else:
+        except DiskFull:
+            # The active segment goes when the others have made room for its successor.
             count -= 1
-    return _delete_first(log, count) if count else []
-
-
-def _segment_facts(log: SegmentedLog) -> list[SegmentFacts]:
-    return [
-        SegmentFacts(
-            base_offset=segment.base_offset,
-            next_offset=log.segments.next_offset_of(place, log.log_end_offset),
-            size_bytes=segment.size,
-            max_timestamp=segment.max_timestamp,
+    if not count:
+        return 0, []
+    removed = _delete_first(log, count)
+    for segment, reason in zip(facts.segments[:count], reasons, strict=False):
+        logger.info(
+            "%s: deleted offsets %d to %d, %d bytes, newest record of %s: %s",
+            log.topic_partition,
+            segment.base_offset,
+            segment.next_offset - 1,
+            segment.size_bytes,
+            _time_text(segment.max_timestamp),
+            _because(reason, facts.limits),
         )
-        for place, segment in enumerate(log.segments.all)
-    ]
+    return count, removed
+
+
+def _because(reason: Reason, limits: RetentionLimits) -> str:
+    match reason:
+        case Reason.LOG_START:
+            return "below the log start offset"
+        case Reason.TIME:
+            return f"older than retention.ms={limits.retention_ms}"
+        case Reason.SIZE:
+            return f"the partition is larger than retention.bytes={limits.retention_bytes}"
+        case Reason.DISK:
+            return "among the oldest of a disk that is too full"
+        case _:
+            assert_never(reason)
+
+
+def _time_text(timestamp: int) -> str:
+    if timestamp < 0:
+        return "unknown time"
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return f"{timestamp} ms"  # A producer may have written any number.
 
 
 def _confirm_timestamps(log: SegmentedLog, count: int) -> int:
@@ -70,18 +122,15 @@ def _delete_first(log: SegmentedLog, count: int) -> list[str]:
     for segment in removed:
         trash.extend(rename_deleted(log, segment))
         log.disk.unlink(segment.prefix + SNAPSHOT_SUFFIX)
+    trash.extend(log.key_indexes.remove_before(log.segments.base_offset))
     log.log_start_offset = max(log.log_start_offset, log.segments.base_offset)
     log.recovery_point = max(log.recovery_point, log.log_start_offset)
     log.flushed_offset = max(log.flushed_offset, log.log_start_offset)
     log.flushing.forget_removed()
     if log.leader_epochs.truncate_start(log.log_start_offset):
-        log.flushing.write_leader_epochs()
-    logger.info(
-        "%s: retention deleted %d segments, the log begins at %d",
-        log.topic_partition,
-        count,
-        log.log_start_offset,
-    )
+        # Without room for the file there is room soon. Until then it has epochs below the start of the log, which nothing uses.
+        with contextlib.suppress(DiskFull):
+            log.flushing.write_leader_epochs()
     return trash
 
 

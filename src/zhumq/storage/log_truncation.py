@@ -67,6 +67,7 @@ class LogTruncation:
         removed = log.segments.take_all()
         log.flushing.drop_manifest()
         log.transaction_indexes.truncate_to(0)
+        log.key_indexes.truncate_to(0)
         for segment in removed:
             self._remove_files(segment)
         for entry in log.disk.list_directory(log.directory):
@@ -96,6 +97,7 @@ class LogTruncation:
         if log.leader_epochs.truncate_end(end_offset):
             log.flushing.write_leader_epochs()
         log.transaction_indexes.truncate_to(end_offset)
+        log.key_indexes.truncate_to(end_offset)
         log.producer_state, log.flushing.snapshot_offset = restore_producers(
             log.directory,
             log.segments.all,

@@ -1,6 +1,7 @@
 """The result of opening a log, and new logs, whose files are created with the first write."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zhumq.host.disk import Disk
@@ -29,6 +30,7 @@ class LoadedLog:
     is_new: bool
     gaps_end: int = 0
     needs_manifest: bool = False
+    key_index_names: Sequence[str] = ()  # of the key index files in the folder
     has_folder: bool = True  # False for a new log that was opened lazily
 
 

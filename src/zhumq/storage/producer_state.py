@@ -107,8 +107,9 @@ class ProducerState:
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of the oldest transaction that is open or whose marker is not committed: the
         last stable offset cannot pass it."""
-        self.forget_ended(high_watermark)
-        undecided = self.first_undecided_offset
+        if self._ended:
+            self.forget_ended(high_watermark)
+        undecided = next(iter(self._transactions.values()), None)
         if not self._ended:
             return undecided
         ended = min(self._ended.values())

@@ -29,6 +29,7 @@ from zhumq.storage.log_files import (
     CUT_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    KEY_INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     offset_in,
@@ -151,6 +152,7 @@ def load_log(
         topic_id=topic_id,
         is_new=not entries,
         gaps_end=min(gaps_end, end_offset),
+        key_index_names=[entry.name for entry in entries if KEY_INDEX_SUFFIX in entry.name],
         needs_manifest=manifest is None or bool(swapped),
     )
 

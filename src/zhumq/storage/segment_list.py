@@ -66,6 +66,10 @@ class SegmentList:
         place = bisect_right(self._base_offsets, offset) - 1
         return place >= 0 and self._base_offsets[place] == offset
 
+    def base_of(self, offset: int) -> int:
+        """The base offset of the segment that holds this offset."""
+        return self._base_offsets[max(bisect_right(self._base_offsets, offset) - 1, 0)]
+
     def remember(self, offset: int, position: int) -> None:
         """Cache the position of the batch that begins with this offset."""
         positions = self._positions

@@ -13,6 +13,7 @@ from zhumq.storage.checkpoints import SUSPECT_FILE, read_suspect_offset, write_s
 from zhumq.storage.fetched_batches import check_fetched
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
+from zhumq.storage.key_indexes import KeyIndexes
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_appender import LogAppender
 from zhumq.storage.log_config import LogConfig
@@ -73,6 +74,10 @@ class SegmentedLog:
         self.transaction_indexes.rebuild = self._rebuild_transaction_index
         self.proof = Proof(gaps_end=loaded.gaps_end, epochs=loaded.leader_epochs)
         self.segments = SegmentList(topic_partition, loaded.segments, self.proof)
+        self.key_indexes = KeyIndexes(directory, disk, self.segments.base_of)
+        if loaded.key_index_names:
+            self.key_indexes.load(loaded.key_index_names, loaded.log_end_offset)
+            self._drop_unused_key_indexes()
         self.flushing = LogFlushing(self, loaded, clock)
         self.truncation = LogTruncation(self)
         # Bound here and not forwarded below: every message is appended, and a call less counts.
@@ -125,6 +130,14 @@ class SegmentedLog:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
+        self._drop_unused_key_indexes()
+
+    def _drop_unused_key_indexes(self) -> None:
+        if not self.config.index_keys:
+            try:
+                self.key_indexes.drop()
+            except BrokerError as error:
+                logger.warning("%s: its key index stays: %s", self.topic_partition, error)
 
     @property
     def size_bytes(self) -> int:

@@ -30,7 +30,7 @@ def first_at_or_after(
         for position, header in segment.scan(start, chunk_bytes=LOOKUP_CHUNK_BYTES):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
-            for found, offset, _ in _records(segment, position, header):
+            for found, offset, *_ in _records(segment, position, header):
                 if found >= timestamp and offset >= log_start_offset:
                     return TimestampedOffset(found, offset, header.partition_leader_epoch)
     return None
@@ -46,7 +46,7 @@ def largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampedOf
     if found is None:
         return None
     position, header = found
-    for timestamp, offset, _ in _records(segment, position, header):
+    for timestamp, offset, *_ in _records(segment, position, header):
         if timestamp >= header.max_timestamp and offset >= log_start_offset:
             return TimestampedOffset(timestamp, offset, header.partition_leader_epoch)
     return None

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from zhumq.model.authorization_errors import TransactionalIdAuthorizationFailed
 from zhumq.model.errors import (
     BrokerError,
     CorruptMessage,
@@ -25,6 +26,7 @@ from zhumq.records.batch import (
     NO_TIMESTAMP,
     PREFIX_BYTES,
     RECORD_BYTES_MIN,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     Record,
     decode_header,
@@ -43,6 +45,7 @@ WALKED_BYTES_PER_REQUEST_MAX = 8 * WALKED_BYTES_MAX
 # At 0.15 us a record, one request blocks the event loop for at most 0.3 s.
 WALKED_RECORDS_PER_REQUEST_MAX = 2_000_000
 ZSTD_CODE = int(Compression.ZSTD)
+SPECIAL_FLAGS = CONTROL_FLAG | TRANSACTIONAL_FLAG
 # Of a compressed batch. A few KiB can decompress to many millions of records, and every lookup by
 # time in that batch would have to read them. librdkafka's batch.num.messages has the same limit.
 BATCH_RECORDS_MAX = 1_000_000
@@ -52,10 +55,12 @@ class AppendOrigin(Enum):
     """The source of an append: batches of the broker's own coordinators have no sequences."""
 
     CLIENT = "client"
+    PLAIN_CLIENT = "plain client"  # a request without a transactional id
     COORDINATOR = "coordinator"
 
 
-CLIENT = AppendOrigin.CLIENT  # an attribute of a class costs more than a name
+PLAIN_CLIENT = AppendOrigin.PLAIN_CLIENT  # an attribute of a class costs more than a name
+COORDINATOR = AppendOrigin.COORDINATOR
 # A valid batch: its header, and its bytes behind the head, which the log writes itself.
 CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
 
@@ -112,12 +117,13 @@ def check_batch(
         )
     ):
         raise _count_error(header)
-    is_from_client = origin is CLIENT
-    if attributes & CONTROL_FLAG or (is_from_client and producer_id >= 0):
-        _check_producer(header)
+    is_from_client = origin is not COORDINATOR
+    if attributes & SPECIAL_FLAGS or (is_from_client and producer_id >= 0):
+        _check_producer(header, origin)
     # Decision 0027: the lengths of all records are checked, and their fields if the topic requires it.
     if config.checks_records:
-        _check_records(batch, header, config, now_ms, budget or WalkBudget())
+        if is_from_client:
+            _check_records(batch, header, config, now_ms, budget or WalkBudget())
     elif is_from_client:
         try:
             ends = end_of(batch, HEADER_BYTES, count) if count <= FEW and not codec else 0
@@ -170,11 +176,17 @@ def _count_error(header: BatchHeader) -> InvalidRecord:
     return InvalidRecord(f"{count} records do not fit into {header.size} bytes")
 
 
-def _check_producer(header: BatchHeader) -> None:
-    """Refuse control records of clients, and producer ids without epoch and sequence."""
+def _check_producer(header: BatchHeader, origin: AppendOrigin) -> None:
+    """Refuse control records of clients, transactions without an id, and producers without epoch and sequence."""
     if header.attributes & CONTROL_FLAG:
         raise InvalidRecord("clients may not write control records")
-    if header.base_sequence < 0 or header.producer_epoch < 0:
+    if origin is COORDINATOR:
+        return
+    if header.attributes & TRANSACTIONAL_FLAG and origin is PLAIN_CLIENT:
+        raise TransactionalIdAuthorizationFailed(
+            "a batch of a transaction needs a transactional id"
+        )
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise InvalidRecord(
             f"producer {header.producer_id} sent epoch {header.producer_epoch} "
             f"and sequence {header.base_sequence}"
@@ -217,7 +229,7 @@ def _check_records(
                     keyless.append(index)
         else:
             outlines = enumerate(outline_payload(header, payload))
-            keyless = [index for index, (_, _, has_key) in outlines if not has_key]
+            keyless = [index for index, (_, _, key_begin, *_) in outlines if key_begin < 0]
     except CorruptMessage as error:
         raise _unreadable(error) from None
     if keyless and config.is_compacted:

@@ -15,6 +15,7 @@ from zhumq.broker.app import BrokerApp
 from zhumq.broker.config import BrokerConfig
 from zhumq.host.disk import Disk
 from zhumq.model.password import Password
+from zhumq.testing.process import NO_WATERMARKS
 
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
@@ -57,7 +58,7 @@ def broker(
             listen=listen,
             http=_ANY_PORT,
             data_dir=data_dir,
-            settings=settings,
+            settings={**NO_WATERMARKS, **(settings or {})},
             admin_user=admin_user,
             admin_password=Password(admin_password),
         )

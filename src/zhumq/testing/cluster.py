@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.host.ports import HOST, free_ports
-from zhumq.testing.process import BrokerProcess
+from zhumq.testing.process import NO_WATERMARKS, BrokerProcess
 
 WAIT_SECONDS_MAX: Final = 45.0
 LOOK_AGAIN_SECONDS: Final = 0.1
@@ -25,6 +25,7 @@ SETTINGS: Final = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "zookeeper.connection.timeout.ms": "30000",
+    **NO_WATERMARKS,
 }
 
 

@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Callable, Sequence
 
-from zhumq.host.disk import Buffer, DirectoryEntry, DiskFile, DiskLock
+from zhumq.host.disk import Buffer, DirectoryEntry, DiskFile, DiskLock, DiskUsage
 from zhumq.model.errors import DataDirUnusable, DiskFull, StorageFailed
 
 UNLIMITED_BYTES = 2**50  # free space if a test sets no limit
@@ -196,8 +196,10 @@ class MemoryDisk:
     def sync_directory(self, path: str) -> None:
         self.check_sync(path)
 
-    def free_bytes(self, path: str) -> int:  # noqa: ARG002 (there is one disk)
-        return UNLIMITED_BYTES if self.bytes_free is None else self.bytes_free
+    def usage(self, path: str) -> DiskUsage:  # noqa: ARG002 (there is one disk)
+        free_bytes = UNLIMITED_BYTES if self.bytes_free is None else self.bytes_free
+        used_bytes = sum(len(node.content) for node in self.files.values())
+        return DiskUsage(used_bytes=used_bytes, total_bytes=used_bytes + free_bytes)
 
     def lock(self, path: str) -> DiskLock:
         if path in self.locked:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,10 @@ from zhumq.host.ports import HOST, free_ports
 
 READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
+# For brokers of tests that are not about the disk of the machine, which may be nearly full.
+NO_WATERMARKS: Final = {
+    f"disk.watermark.{name}.percent": "100" for name in ("expired", "forced", "refused")
+}
 _READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=(?P<push>\S+) http=(?P<http>\S+) ")
 
 
@@ -30,7 +34,10 @@ class BrokerProcess:
         environment: Mapping[str, str] | None = None,
         broker_id: int = 0,
         zookeeper: str | None = None,
+        program: Sequence[str] = ("-m", "zhumq"),
     ) -> None:
+        """`program` is what Python runs: a test may wrap `zhumq`, to inject faults into it."""
+        self.program = tuple(program)
         self.data_dir = data_dir
         self.broker_id = broker_id
         self.zookeeper = zookeeper
@@ -66,7 +73,7 @@ class BrokerProcess:
         """Start it without waiting."""
         if not self.bootstrap:
             self.bootstrap, self.push = (f"{HOST}:{port}" for port in free_ports(2))
-        command = [sys.executable, "-m", "zhumq", "start"]
+        command = [sys.executable, *self.program, "start"]
         if "listeners" not in self._settings:
             command += ["--listen", self.bootstrap]
         command += ["--http", f"{HOST}:0", "--data-dir", str(self.data_dir)]

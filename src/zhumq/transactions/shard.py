@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 from zhumq.model.deadlines import Deadlines
 from zhumq.model.errors import ErrorCode
@@ -15,6 +15,7 @@ from zhumq.transactions.persisted import (
     tombstone,
     transaction_record,
 )
+from zhumq.transactions.producer_epochs import Bump, is_repeated_end, next_epoch
 from zhumq.transactions.requests import (
     AddPartitions,
     Answer,
@@ -44,13 +45,14 @@ from zhumq.transactions.transaction import (
     begin_again,
     complete,
     fence,
-    is_exhausted,
     keep_open,
     prepare_end,
 )
 
 PREPARED_AT_ONCE_MAX: Final = 1_000  # transactions in one answer to AwaitMarkers
 ENDED_AT_ONCE_MAX: Final = 1_000  # timeouts, and expired ids; the others are due at once again
+# How long the record of a completion may be missing. The next transaction of a busy producer replaces it.
+COMPLETION_MS_MAX: Final = 1_000
 State = TransactionState
 
 
@@ -92,7 +94,8 @@ class TransactionShard:
 
     A decision to commit or abort is a record. The broker that leads the shard asks for decided transactions with
     AwaitMarkers, gets each of them once its record is durable, writes the markers, and reports MarkersWritten. After a
-    restart the shard hands out all decided transactions again: markers may be repeated.
+    restart the shard hands out all decided transactions again: markers may be repeated. So a completion need not be
+    a record at once: before the producer's next transaction can write anything, a record says that it is open.
     """
 
     def __init__(self, settings: TransactionSettings) -> None:
@@ -101,9 +104,8 @@ class TransactionShard:
         self._deadlines: Deadlines[str] = Deadlines()  # of open transactions
         # Ids without a transaction, in the order of their last changes: the first one expires first.
         self._idle: OrderedDict[str, None] = OrderedDict()
-        self._busy: dict[
-            str, None
-        ] = {}  # ids with a transaction that is open, or whose markers are missing
+        # Ids with a transaction that is open, or whose markers are missing.
+        self._busy: dict[str, None] = {}
         # The records of the last decision. `replay` gets them next, and need not decode them.
         self._decided: deque[tuple[StateRecord, Transaction]] = deque()
         # The ids of decided transactions that are not handed out, in the order of the decisions.
@@ -111,6 +113,8 @@ class TransactionShard:
         # Soft state: the request that waits for decided transactions, and the ids of those that are handed out.
         self._waiter: ReplyToken | None = None
         self._handed_out: set[str] = set()
+        # Soft state: ids whose completion is not written yet -> when it has to be; in the order of the times.
+        self._unwritten: dict[str, int] = {}
 
     def unfinished(self) -> Iterator[Transaction]:
         """Transactions that are open, or decided while markers are missing."""
@@ -120,12 +124,13 @@ class TransactionShard:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        timeout_ms = self._deadlines.next_deadline_ms
-        first = next(iter(self._idle), None)
-        if first is None:
-            return timeout_ms
-        expiry_ms = self._expiry_ms(self.transactions[first])
-        return expiry_ms if timeout_ms is None else min(timeout_ms, expiry_ms)
+        due_ms = self._deadlines.next_deadline_ms
+        for unwritten_ms in islice(self._unwritten.values(), 1):
+            due_ms = unwritten_ms if due_ms is None else min(due_ms, unwritten_ms)
+        for first in islice(self._idle, 1):
+            expiry_ms = self._expiry_ms(self.transactions[first])
+            due_ms = expiry_ms if due_ms is None else min(due_ms, expiry_ms)
+        return due_ms
 
     def loaded(self, _now_ms: int) -> Outcome[TransactionResponse]:
         """The log is read. No request waits yet, and deadlines that passed meanwhile are due."""
@@ -161,6 +166,10 @@ class TransactionShard:
             if transactional_id is None:
                 break
             turn.write(fence(self.transactions[transactional_id], now_ms, is_replaced=False))
+        for transactional_id, due_ms in islice(self._unwritten.items(), ENDED_AT_ONCE_MAX):
+            if due_ms > now_ms:
+                break
+            turn.write(self.transactions[transactional_id])
         for transactional_id in islice(self._idle, ENDED_AT_ONCE_MAX):
             if self._expiry_ms(self.transactions[transactional_id]) > now_ms:
                 break
@@ -198,6 +207,7 @@ class TransactionShard:
         elif transactional_id not in self._handed_out:
             self._prepared[transactional_id] = None
         self.transactions[transactional_id] = transaction
+        self._unwritten.pop(transactional_id, None)
         self._idle.pop(transactional_id, None)
         if transaction.state in IDLE:
             self._idle[transactional_id] = None
@@ -210,6 +220,7 @@ class TransactionShard:
         self._prepared.pop(transactional_id, None)
         self._handed_out.discard(transactional_id)
         self.transactions.pop(transactional_id, None)
+        self._unwritten.pop(transactional_id, None)
         self._idle.pop(transactional_id, None)
         self._busy.pop(transactional_id, None)
         self._deadlines.cancel(transactional_id)
@@ -253,7 +264,7 @@ class TransactionShard:
             return _answer_with(begun)
         if current.state in PREPARED:
             return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
-        bump = _next_epoch(request, current)
+        bump = next_epoch(request, current)
         if bump is None:
             return Answer(code=ErrorCode.PRODUCER_FENCED)
         if current.state is State.ONGOING and not request.keep_prepared:
@@ -266,7 +277,7 @@ class TransactionShard:
         self,
         request: InitProducer,
         current: Transaction,
-        bump: "_Bump",
+        bump: Bump,
         timeout_ms: int,
         turn: _Turn,
     ) -> Answer:
@@ -327,7 +338,7 @@ class TransactionShard:
         if is_version_2 and current.state in PREPARED:
             # Before the other checks: the producer may have its next id already.
             return Answer(code=ErrorCode.CONCURRENT_TRANSACTIONS)
-        is_repeated = is_version_2 and _is_repeated_end(current, request)
+        is_repeated = is_version_2 and is_repeated_end(current, request)
         if current.client_producer_id != request.producer_id and not is_repeated:
             return Answer(code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if current.client_producer_epoch != request.producer_epoch and not is_repeated:
@@ -370,13 +381,13 @@ class TransactionShard:
             or current.producer_epoch != request.producer_epoch
         ):
             return Answer(code=ErrorCode.INVALID_TXN_STATE)  # late: another coordinator was faster
-        turn.write(complete(current, turn.now_ms))
+        self._change(complete(current, turn.now_ms))
+        self._unwritten[request.transactional_id] = turn.now_ms + COMPLETION_MS_MAX
         return Answer()
 
     def _await(self, token: ReplyToken, turn: _Turn) -> None:
-        if (
-            self._waiter is not None
-        ):  # A second one replaces the first: one broker writes the markers.
+        if self._waiter is not None:
+            # A second one replaces the first: one broker writes the markers.
             turn.replies.append(Reply(self._waiter, PreparedTransactions(transactions=())))
         self._waiter = token
         turn.prepared = [
@@ -419,41 +430,6 @@ class TransactionShard:
         )
 
 
-class _Bump(NamedTuple):
-    """The epoch with which a producer begins, and the one that a repeated request of it has."""
-
-    epoch: int
-    last_epoch: int
-    is_exhausted: bool = False  # It needs another id.
-
-
-def _next_epoch(request: InitProducer, current: Transaction) -> _Bump | None:
-    """None: another instance has replaced the producer."""
-    epoch = current.client_producer_epoch
-    is_new_instance = request.producer_id == NO_PRODUCER_ID
-    if is_new_instance or (request.producer_id, request.producer_epoch) == (
-        current.client_producer_id,
-        epoch,
-    ):
-        last_epoch = NO_EPOCH if is_new_instance else epoch
-        if current.is_epoch_exhausted:
-            return _Bump(0, last_epoch, is_exhausted=True)
-        return _Bump(epoch + 1, last_epoch)
-    # KIP-360: repeated after a lost answer. A new instance would have removed the last epoch.
-    is_repeated = request.producer_epoch == current.last_producer_epoch and (
-        request.producer_id == current.client_producer_id
-        or (
-            request.producer_id == current.previous_producer_id
-            and is_exhausted(request.producer_epoch)
-        )
-    )
-    if is_repeated and (current.state is not State.ONGOING or current.is_kept):
-        if epoch == EPOCH_MAX:  # It was raised for fencing, and no client may have it.
-            return _Bump(0, current.last_producer_epoch, is_exhausted=True)
-        return _Bump(epoch, current.last_producer_epoch)
-    return None
-
-
 def _answer_with(transaction: Transaction) -> Answer:
     answer = Answer(
         producer_id=transaction.client_producer_id, producer_epoch=transaction.client_producer_epoch
@@ -464,22 +440,6 @@ def _answer_with(transaction: Transaction) -> Answer:
         answer,
         ongoing_producer_id=transaction.producer_id,
         ongoing_producer_epoch=transaction.producer_epoch,
-    )
-
-
-def _is_repeated_end(current: Transaction, request: EndTransaction) -> bool:
-    """Whether this end of version 2 is done: the producer has the next epoch, or another id."""
-    if not current.bumps_epochs or current.state not in (
-        State.COMPLETE_COMMIT,
-        State.COMPLETE_ABORT,
-    ):
-        return False
-    if current.producer_id == request.producer_id:
-        return current.producer_epoch == request.producer_epoch + 1
-    return (
-        current.previous_producer_id == request.producer_id
-        and request.producer_epoch == EPOCH_MAX - 1
-        and current.producer_epoch == 0
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from cli_support import Cli, begin
 from confluent_kafka import ShareConsumer
 
-from zhumq import Consumer
+from zhumq import Admin, Consumer
+from zhumq.admin.settings import Setting, group_settings
 
 
 @pytest.mark.parametrize("push", [(), ("--push",)], ids=["pull", "push"])
@@ -198,3 +199,39 @@ def test_a_share_group_of_kafka_clients_is_listed_and_described(cli: Cli, topic:
         assert (found["state"], found["offsets"][0]["lag"]) == ("Stable", 0)
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("more", [(), ("--mode", "psb"), ("--mode", "psb", "--push")])
+def test_a_filter_leaves_messages_out(cli: Cli, topic: str, more: tuple[str, ...]) -> None:
+    cli.must("topic", "create", topic)
+    lines = [
+        json.dumps({"value": json.dumps({"n": n}), "key": f"k-{n}", "headers": {"zhumq-tags": tag}})
+        for n, tag in enumerate(["new", "old", "new,big", "old"])
+    ]
+    cli.must("produce", topic, "--json", lines=lines)
+    for text, expected in (
+        ("new", [0, 2]),
+        ("big || old", [1, 2, 3]),
+        ("value.n >= 1 AND key < 'k-3'", [1, 2]),
+        ("none", []),
+    ):
+        done = cli.must("consume", topic, *more, "--filter", text, "--until-end")
+        assert [json.loads(line)["n"] for line in done.lines] == expected, text
+    wrong = cli.fails("consume", topic, *more, "--filter", "value.n > > 1")
+    assert "the filter is invalid at character 11: " in wrong
+
+
+def test_the_filter_of_a_share_group_is_set_and_unset(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic)
+    group = f"of-{topic}"
+    cli.must("group", "alter", group, "--set", "zhumq.filter=key = 'k-1'")
+    wrong = cli.fails("group", "alter", group, "--set", "zhumq.filter=key == 'k-1'")
+    assert "the filter is invalid at character 5: " in wrong
+    assert "nothing to alter" in cli.fails("group", "alter", group)
+    assert "no such setting" in cli.fails("group", "alter", group, "--unset", "zhumq.filters")
+    with Admin(cli.bootstrap) as admin:
+        assert group_settings(admin, group)["zhumq.filter"] == Setting(
+            value="key = 'k-1'", is_own=True
+        )
+        cli.must("group", "alter", group, "--unset", "zhumq.filter")
+        assert group_settings(admin, group)["zhumq.filter"] == Setting(value="", is_own=False)

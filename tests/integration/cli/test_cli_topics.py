@@ -1,6 +1,12 @@
 """`zhumq topic` against a running broker."""
 
-from cli_support import Cli
+import os
+import subprocess
+
+from cli_support import Cli, command, environment
+
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.retention import kept_for
 
 
 def test_a_created_topic_is_listed_and_described(cli: Cli, topic: str) -> None:
@@ -73,3 +79,60 @@ def test_the_topics_of_the_broker_are_shown_only_when_asked_for(cli: Cli, topic:
     hidden = cli.must("topic", "list").out
     assert b"__consumer_offsets" not in hidden
     assert b"__consumer_offsets" in cli.must("topic", "list", "--internal").out
+
+
+def test_the_retention_of_a_topic_is_shown_and_explained(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic, "--set", "segment.bytes=1000")
+    for _ in range(2):
+        cli.must("produce", topic, lines=["x" * 600])
+    shown = cli.must("topic", "retention", topic).lines
+    facts = dict(line.split("  ", 1) for line in shown if line)
+    assert facts["rule"].strip() == "it keeps messages for 72 h (retention.ms)"
+    assert f"zhumq topic alter {topic} --set retention.ms=345600000" in facts["24 h more"]
+    assert "no watermarks" in facts["disk of broker 0"]
+    explained = cli.must("topic", "retention", topic, "--explain").lines
+    assert explained[: len(shown)] == shown
+    table = explained[len(shown) :]
+    assert table[0].split() == [
+        *("PARTITION", "OFFSETS", "BYTES", "NEWEST", "GOES", "WHY", "AT", "FULL", "DISK")
+    ]
+    assert "retention.ms" in table[1]
+    assert table[1].endswith("goes")
+    assert table[-1].endswith("stays: active segment")
+    assert "there is no topic 'absent'" in cli.fails("topic", "retention", "absent")
+
+
+def test_what_a_topic_keeps_is_in_words(cli: Cli, topic: str) -> None:
+    for settings, words in (
+        ("retention.ms=-1", "it keeps messages for ever (no limit is set)"),
+        ("retention.ms=1500", "it keeps messages for 1.5 s (retention.ms)"),
+        (
+            "retention.bytes=7",
+            "it keeps messages for 72 h (retention.ms) and up to 7 bytes of a partition (retention.bytes)",
+        ),
+        (
+            "cleanup.policy=compact",
+            "it keeps the last message of each key (cleanup.policy=compact)",
+        ),
+    ):
+        name = f"{topic}-{len(words)}"
+        cli.must("topic", "create", name, "--set", settings)
+        with ClusterConnection(cli.bootstrap) as connection:
+            assert kept_for(connection, name) == words
+
+
+def test_at_a_terminal_a_new_topic_is_shown_with_what_it_keeps(cli: Cli, topic: str) -> None:
+    terminal, other_end = os.openpty()
+    done = subprocess.run(
+        command("topic", "create", topic),
+        stdin=other_end,
+        stderr=other_end,
+        env=environment(cli.bootstrap),
+        timeout=60,
+        check=False,
+    )
+    os.close(other_end)
+    shown = os.read(terminal, 1000).decode()
+    os.close(terminal)
+    assert done.returncode == 0
+    assert shown.strip() == f"created topic {topic}: it keeps messages for 72 h (retention.ms)"

@@ -1,4 +1,4 @@
-"""The examples in the client's docstrings, docs/client.md and docs/push.md run against a real broker."""
+"""The examples in the client's docstrings, docs/client.md, docs/push.md, docs/filters.md and docs/lookup.md run against a real broker."""
 
 import doctest
 import re
@@ -9,6 +9,7 @@ import pytest
 
 import zhumq.admin.client
 import zhumq.client.consumer
+import zhumq.client.half_message_producer
 import zhumq.client.producer
 import zhumq.client.push_consumer
 import zhumq.client.transaction_core
@@ -26,6 +27,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
     [
         zhumq.admin.client,
         zhumq.client.consumer,
+        zhumq.client.half_message_producer,
         zhumq.client.producer,
         zhumq.client.push_consumer,
         zhumq.client.transaction_core,
@@ -44,7 +46,7 @@ def test_the_examples_of_a_module_run(zhumq_broker: RunningBroker, module: Modul
     assert done.attempted > 0
 
 
-@pytest.mark.parametrize("page", ["client.md", "push.md"])
+@pytest.mark.parametrize("page", ["client.md", "push.md", "filters.md", "lookup.md"])
 def test_the_examples_of_the_docs_run(zhumq_broker: RunningBroker, page: str) -> None:
     text = (DOCS / page).read_text()
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -45,6 +45,33 @@ def test_a_producer_that_gives_up_names_the_cause(
     assert lines(caplog)[0].startswith(f"waiting for a broker at {nowhere}: ")
 
 
+def test_a_producer_suggests_how_to_add_a_partition_that_does_not_exist(
+    running: RunningBroker,
+) -> None:
+    with Admin(running.bootstrap) as admin:
+        admin.create_topic("narrow", partitions=2)
+    advice = r"there is no partition 7: .* `zhumq topic alter narrow --partitions 8`"
+    with pytest.raises(RequestFailed, match=advice), Producer(running.bootstrap) as producer:
+        producer.send("narrow", b"one", partition=7)
+
+
+def test_a_producer_spreads_messages_without_a_key_in_turn_if_it_is_to(
+    running: RunningBroker,
+) -> None:
+    with Admin(running.bootstrap) as admin:
+        admin.create_topic("spread", partitions=3)
+    chosen: list[int] = []
+    with Producer(running.bootstrap, keyless="round_robin") as producer:
+        for number in range(30):
+            producer.send(
+                "spread", b"%d" % number, on_sent=lambda partition, _: chosen.append(partition)
+            )
+        producer.send("spread", b"keyed", key=b"k", on_sent=lambda *_: None)
+    assert sorted(chosen) == sorted([0, 1, 2] * 10)
+    with pytest.raises(ValueError, match="neither 'random' nor 'round_robin'"):
+        Producer(running.bootstrap, keyless="sticky")  # type: ignore[arg-type]
+
+
 def test_a_consumer_that_waits_for_a_broker_logs_it_now_and_then(
     nowhere: str, caplog: pytest.LogCaptureFixture
 ) -> None:

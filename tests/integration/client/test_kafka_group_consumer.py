@@ -6,7 +6,7 @@ import pytest
 from client_support import send, until
 
 from zhumq import Admin, Consumer
-from zhumq.client import consumer as consumer_module
+from zhumq.client import kafka_source
 from zhumq.testing.broker import RunningBroker, broker
 
 COUNT = 10
@@ -38,8 +38,8 @@ def filled(running: RunningBroker, topic: str, *, partitions: int = 1) -> str:
 def test_a_nacked_message_is_counted_and_at_the_limit_a_dead_letter(
     running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer_module, "BACKOFF_SECONDS", 0.01)
-    monkeypatch.setattr(consumer_module, "BACKOFF_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(kafka_source, "BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(kafka_source, "BACKOFF_SECONDS_MAX", 0.05)
     topic = filled(running, "nacked")
     counts: list[int] = []
     seen: list[int] = []

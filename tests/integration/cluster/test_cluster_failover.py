@@ -224,7 +224,9 @@ def _is_intact(cluster: ClusterProcesses, broker_id: int, *, as_many_as: int) ->
 def _metric(cluster: ClusterProcesses, broker_id: int, name: str) -> float:
     with urllib.request.urlopen(f"http://{cluster.brokers[broker_id].http}/metrics") as answer:
         values = dict(
-            line.split() for line in answer.read().decode().splitlines() if line[0] != "#"
+            line.rsplit(maxsplit=1)
+            for line in answer.read().decode().splitlines()
+            if line[0] != "#"
         )
     return float(values[name])
 

@@ -138,6 +138,7 @@ class _EmptyCluster:
         self.sessions = self
         self.endings = self
         self.streams: set[object] = set()
+        self.half_streams: set[object] = set()
         self.unread = UnreadFrames(time.monotonic)
         self.closing = False
         self.caller_of = any_caller

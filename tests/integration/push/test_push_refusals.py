@@ -38,7 +38,7 @@ async def refusal(push: str, subscribe: pb.Subscribe) -> pb.Refused:
         ),
         (lambda topic: psb(topic, credits=0), pb.CREDIT_INVALID, "credit 0"),
         (lambda topic: psb(topic, credits=-5), pb.CREDIT_INVALID, "credit -5"),
-        (lambda topic: psb(topic, filter="tag = 'a'"), pb.FILTER_UNSUPPORTED, "filters"),
+        (lambda topic: psb(topic, filter="tag = "), pb.FILTER_INVALID, "character 7"),
         (
             lambda topic: pb.Subscribe(
                 topics=[pb.TopicChoice(name=topic, partitions=[0]), pb.TopicChoice(name="other")],

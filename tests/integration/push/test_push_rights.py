@@ -131,6 +131,25 @@ def test_leaders_are_for_those_who_may_describe_the_topic(
     assert (found.code, len(found.leaders)) == (pb.OK, 1)
 
 
+def test_retention_is_explained_to_those_who_may_describe_the_topic(
+    secured: RunningBroker, world: World
+) -> None:
+    world.make("kept", None)
+
+    def explained(topic: str) -> pb.ExplainRetentionResponse:
+        request = pb.ExplainRetentionRequest(topic=topic)
+        answer = call(secured.push, "ExplainRetention", request, pb.ExplainRetentionResponse)
+        assert isinstance(answer, pb.ExplainRetentionResponse)
+        return answer
+
+    for name in ("kept", "absent"):
+        refused = explained(name)
+        assert (refused.code, refused.disk_total_bytes) == (pb.NOT_AUTHORIZED, 0)
+    world.grant((DESCRIBES_TOPIC, "kept"), (DESCRIBES_TOPIC, "absent"))
+    assert (explained("kept").code, len(explained("kept").segments)) == (pb.OK, 1)
+    assert explained("absent").code == pb.UNKNOWN_TOPIC
+
+
 def test_sessions_and_groups_are_left_out_of_lists_and_refused_by_name(
     secured: RunningBroker, world: World
 ) -> None:

@@ -21,6 +21,7 @@ METHODS = {
     "ResumeSession": (pb.ResumeSessionRequest, pb.ResumeSessionResponse),
     "ListGroups": (pb.ListGroupsRequest, pb.ListGroupsResponse),
     "Release": (pb.ReleaseRequest, pb.ReleaseResponse),
+    "ExplainRetention": (pb.ExplainRetentionRequest, pb.ExplainRetentionResponse),
 }
 
 

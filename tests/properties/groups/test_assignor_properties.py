@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zhumq.groups.assignors import ASSIGNORS, AssignedMember, Assignor, Partitions, range_, uniform
 
-DETERMINISTIC = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+DETERMINISTIC = settings(derandomize=True, database=None, max_examples=150)
 TOPICS = [uuid.UUID(int=number) for number in range(1, 6)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
 IDS = st.sets(st.sampled_from([f"m{number:02}" for number in range(12)]), min_size=1)

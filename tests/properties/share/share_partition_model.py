@@ -34,6 +34,10 @@ class ModelSharePartition:
     def end(self) -> int:
         return self.start + len(self.entries)
 
+    @property
+    def in_flight(self) -> int:
+        return sum(entry.state is not RecordState.ARCHIVED for entry in self.entries.values())
+
     def held(self, member: str | None = None) -> list[int]:
         return [
             offset
@@ -53,7 +57,7 @@ class ModelSharePartition:
         for offset, due_ms in waiting:
             if due_ms <= now_ms and offset >= from_offset:
                 return offset
-        if from_offset > self.end or self.end - self.start >= self.in_flight_max:
+        if from_offset > self.end or self.in_flight >= self.in_flight_max:
             return None
         return self.end
 
@@ -85,7 +89,7 @@ class ModelSharePartition:
                 if offset not in with_records:
                     self.entries[offset] = Entry(RecordState.ARCHIVED)
                     continue
-                if offset - self.start >= self.in_flight_max:
+                if self.in_flight >= self.in_flight_max:
                     break
                 self.entries[offset] = Entry(RecordState.ACQUIRED, 0)
                 taken.append(offset)

@@ -12,7 +12,7 @@ from zhumq.share.share_partition import SharePartitionLimits
 STEPS = 120
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     max_deliveries=st.sampled_from((1, 2, 4)),

@@ -21,7 +21,7 @@ MEMBERS = ("ann", "bob", "cid")
 STEPS = 120
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), is_ordered=st.booleans())
 def test_ranges_have_the_same_states_as_single_offsets(seed: int, is_ordered: bool) -> None:
     draw = Random(seed)

@@ -67,7 +67,7 @@ def contents(
 
 
 @given(steps)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_last_value_of_every_key_survives(
     history: list[str | tuple[list[tuple[int, bytes | None]], Compression]],
 ) -> None:

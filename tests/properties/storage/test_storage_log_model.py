@@ -7,14 +7,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.manual_time import ManualClock
-from tests.unit.storage.storage_support import flush
+from tests.unit.storage.storage_support import apply_retention, flush
 
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.recovery import restore_producers
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
@@ -225,7 +224,6 @@ class LogMachine(RuleBasedStateMachine):
 LogMachine.TestCase.settings = settings(
     max_examples=120,
     stateful_step_count=25,
-    deadline=None,
     # Shrinking a long history takes minutes; the first failing history is readable enough.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),

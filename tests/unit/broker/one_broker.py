@@ -14,6 +14,7 @@ from zhumq.broker.access import Access
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.settings import BROKER_SETTINGS
+from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
 from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
@@ -67,17 +68,26 @@ class OneBroker:
         self.metadata_client = MetadataClient(self.store, LIMITS, uuid.uuid4)
         self.router = LeaderRouter(self.store, BROKER_ID, self.replication)
         self.transactions = TransactionCoordinator(
-            Settings(BROKER_SETTINGS, {"transaction.state.log.num.partitions": "2"}),
-            self.store,
-            self.metadata_client,
-            self.replicas,
-            self.router,
-            clock,
+            self.foundation({"transaction.state.log.num.partitions": "2"})
         )
         self.produce_handler = ProduceHandler(
             self.replicas, self.store, clock, self.transactions.routed
         )
         self.dispatcher = self.dispatch(self.produce_handler.handlers())
+
+    def foundation(self, settings: Mapping[str, str]) -> Foundation:
+        """What coordinators with these settings stand on."""
+        return Foundation(
+            broker_id=BROKER_ID,
+            settings=Settings(BROKER_SETTINGS, settings),
+            partition_settings=self._settings_of,
+            store=self.store,
+            metadata_client=self.metadata_client,
+            replication=self.replication,
+            replicas=self.replicas,
+            router=self.router,
+            clock=self.clock,
+        )
 
     def _settings_of(self, _settings: Mapping[str, str]) -> PartitionSettings:
         return PartitionSettings(

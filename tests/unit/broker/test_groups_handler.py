@@ -12,12 +12,10 @@ from zhumq.broker.handlers.coordinators import (
     FindCoordinatorHandler,
 )
 from zhumq.broker.handlers.groups import GroupsHandler
-from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.metadata.image import Broker, Endpoint
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
-from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import (
     DescribeGroupsRequest,
@@ -39,25 +37,14 @@ from zhumq.protocol.messages.offsets import (
 
 GROUP = "g"
 SESSION_MS = 10_000
-SETTINGS = Settings(
-    BROKER_SETTINGS,
-    {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"},
-)
+SETTINGS = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
 
 
 def with_groups(scenario: Any) -> None:
     """Runs a test with a broker that coordinates groups."""
 
     async def with_coordinator(broker: OneBroker) -> None:
-        groups = GroupCoordinator(
-            SETTINGS,
-            broker.store,
-            broker.metadata_client,
-            broker.replicas,
-            broker.router,
-            broker.transactions.routed,
-            broker.clock,
-        )
+        groups = GroupCoordinator(broker.foundation(SETTINGS), broker.transactions.routed)
         groups.apply(broker.store.image)
         broker.store.watch(groups.apply)
         coordinated = Coordinated(

@@ -9,6 +9,7 @@ from one_broker import TOPIC, OneBroker, with_broker
 from tests.manual_time import START_MS
 
 from zhumq.model.errors import ErrorCode, MalformedFrame
+from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.produce import (
     PartitionProduceData,
@@ -214,6 +215,29 @@ def test_a_full_disk_refuses_all_of_a_run_and_none_is_lost_after_it() -> None:
         broker.disk.bytes_free = None
         assert offsets(await produce(broker, *[batch()] * 3)) == [1, 2, 3]
         assert partition.log_end_offset == 4
+
+    with_broker(scenario)
+
+
+def test_a_refusal_for_the_disk_holds_for_messages_of_clients_until_it_is_lifted() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        await broker.create()
+        await produce(broker, batch())
+        broker.replicas.set_write_refusal("the disk is 95 % full")
+        for acks in (1, -1):
+            answers = await produce(broker, batch(), batch(), acks=acks)
+            assert codes(answers) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+            assert answers[0].error_message == "the disk is 95 % full"
+        # A topic that is created meanwhile refuses, too; the state of groups is written.
+        other = await broker.create("other")
+        internal = await broker.create(CONSUMER_OFFSETS_TOPIC)
+        assert other.log_end_offset == 0
+        internal.append(batch(key=b"k"), START_MS)
+        found = await broker.ask(PRODUCE, VERSION, request(batch(), topic="other"))
+        (refused,) = found.responses[0].partition_responses
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.replicas.set_write_refusal("")
+        assert codes(await produce(broker, batch(), acks=-1)) == [ErrorCode.NONE]
 
     with_broker(scenario)
 

@@ -23,6 +23,7 @@ from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.records.control import MARKER_BATCH_BYTES, EndMarker, MarkerType
 from zhumq.replication.partition import Partition
+from zhumq.storage.validator import AppendOrigin
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 ABORT, COMMIT = MarkerType.ABORT, MarkerType.COMMIT
@@ -41,7 +42,8 @@ def inside(producer: int, sequence: int, value: bytes = b"v") -> bytes:
 
 def write(partition: Partition, producer: int, sequence: int) -> int:
     partition.allow_transaction(producer, 0, partition.verification(producer))
-    return partition.append(inside(producer, sequence), START_MS).base_offset
+    batch = inside(producer, sequence)
+    return partition.append(batch, START_MS, origin=AppendOrigin.CLIENT).base_offset
 
 
 def end(partition: Partition, producer: int, marker_type: MarkerType = COMMIT) -> int:

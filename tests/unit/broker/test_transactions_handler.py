@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from one_broker import BROKER_ID, TOPIC, OneBroker, with_broker
+from one_broker import TOPIC, OneBroker, with_broker
 from tests.manual_time import START_MS, advance, until
 
 from zhumq.broker.handlers.coordinators import (
@@ -16,12 +16,10 @@ from zhumq.broker.handlers.coordinators import (
 )
 from zhumq.broker.handlers.producers import ProducersHandler
 from zhumq.broker.handlers.transactions import TransactionsHandler
-from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.broker.wiring.transaction_coordinator import open_markers
 from zhumq.model.errors import ErrorCode
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages import transactions as messages
 from zhumq.protocol.messages.groups import FindCoordinatorRequest
@@ -128,24 +126,9 @@ def with_transactions(scenario: Scenario) -> None:
     """Runs a test with a broker that coordinates transactions, a topic, and a producer that has begun."""
 
     async def with_coordinator(broker: OneBroker) -> None:
-        groups = GroupCoordinator(
-            Settings(BROKER_SETTINGS, {"offsets.topic.num.partitions": "1"}),
-            broker.store,
-            broker.metadata_client,
-            broker.replicas,
-            broker.router,
-            broker.transactions.routed,
-            broker.clock,
-        )
-        markers = open_markers(
-            broker.transactions,
-            groups,
-            broker.store,
-            broker.replicas,
-            broker.replication,
-            BROKER_ID,
-            broker.clock,
-        )
+        base = broker.foundation({"offsets.topic.num.partitions": "1"})
+        groups = GroupCoordinator(base, broker.transactions.routed)
+        markers = open_markers(base, broker.transactions, {CONSUMER_OFFSETS_TOPIC: groups.runtime})
         service, topic = broker.transactions.service, broker.transactions.topic
         coordinated = Coordinated(
             noun="transactional id", topic=topic, partition_for=service.partition_for

@@ -6,13 +6,13 @@ import pytest
 
 from zhumq.client.batch_queue import Batch
 from zhumq.client.errors import RequestFailed
-from zhumq.client.partitioner import partition_of
 from zhumq.client.transaction_core import TransactionCore
 from zhumq.client.transaction_writer import BATCH_BYTES_MAX, OPEN_BYTES_MAX, TransactionWriter
 from zhumq.model.ids import TopicPartition
 from zhumq.protocol.messages.producers import InitProducerIdResponse
 from zhumq.records.batch import Record, batches
 from zhumq.records.codecs import Compression
+from zhumq.records.partitioner import partition_of
 
 
 class Topics:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_ensemble import FakeEnsemble, open_fake_store
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zhumq.cluster import zookeeper_layout as layout
@@ -225,7 +225,6 @@ ACTIONS = {
 }
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

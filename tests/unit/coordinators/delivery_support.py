@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
+from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
 from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
@@ -131,22 +132,19 @@ async def broker_without_listeners(
         )
         parts.push_async_callback(replicas.close)
         metadata_client = MetadataClient(store, LIMITS, uuid.uuid4)
-        router = LeaderRouter(store, BrokerId(0), replication)
-        transactions = TransactionCoordinator(
-            config.settings, store, metadata_client, replicas, router, clock
+        base = Foundation(
+            broker_id=BrokerId(0),
+            settings=config.settings,
+            partition_settings=config.partition_settings,
+            store=store,
+            metadata_client=metadata_client,
+            replication=replication,
+            replicas=replicas,
+            router=LeaderRouter(store, BrokerId(0), replication),
+            clock=clock,
         )
-        groups = GroupCoordinator(
-            config.settings, store, metadata_client, replicas, router, transactions.routed, clock
-        )
-        delivery = DeliveryCoordinator(
-            config.settings,
-            store,
-            metadata_client,
-            replicas,
-            groups,
-            router,
-            clock,
-        )
+        groups = GroupCoordinator(base, TransactionCoordinator(base).routed)
+        delivery = DeliveryCoordinator(base, groups)
         for watcher in (replicas.apply, groups.apply, delivery.apply):
             watcher(store.image)
             store.watch(watcher)

@@ -48,7 +48,7 @@ class MemoryPartition:
             self.high_watermark += batch.header.last_offset_delta + 1
         return MemoryAppended(self.high_watermark - 1)
 
-    def append_unnumbered(self, data: bytes, now_ms: int) -> MemoryAppended:
+    def append_own(self, data: bytes, now_ms: int) -> MemoryAppended:
         return self.append(data, now_ms)
 
     def append_marker(

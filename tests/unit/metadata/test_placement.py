@@ -14,7 +14,6 @@ from zhumq.metadata.placement import VIRTUAL_NODES, place
 from zhumq.model.ids import BrokerId
 
 
-@settings(deadline=None)
 @given(
     broker_count=st.integers(1, 12),
     partitions=st.integers(1, 40),
@@ -44,7 +43,6 @@ def test_replicas_are_on_distinct_brokers_and_on_as_many_racks_as_there_are(
         assert not with_room or max(used.values()) <= min(with_room) + 1
 
 
-@settings(deadline=None)
 @given(broker_count=st.integers(1, 12), partitions=st.integers(1, 60), data=st.data())
 def test_no_broker_takes_much_more_of_a_topic_than_its_share(
     broker_count: int, partitions: int, data: st.DataObject
@@ -76,7 +74,7 @@ def test_a_joining_broker_takes_about_its_share_and_little_else_moves(broker_cou
     assert spread.moved == pytest.approx(1 / (broker_count + 1), rel=0.35)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(gone=st.integers(0, 9), topic=st.text("abc", min_size=1, max_size=8))
 def test_a_leaving_broker_moves_about_its_share(gone: int, topic: str) -> None:
     members = brokers(10)

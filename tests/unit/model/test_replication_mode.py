@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from zhumq.model.replication_mode import Mode, read_modes, write_modes
 
 
-@settings(derandomize=True, database=None, deadline=None)
+@settings(derandomize=True, database=None)
 @given(st.lists(st.sampled_from(Mode)))
 def test_modes_of_partitions_are_read_as_they_were_written(modes: list[Mode]) -> None:
     assert read_modes(write_modes(modes)) == modes

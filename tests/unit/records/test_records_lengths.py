@@ -31,7 +31,7 @@ def is_taken(payload: bytes, count: int) -> bool:
 
 
 @given(runs, st.integers(-2, 2), st.integers(-2, 2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_only_the_right_number_in_exactly_the_right_bytes_is_accepted(
     runs: list[tuple[int, int]], count_error: int, size_error: int
 ) -> None:

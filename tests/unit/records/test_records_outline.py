@@ -8,7 +8,7 @@ from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import HEADER_BYTES, Record, RecordBatch, TimestampType, batches
 from zhumq.records.builder import build_batch
 from zhumq.records.codecs import Compression
-from zhumq.records.outline import outline
+from zhumq.records.outline import outline, payload_of
 
 
 def batch_of(data: bytes) -> RecordBatch:
@@ -41,8 +41,13 @@ def test_an_outline_agrees_with_the_records(
             timestamp_type=timestamp_type,
         )
         batch = batch_of(data)
-        assert list(outline(batch)) == [
-            (record.timestamp, record.offset, record.key is not None) for record in batch.records()
+        payload = payload_of(batch)
+        outlined = [
+            (timestamp, offset, None if begin < 0 else payload[begin:end])
+            for timestamp, offset, begin, end, _ in outline(batch)
+        ]
+        assert outlined == [
+            (record.timestamp, record.offset, record.key) for record in batch.records()
         ]
 
 

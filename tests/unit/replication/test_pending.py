@@ -29,9 +29,9 @@ def test_a_fetch_wakes_when_enough_bytes_came_from_all_its_partitions() -> None:
         parked = ParkedFetch(sources, 100, 60_000)
         for source in sources:
             assert source.watchers == {parked}
-        parked.on_bytes(60)
+        parked.on_bytes(60, sources[0])
         assert not parked.done.done()
-        parked.on_bytes(40)
+        parked.on_bytes(40, sources[1])
         assert parked.done.done()
         assert all(not source.watchers for source in sources)
 
@@ -40,13 +40,23 @@ def test_a_fetch_wakes_when_enough_bytes_came_from_all_its_partitions() -> None:
 
 def test_bytes_that_a_fetch_would_not_get_do_not_wake_it() -> None:
     async def scenario() -> None:
-        source = Source()
-        is_visible = False
-        parked = ParkedFetch([source], 100, 60_000, lambda: is_visible)
-        parked.on_bytes(200)
+        open_, committed = sources = [Source(), Source()]
+        parked = ParkedFetch(sources, 100, 60_000, lambda source: source is committed)
+        parked.on_bytes(200, open_)
         assert not parked.done.done()
-        is_visible = True
-        parked.on_bytes(1)
+        parked.on_bytes(1, committed)
+        assert parked.done.done()
+
+    run(scenario)
+
+
+def test_bytes_that_a_fetch_would_get_wake_it_when_enough_others_came() -> None:
+    async def scenario() -> None:
+        open_, committed = sources = [Source(), Source()]
+        parked = ParkedFetch(sources, 100, 60_000, lambda source: source is committed)
+        parked.on_bytes(50, committed)
+        assert not parked.done.done()
+        parked.on_bytes(50, open_)
         assert parked.done.done()
 
     run(scenario)

@@ -63,12 +63,55 @@ def test_offsets_removed_by_compaction_are_done_and_not_in_flight() -> None:
     each = share_partition(in_flight_max=5)
     spans = [Span(100, 101), Span(102, 102, has_records=False), Span(200, 205)]
     ranges = each.acquire("ann", spans, from_offset=0, records_max=100, now_ms=0)
-    assert ranges == [(100, 101, 1)], (
-        "102 to 199 have no records, and the in-flight limit is reached"
-    )
+    assert ranges == [(100, 101, 1), (200, 202, 1)], "the limit counts offsets with records"
     each.acknowledge("ann", say(AckKind.ACCEPT, 100, 101), 0)
-    assert each.start_offset in (102, 103, 200)
-    assert each.acquire("ann", spans, from_offset=102, records_max=9, now_ms=0)[0][0] == 200
+    assert each.start_offset == 200
+    assert each.acquire("ann", spans, from_offset=203, records_max=9, now_ms=0) == [(203, 204, 1)]
+
+
+def test_offsets_that_a_filter_excludes_are_counted_and_done_however_many_they_are() -> None:
+    each = share_partition(in_flight_max=3)
+    excluded = Span(1, 999, has_records=False, is_filtered=True)
+    ranges = each.acquire(
+        "ann", [Span(0, 0), excluded, Span(1_000, 1_004)], from_offset=0, records_max=9, now_ms=0
+    )
+    assert ranges == [(0, 0, 1), (1_000, 1_001, 1)]
+    assert each.filtered == 999
+    each.acknowledge("ann", say(AckKind.ACCEPT, 0, 0), 0)
+    assert each.start_offset == 1_000
+
+
+def test_a_released_message_that_a_new_filter_excludes_is_done() -> None:
+    each = share_partition()
+    take(each, 2)
+    each.release_member("ann", "gone", 0)
+    now_excluded = Span(0, 0, has_records=False, is_filtered=True)
+    ranges = each.acquire("ann", [now_excluded, Span(1, 9)], from_offset=0, records_max=1, now_ms=0)
+    assert ranges == [(1, 1, 2)]
+    assert (each.filtered, each.start_offset) == (1, 1)
+
+
+def test_excluded_offsets_are_one_run_however_often_a_filter_excludes_more() -> None:
+    each = share_partition()
+    take(each, 1)
+    for first in range(1, 1_000, 10):
+        spans = [Span(first, first + 9, has_records=False, is_filtered=True)]
+        assert each.acquire("ann", spans, from_offset=first, records_max=1, now_ms=0) == []
+    assert [(run.first_offset, run.last_offset) for run in each.runs()] == [(0, 0), (1, 1_000)]
+
+
+def test_the_update_about_excluded_offsets_moves_the_persisted_start_offset() -> None:
+    each = share_partition()
+    state = SharePartitionState(start_offset=0)
+    assert not each.skipped(), "nothing was excluded"
+    spans = [Span(0, 9, has_records=False, is_filtered=True)]
+    each.acquire("ann", spans, from_offset=0, records_max=1, now_ms=0)
+    assert state.updated(each.skipped()).start_offset == 10
+    take(each, 1)  # offset 10
+    spans = [Span(11, 20, has_records=False, is_filtered=True)]
+    each.acquire("ann", spans, from_offset=11, records_max=1, now_ms=0)
+    restored = state.updated(each.skipped())
+    assert (restored.start_offset, restored.done_count) == (10, 10)
 
 
 def test_retention_archives_available_records_and_keeps_acquired_ones() -> None:

@@ -86,7 +86,7 @@ def test_every_column_of_a_record_is_read(decoder: Any, compression: Compression
     timestamp_type=st.sampled_from(TimestampType),
     bounds=st.tuples(st.integers(0, 60), st.integers(0, 200)),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_both_decoders_make_the_same_of_any_batches(
     groups: list[list[Record]],
     compression: Compression,
@@ -108,7 +108,7 @@ def test_both_decoders_make_the_same_of_any_batches(
     seed=st.integers(0, 2**32),
     changes=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4),
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_both_decoders_judge_damaged_records_alike(
     seed: int, changes: list[tuple[int, int]]
 ) -> None:

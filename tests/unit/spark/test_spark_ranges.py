@@ -1,6 +1,6 @@
 """Offset ranges are split into tasks and limited for triggers."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zhumq.model.ids import TopicPartition
@@ -36,7 +36,6 @@ def test_no_part_has_more_rows_than_allowed() -> None:
     assert [each.size for each in parts] == [25, 25, 25, 25]
 
 
-@settings(deadline=None)  # A busy machine is slow with ten thousand parts.
 @given(
     sizes=st.lists(st.integers(0, 10_000), max_size=8),
     partitions_min=st.one_of(st.none(), st.integers(1, 50)),

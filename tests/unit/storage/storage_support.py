@@ -1,5 +1,6 @@
 """Helpers of the storage tests: a manual clock, batches, opening logs."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.manual_time import ManualClock
@@ -10,6 +11,10 @@ from zhumq.records.batch import Record, RecordBatch, batches
 from zhumq.records.builder import build_batch
 from zhumq.storage.log import Log
 from zhumq.storage.log_config import LogConfig
+from zhumq.storage.log_manager import LogManager
+from zhumq.storage.log_retention import delete_segments, log_facts
+from zhumq.storage.retention import ReplicaFacts, Watermarks, due_reasons
+from zhumq.storage.retention_pass import Retention, RetentionSettings
 from zhumq.storage.segmented_log import SegmentedLog
 
 NOW_MS = 1_700_000_000_000
@@ -69,6 +74,21 @@ def flush(log: SegmentedLog, *, checkpoint: bool = False) -> None:
         log.finish_flush(ticket)
     if log.failure is not None:
         raise log.failure
+
+
+def apply_retention(log: SegmentedLog, now_ms: int, replica: ReplicaFacts) -> list[str]:
+    """Delete what is due by the limits of the log; returns the renamed files."""
+    facts = log_facts(log, replica)
+    return delete_segments(log, facts, due_reasons(facts, now_ms, by_time=True))[1]
+
+
+def retention_pass(
+    manager: LogManager, now_ms: int, replica_of: Callable[[Log], ReplicaFacts]
+) -> int:
+    """Apply retention to all logs; returns the number of segments it deleted."""
+    settings = RetentionSettings(watermarks=Watermarks())
+    retention = Retention(manager, replica_of, ManualClock(now_ms), settings, lambda _: 0)
+    return retention.run(manager.disk.usage(manager.data_dir))
 
 
 def read_batches(log: Log, offset: int | None = None) -> list[RecordBatch]:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from storage_support import NOW_MS, PARTITION, append, flush
+from storage_support import NOW_MS, PARTITION, append, flush, retention_pass
 from tests.manual_time import ManualClock
 
 from zhumq.consensus.contract import QuorumState
@@ -227,7 +227,7 @@ def test_retention_compaction_and_truncation_are_not_taken_for_damage() -> None:
     log = open_log(manager, PLAIN)
     assert log.log_end_offset == 16
     log.config = LogConfig(segment_bytes=500, retention_bytes=300)
-    assert manager.retention_pass(NOW_MS, lambda _: ReplicaFacts(high_watermark=16)) > 0
+    assert retention_pass(manager, NOW_MS, lambda _: ReplicaFacts(high_watermark=16)) > 0
     start_offset = log.log_start_offset
     assert start_offset > 0
     manager.close(clean=False)
@@ -273,9 +273,9 @@ def test_retention_does_not_use_a_damaged_time_index() -> None:
     manager = open_manager(disk, config)
     log = open_log(manager, config)
     for _ in range(2):
-        assert manager.retention_pass(NOW_MS, lambda _: ReplicaFacts(high_watermark=COUNT)) == 0
+        assert retention_pass(manager, NOW_MS, lambda _: ReplicaFacts(high_watermark=COUNT)) == 0
     assert read_all(log)[0] == truth
-    assert manager.retention_pass(NOW_MS + 2000, lambda _: ReplicaFacts(high_watermark=COUNT)) > 0
+    assert retention_pass(manager, NOW_MS + 2000, lambda _: ReplicaFacts(high_watermark=COUNT)) > 0
 
 
 @pytest.mark.parametrize("position", range(0, 41, 4))

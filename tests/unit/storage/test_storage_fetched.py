@@ -7,6 +7,7 @@ import pytest
 from storage_support import (
     NOW_MS,
     append,
+    apply_retention,
     flush,
     open_log,
     read_batches,
@@ -16,7 +17,6 @@ from storage_support import (
 from zhumq.model.errors import StorageFailed
 from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
-from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk

@@ -21,7 +21,6 @@ from zhumq.storage.checkpoints import (
 from zhumq.storage.indexes import IndexCorrupt, OffsetIndex, TimeIndex
 from zhumq.storage.leader_epochs import EpochStart, LeaderEpochs
 from zhumq.storage.log_config import LogConfig
-from zhumq.storage.retention import RetentionPolicy, SegmentFacts, segments_to_delete
 from zhumq.testing.disk import MemoryDisk
 
 
@@ -170,61 +169,6 @@ def test_a_data_folder_names_its_owner(disk: MemoryDisk) -> None:
     write_meta(disk, "/data/meta", meta)
     assert read_meta(disk, "/data/meta") == meta
     assert read_meta(disk, "/data/absent") is None
-
-
-def facts(*segments: tuple[int, int, int, int]) -> list[SegmentFacts]:
-    return [
-        SegmentFacts(base_offset=base, next_offset=end, size_bytes=size, max_timestamp=timestamp)
-        for base, end, size, timestamp in segments
-    ]
-
-
-THREE = facts((0, 10, 100, 1000), (10, 20, 100, 2000), (20, 30, 100, 3000))
-
-
-@pytest.mark.parametrize(
-    ("retention_ms", "retention_bytes", "start", "high_watermark", "now_ms", "count"),
-    [
-        (-1, -1, 0, 30, 10**9, 0),
-        (500, -1, 0, 30, 1500, 0),
-        (500, -1, 0, 30, 1501, 1),
-        (500, -1, 0, 30, 9000, 3),
-        (500, -1, 0, 29, 9000, 2),
-        (500, -1, 0, 0, 9000, 0),
-        (0, -1, 0, 30, 2001, 2),
-        (-1, 300, 0, 30, 0, 0),
-        (-1, 250, 0, 30, 0, 0),
-        (-1, 200, 0, 30, 0, 1),
-        (-1, 0, 0, 30, 0, 3),
-        (-1, 0, 0, 15, 0, 1),
-        (-1, -1, 10, 30, 0, 1),
-        (-1, -1, 19, 30, 0, 1),
-        (-1, -1, 30, 30, 0, 3),
-    ],
-)
-def test_retention_takes_the_oldest_segments(
-    retention_ms: int,
-    retention_bytes: int,
-    start: int,
-    high_watermark: int,
-    now_ms: int,
-    count: int,
-) -> None:
-    policy = RetentionPolicy(
-        retention_ms=retention_ms, retention_bytes=retention_bytes, log_start_offset=start
-    )
-    assert segments_to_delete(THREE, policy, high_watermark, now_ms) == count
-
-
-def test_an_old_segment_behind_a_young_one_stays() -> None:
-    mixed = facts((0, 10, 100, 5000), (10, 20, 100, 1000))
-    policy = RetentionPolicy(retention_ms=100, retention_bytes=-1, log_start_offset=0)
-    assert segments_to_delete(mixed, policy, 20, 2000) == 0
-
-
-def test_records_without_a_timestamp_do_not_age() -> None:
-    policy = RetentionPolicy(retention_ms=100, retention_bytes=-1, log_start_offset=0)
-    assert segments_to_delete(facts((0, 10, 100, -1)), policy, 10, 10**12) == 0
 
 
 def test_a_segment_size_that_positions_cannot_express_is_refused() -> None:

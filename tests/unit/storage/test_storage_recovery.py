@@ -8,6 +8,7 @@ from storage_support import (
     LOG_FILE,
     NOW_MS,
     append,
+    apply_retention,
     flush,
     make_batch,
     open_log,
@@ -17,7 +18,6 @@ from storage_support import (
 
 from zhumq.model.errors import CorruptMessage, DiskFull, StorageFailed
 from zhumq.storage.leader_epochs import EpochStart
-from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.testing.disk import MemoryDisk

@@ -8,6 +8,7 @@ from storage_support import (
     LOG_FILE,
     NOW_MS,
     append,
+    apply_retention,
     flush,
     make_batch,
     open_log,
@@ -25,7 +26,6 @@ from zhumq.storage.checkpoints import LEADER_EPOCH_FILE, read_leader_epochs
 from zhumq.storage.index_cache import LOADED_INDEXES_MAX
 from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import CleanupPolicy
-from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog
 from zhumq.testing.disk import MemoryDisk

@@ -3,13 +3,20 @@
 from typing import Any
 
 import pytest
-from storage_support import FOLDER, NOW_MS, append, flush, open_log, read_batches
+from storage_support import (
+    FOLDER,
+    NOW_MS,
+    append,
+    apply_retention,
+    flush,
+    open_log,
+    read_batches,
+)
 
 from zhumq.records.control import EndMarker, MarkerType
 from zhumq.storage.dump import dump_file
 from zhumq.storage.log_compaction import begin_compaction, finish_compaction
 from zhumq.storage.log_config import CleanupPolicy
-from zhumq.storage.log_retention import apply_retention
 from zhumq.storage.producer_snapshot import decode_snapshot
 from zhumq.storage.retention import ReplicaFacts
 from zhumq.storage.segmented_log import SegmentedLog

@@ -1,5 +1,6 @@
 """Fetch: whole batches straight from the segments; waits for bytes when there are too few."""
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -29,11 +30,13 @@ from zhumq.protocol.messages.fetch import (
     PartitionData,
 )
 from zhumq.replication.partition import Partition
-from zhumq.replication.pending import ParkedFetch
+from zhumq.replication.pending import ParkedFetch, Watched
+from zhumq.replication.read_replica import LEADER, read_replica
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.security.acl import Operation, ResourceType
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_FIRST_VERSION_WITH_RACKS: Final = 11
 # No fetch waits for longer, whatever max_wait_ms it has.
 WAIT_MS_MAX: Final = 300_000
 _UNKNOWN_OFFSET: Final = -1
@@ -66,6 +69,7 @@ class FetchHandler:
         *,
         answer_bytes_max: int,
         quotas: Quotas | None = None,
+        selects_by_rack: bool = False,
     ) -> None:
         self._replicas = replicas
         self._store = store
@@ -73,6 +77,8 @@ class FetchHandler:
         self._clock = clock
         self._quotas = quotas or NoQuotas()
         self._answer_bytes_max = answer_bytes_max
+        # KIP-392: whether consumers are sent to replicas in their rack, and followers serve them.
+        self._selects_by_rack = selects_by_rack
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {ApiKey.FETCH: self.fetch}
@@ -166,17 +172,37 @@ class FetchHandler:
         attempt = _Attempt()
         bytes_left = self._bytes_max(context, request)
         isolation = Isolation.of(request.isolation_level)
+        reads_committed = isolation is Isolation.READ_COMMITTED
+        topic_id: uuid.UUID | None = None
+        topic = name = ""
+        rack = request.rack_id if self._selects_by_rack else ""
+        as_follower = self._selects_by_rack and context.version >= _FIRST_VERSION_WITH_RACKS
         for fetched in asked:
-            answer = PartitionData(partition_index=fetched.key.partition)
+            key = fetched.key
+            answer = PartitionData(partition_index=key.partition)
             attempt.answers.append((fetched, answer))
             try:
-                partition = self._find(context.may, fetched.key, by_id=by_id)
-                partition.check_leader_epoch(fetched.current_leader_epoch)
+                # The keys of a topic's partitions share their objects: it is looked up once.
+                if key.topic_id is not topic_id or key.topic is not topic:
+                    name = self._name_of(context.may, key, by_id=by_id)
+                    topic_id, topic = key.topic_id, key.topic
+                partition = self._replicas.partition(name, key.partition)
+                partition.check_leader_epoch(fetched.current_leader_epoch, as_follower=as_follower)
                 attempt.readable.append(partition)
-                answer.high_watermark = partition.high_watermark
+                answer.high_watermark = end_offset = partition.high_watermark
                 answer.last_stable_offset = partition.last_stable_offset
                 answer.log_start_offset = partition.log_start_offset
-                answer.aborted_transactions = [] if isolation is Isolation.READ_COMMITTED else None
+                answer.aborted_transactions = [] if reads_committed else None
+                if rack:
+                    replica = self._read_replica(partition, fetched.fetch_offset, rack)
+                    answer.preferred_read_replica = replica
+                    if replica != LEADER:
+                        attempt.must_answer = True
+                        continue
+                if reads_committed:
+                    end_offset = answer.last_stable_offset
+                if fetched.fetch_offset == end_offset:
+                    continue  # as most partitions of a session: there is nothing to read
                 # KIP-74: the first batch of an answer is sent whole however large it is, so that
                 # a consumer always makes progress.
                 records = partition.read(
@@ -184,6 +210,7 @@ class FetchHandler:
                     min(fetched.max_bytes, max(bytes_left, 0)),
                     at_least_one=attempt.bytes_read == 0,
                     isolation=isolation,
+                    as_follower=as_follower,
                 )
             except BrokerError as reason:
                 answer.error_code = reason.code
@@ -196,9 +223,6 @@ class FetchHandler:
             size = len(records)
             answer.records = records.regions[0] if size else b""
             attempt.bytes_read += size
-            end_offset = answer.high_watermark
-            if isolation is Isolation.READ_COMMITTED:
-                end_offset = answer.last_stable_offset
             if records.aborted:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
@@ -211,7 +235,12 @@ class FetchHandler:
             bytes_left -= size
         return attempt
 
-    def _find(self, may: May, key: FetchKey, *, by_id: bool) -> Partition:
+    def _read_replica(self, partition: Partition, offset: int, rack: str) -> int:
+        racks = {int(each): known.rack for each, known in self._store.image.brokers.items()}
+        return read_replica(partition, offset, rack, racks, self._clock.monotonic_ms())
+
+    def _name_of(self, may: May, key: FetchKey, *, by_id: bool) -> str:
+        """The name of the topic, if it exists and the client may read it."""
         name = key.topic
         if by_id:
             topic = self._store.image.topics_by_id.get(key.topic_id)
@@ -220,17 +249,22 @@ class FetchHandler:
             name = topic.name
         if not may(_READ, _TOPIC, name):
             raise TopicAuthorizationFailed("reading this topic is not permitted")
-        return self._replicas.partition(name, key.partition)
+        return name
 
 
 def _new_committed_records(
     partitions: Sequence[Partition], request: FetchRequest
-) -> Callable[[], bool] | None:
+) -> Callable[[Watched], bool] | None:
     """Whether a partition has more committed records than now; None if all records count."""
     if Isolation.of(request.isolation_level) is not Isolation.READ_COMMITTED:
         return None
-    ends = [(partition, partition.last_stable_offset) for partition in partitions]
-    return lambda: any(partition.last_stable_offset > end for partition, end in ends)
+    ends = {partition: partition.last_stable_offset for partition in partitions}
+
+    def has_new(source: Watched) -> bool:
+        assert isinstance(source, Partition)
+        return source.last_stable_offset > ends[source]
+
+    return has_new
 
 
 def _asked_partitions(request: FetchRequest) -> list[FetchedPartition]:
@@ -267,6 +301,7 @@ def _respond(
                 or answer.error_code != ErrorCode.NONE
                 or answer.high_watermark != fetched.sent_high_watermark
                 or answer.log_start_offset != fetched.sent_log_start_offset
+                or answer.preferred_read_replica != LEADER
             )
             if has_bytes:
                 session.served(fetched.key)

@@ -6,6 +6,8 @@ from typing import Final
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.handlers.configs import AlterOperation, ConfigsHandler
 from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.filters.filter import Filter, compile_filter
+from zhumq.filters.invalid import FilterInvalid
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest, SettingInvalid
 from zhumq.model.isolation import Isolation
 from zhumq.model.settings import Setting, Settings, SettingsTable, SettingType
@@ -33,6 +35,8 @@ GROUP_RESOURCE: Final = 32
 _SOURCE_GROUP: Final = 8
 _SOURCE_DEFAULT: Final = 5
 
+FILTER_SETTING: Final = "zhumq.filter"
+
 # A group's settings without a broker setting.
 _OWN_SETTINGS: Final = (
     Setting(
@@ -41,6 +45,12 @@ _OWN_SETTINGS: Final = (
         default="read_uncommitted",
         documentation="Whether members get messages of open and of aborted transactions.",
         allowed=("read_uncommitted", "read_committed"),
+    ),
+    Setting(
+        name=FILTER_SETTING,
+        type=SettingType.STRING,
+        default="",
+        documentation="Members get only messages that pass this filter: tags (a || b) or a condition in SQL.",
     ),
 )
 # A group's setting, and the broker setting that is its default.
@@ -73,6 +83,12 @@ class ShareGroupSettings:
             ),
             *_OWN_SETTINGS,
         )
+
+    async def filter_of(self, group_id: str) -> Filter | None:
+        """The filter of a group."""
+        given = await self._deliveries.group_settings(group_id)
+        text = given.get(FILTER_SETTING)
+        return None if text is None else _compiled(text)
 
     async def of_group(self, group_id: str) -> tuple[SharePartitionLimits, Start]:
         """The limits of a group's share partitions, and where they start."""
@@ -120,6 +136,7 @@ class ShareGroupSettings:
             self._table.check(sets)
         except SettingInvalid as reason:
             raise InvalidConfig(str(reason)) from None
+        _compiled(sets.get(FILTER_SETTING, ""))
         if not validate_only:
             await self._deliveries.group_settings(group_id, sets, list(deletes))
 
@@ -240,6 +257,13 @@ class GroupConfigsHandler:
             result.error_code, result.error_message = reason.code, str(reason)
         else:
             result.error_code, result.error_message = 0, None
+
+
+def _compiled(text: str) -> Filter | None:
+    try:
+        return compile_filter(text)
+    except FilterInvalid as reason:
+        raise InvalidConfig(f"{FILTER_SETTING}: {reason}") from None
 
 
 def _renamed(setting: Setting, name: str) -> Setting:

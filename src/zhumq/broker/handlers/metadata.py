@@ -14,7 +14,7 @@ from zhumq.metadata.topics import NewTopic, check_topic_name
 from zhumq.model.errors import BrokerError, ErrorCode, TopicAlreadyExists
 from zhumq.model.ids import INTERNAL_TOPICS, ZERO_UUID, BrokerId
 from zhumq.model.replication_mode import Mode
-from zhumq.protocol.api import APIS, ApiKey
+from zhumq.protocol.api import APIS, OWN_KEY_MIN, ApiKey
 from zhumq.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
@@ -90,6 +90,7 @@ class MetadataHandler:
                     max_version=APIS[key].max_version,
                 )
                 for key in sorted(self._served_apis())
+                if key < OWN_KEY_MIN
             ],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=lowest, max_version=version)

@@ -7,19 +7,12 @@ from functools import partial
 from typing import Any, Final
 
 from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
-from zhumq.broker.handlers.produce_verification import (
-    FLAGS_AT,
-    ProduceVerification,
-    is_transactional,
-)
+from zhumq.broker.handlers.produce_verification import ProduceVerification
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.host.clock import Clock
 from zhumq.metadata.topics import TOPIC_NAME_LENGTH_MAX
-from zhumq.model.authorization_errors import (
-    TopicAuthorizationFailed,
-    TransactionalIdAuthorizationFailed,
-)
+from zhumq.model.authorization_errors import TopicAuthorizationFailed
 from zhumq.model.errors import (
     BrokerError,
     InvalidRecord,
@@ -39,12 +32,12 @@ from zhumq.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from zhumq.protocol.produce_codec import ProduceRun, encoder_of_one
-from zhumq.records.batch import TRANSACTIONAL_FLAG
 from zhumq.replication.partition import Partition
+from zhumq.replication.pending import DurableCallback
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.security.acl import Operation, ResourceType
 from zhumq.storage.log_slice import Appended
-from zhumq.storage.validator import WalkBudget
+from zhumq.storage.validator import AppendOrigin, WalkBudget
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _NO_ACKS: Final = 0
@@ -55,8 +48,10 @@ _TOPIC: Final = ResourceType.TOPIC
 _ANSWERED_ACKS: Final = (_ALL_ACKS, _LEADER_ACKS)
 
 
-# An append that has to be durable before the answer: its partition, the next offset, its response.
-Undurable = tuple[Partition, int, PartitionProduceResponse]
+# Calls back when everything below an offset is durable, or has failed; the last argument is a timeout.
+Wait = Callable[[int, DurableCallback, int], None]
+# An append that has to be durable before the answer: how to wait, the next offset, its response.
+Undurable = tuple[Wait, int, PartitionProduceResponse]
 
 
 class ProduceHandler:
@@ -140,6 +135,8 @@ class ProduceHandler:
         by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
         budget = WalkBudget()
+        has_id = request.transactional_id is not None
+        origin = AppendOrigin.CLIENT if has_id else AppendOrigin.PLAIN_CLIENT
         topics: list[TopicProduceResponse] = []
         undurable: list[Undurable] = []
         failed = False
@@ -164,13 +161,9 @@ class ProduceHandler:
                         raise self._absence(topic, name, data.index, by_id=by_id)
                     if errors and partition.topic_partition in errors:
                         raise errors[partition.topic_partition]
-                    if request.transactional_id is None and is_transactional(data.records):
-                        raise TransactionalIdAuthorizationFailed(
-                            "a batch of a transaction needs a transactional id"
-                        )
                     if acks == _ALL_ACKS:
                         partition.check_enough_replicas()
-                    appended = partition.append(data.records or b"", now_ms, budget)
+                    appended = partition.append(data.records or b"", now_ms, budget, origin)
                 except BrokerError as reason:
                     answers.append(_refused(data.index, reason))
                     if partition is not None:
@@ -184,8 +177,9 @@ class ProduceHandler:
                     log_start_offset=appended.log_start_offset,
                 )
                 answers.append(answer)
-                if acks == _ALL_ACKS and not partition.is_durable(appended.last_offset + 1):
-                    undurable.append((partition, appended.last_offset + 1, answer))
+                wait = _how_to_wait(acks, partition, appended.last_offset + 1)
+                if wait is not None:
+                    undurable.append((wait, appended.last_offset + 1, answer))
         if acks == _NO_ACKS:
             if failed:
                 # The client waits for no answer; it learns of the failure from the closed connection.
@@ -203,12 +197,6 @@ class ProduceHandler:
         partition = self._find(version, topic, index)
         if partition is None or acks not in _ANSWERED_ACKS:
             return None
-        try:
-            for each in records:
-                if each[FLAGS_AT] & TRANSACTIONAL_FLAG:
-                    return None
-        except IndexError:
-            return None  # It is too short for a batch.
         encode = encoder_of_one(version, topic, index)
         now_ms = self._clock.now_ms()
         offsets: list[int] = []
@@ -233,11 +221,17 @@ class ProduceHandler:
             encoded_one = encode(
                 correlation_ids[0], base_offset, append_time_ms, log_start_offset, throttle_ms
             )
-            if acks == _LEADER_ACKS or partition.is_durable(last_offset + 1):
+            if acks == _LEADER_ACKS:
+                levels = partition.flush_levels
+                wait = None if levels is None else levels.wait_if_due
+            else:
+                durable = partition.is_durable(last_offset + 1)
+                wait = None if durable else partition.call_when_durable
+            if wait is None:
                 return 1, [encoded_one]
             del correlation_ids[1:]
             return 1, _answer_run_when_durable(
-                run, partition, last_offset + 1, [encoded_one], throttle_ms
+                run, wait, last_offset + 1, [encoded_one], throttle_ms
             )
         encoded = [
             encode(correlation_id, offset, append_time_ms, log_start_offset, throttle_ms)
@@ -263,10 +257,11 @@ class ProduceHandler:
             )
             count += 1
         answers = [b"".join(encoded), *refused]
-        if not encoded or acks == _LEADER_ACKS or partition.is_durable(next_offset):
+        wait = _how_to_wait(acks, partition, next_offset)
+        if wait is None or not encoded:
             return count, answers
         del correlation_ids[len(encoded) :]
-        return count, _answer_run_when_durable(run, partition, next_offset, answers, throttle_ms)
+        return count, _answer_run_when_durable(run, wait, next_offset, answers, throttle_ms)
 
     def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
         if version < _FIRST_VERSION_WITH_TOPIC_IDS:
@@ -289,6 +284,14 @@ class ProduceHandler:
         return known.name if known is not None else ""
 
 
+def _how_to_wait(acks: int, partition: Partition, next_offset: int) -> Wait | None:
+    """What an answer waits for; None if it is given at once."""
+    if acks == _ALL_ACKS:
+        return None if partition.is_durable(next_offset) else partition.call_when_durable
+    levels = partition.flush_levels
+    return None if levels is None or acks == _NO_ACKS else levels.wait_if_due
+
+
 def _call_when_durable(
     undurable: Sequence[Undurable], timeout_ms: int, callback: Callable[[], None]
 ) -> None:
@@ -303,13 +306,13 @@ def _call_when_durable(
         if missing == 0:
             callback()
 
-    for partition, next_offset, answer in undurable:
-        partition.call_when_durable(next_offset, partial(settle, answer), timeout_ms)
+    for wait, next_offset, answer in undurable:
+        wait(next_offset, partial(settle, answer), timeout_ms)
 
 
 def _answer_run_when_durable(
     run: ProduceRun,
-    partition: Partition,
+    wait: Wait,
     next_offset: int,
     answers: list[Part],
     throttle_ms: int,
@@ -327,7 +330,7 @@ def _answer_run_when_durable(
                 _refuse_run(run, run.correlation_ids, failure, throttle_ms) + answers[1:]
             )
 
-    partition.call_when_durable(next_offset, settle, run.timeout_ms)
+    wait(next_offset, settle, run.timeout_ms)
     return done
 
 

@@ -22,12 +22,11 @@ from zhumq.model.transaction_errors import (
     InvalidProducerIdMapping,
     TransactionAbortable,
 )
-from zhumq.records.batch import TRANSACTIONAL_FLAG, decode_header
+from zhumq.records.batch import decode_header, is_transactional
 from zhumq.replication.partition import Partition
 
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11  # of Produce
 _FIRST_VERSION_THAT_ADDS: Final = 12  # of Produce: clients with transaction version 2
-FLAGS_AT: Final = 22  # the second byte of a batch's attributes
 _ERRORS: Final[Mapping[ErrorCode, type[BrokerError]]] = {
     error.code: error
     for error in (
@@ -42,15 +41,6 @@ _ERRORS: Final[Mapping[ErrorCode, type[BrokerError]]] = {
 _MISSING: Final = (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE)
 
 Errors = Mapping[TopicPartition, BrokerError]
-
-
-def is_transactional(records: bytes | memoryview | None) -> bool:
-    """Whether the batch is of a transaction. A request has one batch for each partition."""
-    return (
-        records is not None
-        and len(records) > FLAGS_AT
-        and bool(records[FLAGS_AT] & TRANSACTIONAL_FLAG)
-    )
 
 
 @dataclass(slots=True)

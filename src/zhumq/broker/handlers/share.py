@@ -22,6 +22,7 @@ from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_seam import Delivered
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
+from zhumq.filters.filter import Filter
 from zhumq.model.authorization_errors import TopicAuthorizationFailed
 from zhumq.model.errors import BrokerError, ErrorCode, InvalidRequest, UnknownTopicId
 from zhumq.model.ids import TopicPartition
@@ -168,10 +169,20 @@ class ShareHandler:
                 answers.refuse(share_partition, reason)
         # Errors and results of acknowledgements are answered at once.
         may_wait = not answers and request.max_wait_ms > 0 and request.max_records > 0
-        if self._acquire(session, opened, request, answers) or not may_wait or not opened:
+        message_filter = await self._settings.filter_of(session.key.group_id)
+        if self._acquire(session, opened, request, answers, message_filter):
             return
-        await _wait_for_records(opened.values(), min(request.max_wait_ms, WAIT_MS_MAX) / 1000)
-        self._acquire(session, opened, request, answers)
+        if not may_wait or not opened:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
+        while (left := deadline - loop.time()) > 0:
+            await _wait_for_records(opened.values(), left)
+            message_filter = await self._settings.filter_of(session.key.group_id)
+            if self._acquire(session, opened, request, answers, message_filter):
+                return
+            if message_filter is None or answers:
+                return
 
     def _acquire(
         self,
@@ -179,6 +190,7 @@ class ShareHandler:
         opened: dict[SharePartition, SharePartitionDelivery],
         request: ShareFetchRequest,
         answers: "_Answers",
+        message_filter: Filter | None,
     ) -> bool:
         records_left = request.max_records
         bytes_left = min(request.max_bytes, self._answer_bytes_max)
@@ -191,6 +203,7 @@ class ShareHandler:
                     records_max=records_left,
                     bytes_max=bytes_left,
                     whole_batches=request.share_acquire_mode != _RECORD_LIMIT_MODE,
+                    message_filter=message_filter,
                 )
             except BrokerError as reason:
                 answers.refuse(share_partition, reason)

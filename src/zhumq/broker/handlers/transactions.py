@@ -175,7 +175,7 @@ class TransactionsHandler:
     async def write_markers(
         self, _context: RequestContext, request: WriteTxnMarkersRequest
     ) -> WriteTxnMarkersResponse:
-        return WriteTxnMarkersResponse(markers=await self._markers.append(request.markers))
+        return WriteTxnMarkersResponse(markers=await self._markers.append_asked(request.markers))
 
     async def describe(
         self, context: RequestContext, request: DescribeTransactionsRequest

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from zhumq.broker.handlers.produce_verification import is_transactional
 from zhumq.broker.rights.rule import (
     Need,
     Permitted,
@@ -13,6 +12,7 @@ from zhumq.broker.rights.rule import (
     failure,
     on_items,
     refuse,
+    require,
     split,
     then,
     with_fields,
@@ -20,6 +20,7 @@ from zhumq.broker.rights.rule import (
 from zhumq.model.errors import ErrorCode, MalformedFrame
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.lookup import LookupRequest
 from zhumq.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -65,6 +66,7 @@ from zhumq.protocol.messages.topics import (
     DeleteTopicState,
 )
 from zhumq.protocol.schema import Message
+from zhumq.records.batch import is_transactional
 from zhumq.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 _CLUSTER: Final = ResourceType.CLUSTER
@@ -77,6 +79,11 @@ _LEFT_OUT: Final = "left out"
 
 
 # Records
+
+
+def _check_lookup(subject: Subject, request: LookupRequest) -> Permitted:
+    require(subject, Operation.READ, _TOPIC, request.topic)
+    return Permitted(request)
 
 
 def _check_produce(subject: Subject, request: ProduceRequest) -> Permitted | Message:
@@ -339,6 +346,7 @@ TOPIC_RULES: Final[Mapping[ApiKey, Rule]] = {
     ApiKey.FETCH: Rule(
         needs=(refuse(Operation.READ, _TOPIC),), check=lambda _, request: Permitted(request)
     ),
+    ApiKey.LOOKUP: Rule(needs=(refuse(Operation.READ, _TOPIC),), check=_check_lookup),
     ApiKey.LIST_OFFSETS: on_items(
         Operation.DESCRIBE,
         _TOPIC,

@@ -13,18 +13,14 @@ from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
 from zhumq.broker.http import Metric
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.share_sessions import ShareSessions
+from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
-from zhumq.cluster.metadata_client import MetadataClient
-from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.dead_letters import DeadLetterWriter
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.delivery_settings import DeliverySettings
 from zhumq.coordinators.delivery_state import DeliveryStateClient
 from zhumq.coordinators.group_positions import GroupPositions
-from zhumq.coordinators.internal_topic import InternalTopic, state_topic
-from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
-from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC
 from zhumq.model.settings import Settings
@@ -33,79 +29,61 @@ from zhumq.protocol.messages.delivery_state import (
     ListGroupSettingsRequest,
     ListGroupSettingsResponse,
 )
-from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.share.requests import DeliveryRequest, DeliveryResponse, refusal
 from zhumq.share.shard import DeliveryShard
-
-_BATCH_BYTES_MAX = 8 << 20
 
 
 class DeliveryCoordinator:
     """Follows the metadata image: loads shards, closes share partitions that other brokers lead."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: MetadataStore,
-        metadata_client: MetadataClient,
-        replicas: ReplicaManager,
-        groups: GroupCoordinator,
-        router: LeaderRouter,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._replicas = replicas
+    def __init__(self, base: Foundation, groups: GroupCoordinator) -> None:
+        settings = base.settings
+        self._store = base.store
+        self._replicas = base.replicas
         # The loaded shards, for metrics.
         self._shards: weakref.WeakSet[DeliveryShard] = weakref.WeakSet()
         runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse] = CoordinatorRuntime(
             name="delivery",
             make_shard=self._make_shard,
             refuse=refusal,
-            clock=clock,
-            batch_bytes_max=_BATCH_BYTES_MAX,
+            clock=base.clock,
+            batch_bytes_max=STATE_BATCH_BYTES_MAX,
         )
-        self.topic = InternalTopic(
-            state_topic(
-                SHARE_GROUP_STATE_TOPIC,
-                partitions=settings.integer("share.coordinator.state.topic.num.partitions"),
-                replication_factor=settings.integer(
-                    "share.coordinator.state.topic.replication.factor"
-                ),
-                batch_bytes_max=_BATCH_BYTES_MAX,
-                segment_bytes=settings.text("share.coordinator.state.topic.segment.bytes"),
-            ),
-            store=store,
-            metadata_client=metadata_client,
-            replicas=replicas,
-            runtime=runtime,
+        self.topic = base.internal_topic(
+            SHARE_GROUP_STATE_TOPIC, "share.coordinator.state.topic", runtime
         )
-        self._states = DeliveryStateClient(router, runtime, self.topic)
+        self._states = DeliveryStateClient(base.router, runtime, self.topic)
         retention_ms = settings.integer("delivery.dead.letter.retention.ms")
         self.service = DeliveryService(
             _delivery_settings(settings),
-            store=store,
-            metadata_client=metadata_client,
-            replicas=replicas,
+            store=base.store,
+            metadata_client=base.metadata_client,
+            replicas=base.replicas,
             states=self._states,
             dead_letters=DeadLetterWriter(
-                store, metadata_client, replicas, router, clock, retention_ms=retention_ms
+                base.store,
+                base.metadata_client,
+                base.replicas,
+                base.router,
+                base.clock,
+                retention_ms=retention_ms,
             ),
             positions=GroupPositions(groups.routed),
-            clock=clock,
+            clock=base.clock,
         )
         self._group_settings = ShareGroupSettings(
             settings, BROKER_SETTINGS, self.service, self._groups_with_settings
         )
         self._share = ShareHandler(
             self.service,
-            store,
+            base.store,
             ShareSessions(settings.integer("group.share.max.share.sessions")),
             self._group_settings,
             answer_bytes_max=settings.integer("fetch.max.bytes"),
         )
         self._share_groups = ShareGroupsHandler(self.service, groups.service)
         self._share_offsets = ShareOffsetsHandler(
-            self.service, groups.service, store, replicas, self._share_groups
+            self.service, groups.service, base.store, base.replicas, self._share_groups
         )
 
     def _make_shard(self) -> DeliveryShard:

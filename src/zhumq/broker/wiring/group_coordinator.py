@@ -6,74 +6,47 @@ from collections.abc import Iterator
 
 from zhumq.broker.group_lag import GroupLags
 from zhumq.broker.handlers.groups import StoreTopics
-from zhumq.cluster.metadata_client import MetadataClient
-from zhumq.cluster.store import MetadataStore
+from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.coordinators.group_service import GroupService, TransactionVerifier
-from zhumq.coordinators.internal_topic import InternalTopic, state_topic
-from zhumq.coordinators.router import LeaderRouter
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
 from zhumq.groups.settings import GroupSettings, MigrationPolicy
 from zhumq.groups.shard import GroupShard
-from zhumq.host.clock import Clock
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC
 from zhumq.model.settings import Settings
-from zhumq.replication.replica_manager import ReplicaManager
 
 _MINUTE_MS = 60_000
-_BATCH_BYTES_MAX = 8 << 20
-_RECORD_BYTES_MAX = _BATCH_BYTES_MAX - 1_024  # what is left in a batch for one key and value
+_RECORD_BYTES_MAX = STATE_BATCH_BYTES_MAX - 1_024  # what is left in a batch for one key and value
 
 
 class GroupCoordinator:
     """Follows the metadata image: loads shards, and drops the offsets of deleted topics."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: MetadataStore,
-        metadata_client: MetadataClient,
-        replicas: ReplicaManager,
-        router: LeaderRouter,
-        transactions: TransactionVerifier,
-        clock: Clock,
-    ) -> None:
-        group_settings = _group_settings(settings)
-        topics = StoreTopics(store)
+    def __init__(self, base: Foundation, transactions: TransactionVerifier) -> None:
+        group_settings = _group_settings(base.settings)
+        topics = StoreTopics(base.store)
         self.runtime: CoordinatorRuntime[GroupRequest, GroupResponse] = CoordinatorRuntime(
             name="group",
             make_shard=lambda: GroupShard(
                 group_settings, draw_member_suffix=lambda: str(uuid.uuid4()), topics=topics
             ),
             refuse=refusal,
-            clock=clock,
-            batch_bytes_max=_BATCH_BYTES_MAX,
+            clock=base.clock,
+            batch_bytes_max=STATE_BATCH_BYTES_MAX,
         )
-        self.topic = InternalTopic(
-            state_topic(
-                CONSUMER_OFFSETS_TOPIC,
-                partitions=settings.integer("offsets.topic.num.partitions"),
-                replication_factor=settings.integer("offsets.topic.replication.factor"),
-                batch_bytes_max=_BATCH_BYTES_MAX,
-                segment_bytes=settings.text("offsets.topic.segment.bytes"),
-            ),
-            store=store,
-            metadata_client=metadata_client,
-            replicas=replicas,
-            runtime=self.runtime,
-        )
+        self.topic = base.internal_topic(CONSUMER_OFFSETS_TOPIC, "offsets.topic", self.runtime)
         self.service = GroupService(
             self.runtime,
             partition_count=lambda: self.topic.partition_count,
             topics=topics,
             verifier=transactions,
         )
-        self.routed = RoutedGroups(router, self.service, self.topic)
-        self.lags = GroupLags(self._committed, replicas, store, clock)
-        self._topics = frozenset(store.image.topics)
+        self.routed = RoutedGroups(base.router, self.service, self.topic)
+        self.lags = GroupLags(self._committed, base.replicas, base.store, base.clock)
+        self._topics = frozenset(base.store.image.topics)
         self._forgetting: set[asyncio.Task[int]] = set()
 
     def apply(self, image: ClusterImage) -> None:

@@ -19,6 +19,7 @@ from zhumq.broker.handlers.coordinators import (
 from zhumq.broker.handlers.fetch import FetchHandler
 from zhumq.broker.handlers.groups import GroupsHandler
 from zhumq.broker.handlers.log_dirs import LogDirsHandler
+from zhumq.broker.handlers.lookup import LookupHandler
 from zhumq.broker.handlers.metadata import MetadataHandler
 from zhumq.broker.handlers.offsets import OffsetsHandler
 from zhumq.broker.handlers.produce import ProduceHandler
@@ -29,38 +30,29 @@ from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.handlers.transactions import TransactionsHandler
 from zhumq.broker.quotas import ClientQuotas
-from zhumq.broker.wiring.delivery import DeliveryCoordinator
-from zhumq.broker.wiring.group_coordinator import GroupCoordinator
-from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
-from zhumq.cluster.metadata_client import MetadataClient
-from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.markers import MarkerAppender
-from zhumq.host.clock import Clock
+from zhumq.broker.settings import RACK_SELECTORS
+from zhumq.broker.wiring.coordinators import Coordinators
+from zhumq.broker.wiring.foundation import Foundation
 from zhumq.protocol.api import ApiKey
-from zhumq.replication.replica_manager import ReplicaManager
 
 FETCH_SESSION_ID_MAX: Final = 2**31 - 1
 
 
 def all_handlers(
     config: BrokerConfig,
+    base: Foundation,
+    coordinators: Coordinators,
     bound: Mapping[str, str],
     produce: ProduceHandler,
-    store: MetadataStore,
-    metadata_client: MetadataClient,
-    replicas: ReplicaManager,
-    groups: GroupCoordinator,
-    transactions: TransactionCoordinator,
-    markers: MarkerAppender,
-    delivery: DeliveryCoordinator,
     authentication: Authentication,
     quotas: ClientQuotas,
-    clock: Clock,
     *,
     has_authorizer: bool,
 ) -> dict[ApiKey, Handler]:
     """The handler of each API that this broker serves."""
-    settings = config.settings
+    settings = base.settings
+    store, metadata_client, replicas = base.store, base.metadata_client, base.replicas
+    groups, transactions = coordinators.groups, coordinators.transactions
     entries = ConfigEntries(settings, bound)
     draw = random.SystemRandom()
     sessions = FetchSessions(
@@ -77,11 +69,13 @@ def all_handlers(
             replicas,
             store,
             sessions,
-            clock,
+            base.clock,
             answer_bytes_max=settings.integer("fetch.max.bytes"),
             quotas=quotas,
+            selects_by_rack=settings.text("replica.selector.class") in RACK_SELECTORS,
         ),
         OffsetsHandler(replicas),
+        LookupHandler(coordinators.lookups.routed, store),
         MetadataHandler(
             store,
             metadata_client,
@@ -118,7 +112,7 @@ def all_handlers(
         GroupsHandler(groups.service),
         TransactionsHandler(
             transactions.service,
-            markers,
+            coordinators.markers.appender,
             groups.topic,
             groups.service.partition_for,
             store,
@@ -130,5 +124,5 @@ def all_handlers(
     )
     for family in families:
         handlers.update(family.handlers())
-    handlers.update(delivery.handlers(configs))
+    handlers.update(coordinators.delivery.handlers(configs))
     return handlers

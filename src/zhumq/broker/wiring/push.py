@@ -10,14 +10,14 @@ from zhumq.broker.config import PUSH_OFF, BrokerConfig
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import cannot_listen, tls_source
 from zhumq.broker.quotas import ClientQuotas
-from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.delivery_seam import Deliveries
-from zhumq.coordinators.group_route import RoutedGroups
-from zhumq.host.clock import Clock
+from zhumq.broker.wiring.coordinators import Coordinators
+from zhumq.broker.wiring.foundation import Foundation
 from zhumq.model.address import Address
 from zhumq.model.settings import Settings
 from zhumq.push.settings import PushSettings
 from zhumq.share.push_session import SessionPolicy
+from zhumq.storage.disk_room import DiskRoom
+from zhumq.storage.retention_pass import Retention
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +55,13 @@ class PushPart:
     async def open(
         cls,
         config: BrokerConfig,
-        store: MetadataStore,
-        deliveries: Deliveries,
-        groups: RoutedGroups,
-        clock: Clock,
+        base: Foundation,
+        coordinators: Coordinators,
         authorization: AclAuthorization | None,
         authentication: Authentication,
         quotas: ClientQuotas,
+        retention: Retention,
+        disk_room: DiskRoom,
     ) -> Self:
         """Listen for push consumers, if configured and grpcio is installed. Raises OSError."""
         if config.push is None:
@@ -69,6 +69,7 @@ class PushPart:
         try:
             # Imported here: grpcio is an extra, and a broker works without it.
             from zhumq.push.callers import any_caller  # noqa: PLC0415
+            from zhumq.push.retention import retention_answer  # noqa: PLC0415
             from zhumq.push.server import PushServer  # noqa: PLC0415
             from zhumq.push.services import PushServices  # noqa: PLC0415
         except ModuleNotFoundError as missing:
@@ -80,18 +81,25 @@ class PushPart:
         own: dict[int, str] = {}
 
         def addresses() -> dict[int, str]:
-            found = {int(key): each.push_address for key, each in store.image.brokers.items()}
+            found = {int(key): each.push_address for key, each in base.store.image.brokers.items()}
             return found | own
 
         services = PushServices(
             broker_id=config.broker_id,
-            store=store,
-            deliveries=deliveries,
-            groups=groups,
-            clock=clock,
+            store=base.store,
+            deliveries=coordinators.delivery.service,
+            groups=coordinators.groups.routed,
+            half_messages=coordinators.half_messages.service,
+            clock=base.clock,
             settings=push_settings(config.settings),
             push_addresses=addresses,
             quotas=quotas,
+            prepare_quotas=quotas,
+            explain_retention=lambda topic: retention_answer(
+                retention.explain(topic, disk_room.usage),
+                config.broker_id,
+                refuses_writes=bool(disk_room.refusal),
+            ),
             caller_of=any_caller
             if authorization is None
             else partial(authorization.caller, config.push.name),
@@ -104,7 +112,7 @@ class PushPart:
             tls=tls_source(config.push),
             authenticate=authentication.of_calls(config.push.name),
         )
-        store.watch(services.apply)
+        base.store.watch(services.apply)
         part = cls(server, config.push)
         own[config.broker_id] = part.advertised
         return part
@@ -116,18 +124,25 @@ class PushPart:
 
 async def open_push(
     config: BrokerConfig,
-    store: MetadataStore,
-    deliveries: Deliveries,
-    groups: RoutedGroups,
-    clock: Clock,
+    base: Foundation,
+    coordinators: Coordinators,
     authorization: AclAuthorization | None,
     authentication: Authentication,
     quotas: ClientQuotas,
+    retention: Retention,
+    disk_room: DiskRoom,
 ) -> PushPart:
     """The push listener. Raises SettingInvalid if it cannot listen."""
     try:
         return await PushPart.open(
-            config, store, deliveries, groups, clock, authorization, authentication, quotas
+            config,
+            base,
+            coordinators,
+            authorization,
+            authentication,
+            quotas,
+            retention,
+            disk_room,
         )
     except OSError as reason:
         assert config.push is not None

@@ -1,41 +1,24 @@
 """Wiring of the transaction coordinator: state topic, runtime, service; and of the markers it writes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from zhumq.broker.http import Metric
 from zhumq.broker.metrics import transaction_metrics
-from zhumq.broker.wiring.group_coordinator import GroupCoordinator
-from zhumq.cluster.metadata_client import MetadataClient
-from zhumq.cluster.store import MetadataStore
-from zhumq.coordinators.internal_topic import InternalTopic, state_topic
+from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.coordinators.marker_writer import MarkerWriter
-from zhumq.coordinators.markers import MarkerAppender
-from zhumq.coordinators.router import LeaderRouter
+from zhumq.coordinators.markers import MarkedShards, MarkerAppender
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.coordinators.transaction_service import TransactionRuntime, TransactionService, refusal
-from zhumq.host.clock import Clock
-from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId
-from zhumq.model.settings import Settings
-from zhumq.replication.replica_manager import ReplicaManager
-from zhumq.replication.replication import Replication
+from zhumq.model.ids import TRANSACTION_STATE_TOPIC
 from zhumq.transactions.shard import TransactionSettings, TransactionShard
-
-_BATCH_BYTES_MAX = 8 << 20
 
 
 class TransactionCoordinator:
     """Coordinates the transactions of the partitions of `__transaction_state` that this broker leads."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: MetadataStore,
-        metadata_client: MetadataClient,
-        replicas: ReplicaManager,
-        router: LeaderRouter,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, base: Foundation) -> None:
+        settings = base.settings
         limits = TransactionSettings(
             timeout_ms_max=settings.integer("transaction.max.timeout.ms"),
             id_expiration_ms=settings.integer("transactional.id.expiration.ms"),
@@ -45,29 +28,19 @@ class TransactionCoordinator:
             name="transaction",
             make_shard=lambda: TransactionShard(limits),
             refuse=refusal,
-            clock=clock,
-            batch_bytes_max=_BATCH_BYTES_MAX,
+            clock=base.clock,
+            batch_bytes_max=STATE_BATCH_BYTES_MAX,
         )
-        self.topic = InternalTopic(
-            state_topic(
-                TRANSACTION_STATE_TOPIC,
-                partitions=settings.integer("transaction.state.log.num.partitions"),
-                replication_factor=settings.integer("transaction.state.log.replication.factor"),
-                batch_bytes_max=_BATCH_BYTES_MAX,
-                segment_bytes=settings.text("transaction.state.log.segment.bytes"),
-            ),
-            store=store,
-            metadata_client=metadata_client,
-            replicas=replicas,
-            runtime=self.runtime,
+        self.topic = base.internal_topic(
+            TRANSACTION_STATE_TOPIC, "transaction.state.log", self.runtime
         )
         self.service = TransactionService(
             self.runtime,
             partition_count=lambda: self.topic.partition_count,
-            next_producer_id=metadata_client.next_producer_id,
+            next_producer_id=base.metadata_client.next_producer_id,
         )
-        self.routed = RoutedTransactions(router, self.service, store)
-        self._clock = clock
+        self.routed = RoutedTransactions(base.router, self.service, base.store)
+        self._clock = base.clock
 
     def metrics(self, markers: MarkerWriter) -> Iterable[Metric]:
         return transaction_metrics(self._shards(), markers, self._clock.now_ms())
@@ -82,22 +55,15 @@ class TransactionCoordinator:
 
 
 def open_markers(
-    transactions: TransactionCoordinator,
-    groups: GroupCoordinator,
-    store: MetadataStore,
-    replicas: ReplicaManager,
-    replication: Replication,
-    broker_id: BrokerId,
-    clock: Clock,
+    base: Foundation, transactions: TransactionCoordinator, shards: Mapping[str, MarkedShards]
 ) -> MarkerWriter:
-    """Writes the markers of transactions, from now on. The markers of offsets are for the group coordinator."""
-    appender = MarkerAppender(replicas, clock, {CONSUMER_OFFSETS_TOPIC: groups.runtime})
+    """Writes the markers of transactions, from now on. Those of internal topics are for their coordinators."""
     return MarkerWriter(
         transactions.runtime,
         transactions.service,
-        appender,
-        store,
-        replicas,
-        replication,
-        broker_id,
+        MarkerAppender(base.replicas, base.clock, shards),
+        base.store,
+        base.replicas,
+        base.replication,
+        base.broker_id,
     )

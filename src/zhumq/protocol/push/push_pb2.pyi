@@ -23,7 +23,7 @@ class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OFFSET_OUT_OF_RANGE: _ClassVar[Code]
     CREDIT_INVALID: _ClassVar[Code]
     GROUP_CONFLICT: _ClassVar[Code]
-    FILTER_UNSUPPORTED: _ClassVar[Code]
+    FILTER_INVALID: _ClassVar[Code]
     NOT_DELIVERED: _ClassVar[Code]
     SESSION_PARKED: _ClassVar[Code]
     UNAVAILABLE: _ClassVar[Code]
@@ -32,6 +32,9 @@ class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INTERNAL: _ClassVar[Code]
     NOT_AUTHORIZED: _ClassVar[Code]
     LOGIN_ENDED: _ClassVar[Code]
+    UNKNOWN_HALF_MESSAGE: _ClassVar[Code]
+    HALF_MESSAGE_DECIDED: _ClassVar[Code]
+    TOO_MANY_HALF_MESSAGES: _ClassVar[Code]
 
 class StartKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -47,6 +50,12 @@ class AnswerKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REJECT: _ClassVar[AnswerKind]
     EXTEND: _ClassVar[AnswerKind]
     RELEASE: _ClassVar[AnswerKind]
+
+class HalfDecision(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HALF_UNKNOWN: _ClassVar[HalfDecision]
+    HALF_COMMIT: _ClassVar[HalfDecision]
+    HALF_ROLLBACK: _ClassVar[HalfDecision]
 MODE_UNSPECIFIED: Mode
 PTP_EXCLUSIVE: Mode
 PTP_SHARED: Mode
@@ -58,7 +67,7 @@ PARTITION_OUT_OF_RANGE: Code
 OFFSET_OUT_OF_RANGE: Code
 CREDIT_INVALID: Code
 GROUP_CONFLICT: Code
-FILTER_UNSUPPORTED: Code
+FILTER_INVALID: Code
 NOT_DELIVERED: Code
 SESSION_PARKED: Code
 UNAVAILABLE: Code
@@ -67,6 +76,9 @@ FENCED: Code
 INTERNAL: Code
 NOT_AUTHORIZED: Code
 LOGIN_ENDED: Code
+UNKNOWN_HALF_MESSAGE: Code
+HALF_MESSAGE_DECIDED: Code
+TOO_MANY_HALF_MESSAGES: Code
 EARLIEST: StartKind
 LATEST: StartKind
 OFFSET: StartKind
@@ -76,6 +88,9 @@ NACK: AnswerKind
 REJECT: AnswerKind
 EXTEND: AnswerKind
 RELEASE: AnswerKind
+HALF_UNKNOWN: HalfDecision
+HALF_COMMIT: HalfDecision
+HALF_ROLLBACK: HalfDecision
 
 class TopicChoice(_message.Message):
     __slots__ = ("name", "partitions")
@@ -478,3 +493,271 @@ class ReleaseResponse(_message.Message):
     code: Code
     message: str
     def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class HalfRegister(_message.Message):
+    __slots__ = ("group", "client_id", "answers_checks")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_CHECKS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    client_id: str
+    answers_checks: bool
+    def __init__(self, group: _Optional[str] = ..., client_id: _Optional[str] = ..., answers_checks: _Optional[bool] = ...) -> None: ...
+
+class HalfHeader(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: bytes
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class HalfBody(_message.Message):
+    __slots__ = ("key", "value", "headers")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[HalfHeader]
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[HalfHeader, _Mapping]]] = ...) -> None: ...
+
+class HalfPrepare(_message.Message):
+    __slots__ = ("id", "topic", "partition", "body")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    partition: int
+    body: HalfBody
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., body: _Optional[_Union[HalfBody, _Mapping]] = ...) -> None: ...
+
+class HalfDecide(_message.Message):
+    __slots__ = ("id", "decision")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    decision: HalfDecision
+    def __init__(self, id: _Optional[str] = ..., decision: _Optional[_Union[HalfDecision, str]] = ...) -> None: ...
+
+class HalfClientFrame(_message.Message):
+    __slots__ = ("number", "register", "prepare", "decide")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
+    DECIDE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    register: HalfRegister
+    prepare: HalfPrepare
+    decide: HalfDecide
+    def __init__(self, number: _Optional[int] = ..., register: _Optional[_Union[HalfRegister, _Mapping]] = ..., prepare: _Optional[_Union[HalfPrepare, _Mapping]] = ..., decide: _Optional[_Union[HalfDecide, _Mapping]] = ...) -> None: ...
+
+class HalfRegistered(_message.Message):
+    __slots__ = ("broker_id",)
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    def __init__(self, broker_id: _Optional[int] = ...) -> None: ...
+
+class HalfAnswered(_message.Message):
+    __slots__ = ("number", "code", "message")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    code: Code
+    message: str
+    def __init__(self, number: _Optional[int] = ..., code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class HalfCheck(_message.Message):
+    __slots__ = ("id", "topic", "partition", "body", "check", "prepared_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    CHECK_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    partition: int
+    body: HalfBody
+    check: int
+    prepared_ms: int
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., body: _Optional[_Union[HalfBody, _Mapping]] = ..., check: _Optional[int] = ..., prepared_ms: _Optional[int] = ...) -> None: ...
+
+class HalfServerFrame(_message.Message):
+    __slots__ = ("registered", "answered", "check", "refused")
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    CHECK_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    registered: HalfRegistered
+    answered: HalfAnswered
+    check: HalfCheck
+    refused: Refused
+    def __init__(self, registered: _Optional[_Union[HalfRegistered, _Mapping]] = ..., answered: _Optional[_Union[HalfAnswered, _Mapping]] = ..., check: _Optional[_Union[HalfCheck, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+
+class HalfCoordinatorRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class HalfCoordinatorResponse(_message.Message):
+    __slots__ = ("code", "message", "broker_id", "address")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    broker_id: int
+    address: str
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ..., broker_id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class ListHalfRequest(_message.Message):
+    __slots__ = ("group", "states", "limit")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    states: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    def __init__(self, group: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class HalfMessage(_message.Message):
+    __slots__ = ("id", "group", "topic", "partition", "state", "prepared_ms", "checks", "changed_ms", "reason", "broker_id")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    group: str
+    topic: str
+    partition: int
+    state: str
+    prepared_ms: int
+    checks: int
+    changed_ms: int
+    reason: str
+    broker_id: int
+    def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., state: _Optional[str] = ..., prepared_ms: _Optional[int] = ..., checks: _Optional[int] = ..., changed_ms: _Optional[int] = ..., reason: _Optional[str] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class ListHalfResponse(_message.Message):
+    __slots__ = ("messages", "has_more", "code", "message")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[HalfMessage]
+    has_more: bool
+    code: Code
+    message: str
+    def __init__(self, messages: _Optional[_Iterable[_Union[HalfMessage, _Mapping]]] = ..., has_more: _Optional[bool] = ..., code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ShowHalfRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class ShowHalfResponse(_message.Message):
+    __slots__ = ("code", "message", "half_message", "body")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    HALF_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    half_message: HalfMessage
+    body: HalfBody
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ..., half_message: _Optional[_Union[HalfMessage, _Mapping]] = ..., body: _Optional[_Union[HalfBody, _Mapping]] = ...) -> None: ...
+
+class DecideHalfRequest(_message.Message):
+    __slots__ = ("id", "decision")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    decision: HalfDecision
+    def __init__(self, id: _Optional[str] = ..., decision: _Optional[_Union[HalfDecision, str]] = ...) -> None: ...
+
+class DecideHalfResponse(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ExplainRetentionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class RetentionSegment(_message.Message):
+    __slots__ = ("partition", "base_offset", "next_offset", "size_bytes", "max_timestamp", "active", "goes_at_ms", "reason", "goes_after_bytes", "protection")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    GOES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GOES_AFTER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROTECTION_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp: int
+    active: bool
+    goes_at_ms: int
+    reason: str
+    goes_after_bytes: int
+    protection: str
+    def __init__(self, partition: _Optional[int] = ..., base_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., max_timestamp: _Optional[int] = ..., active: _Optional[bool] = ..., goes_at_ms: _Optional[int] = ..., reason: _Optional[str] = ..., goes_after_bytes: _Optional[int] = ..., protection: _Optional[str] = ...) -> None: ...
+
+class ExplainRetentionResponse(_message.Message):
+    __slots__ = ("code", "message", "broker_id", "now_ms", "segments", "segments_left_off", "day_bytes", "disk_used_bytes", "disk_total_bytes", "expired_percent", "forced_percent", "refused_percent", "refuses_writes", "delete_at", "clock_held", "beyond_help")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_LEFT_OFF_FIELD_NUMBER: _ClassVar[int]
+    DAY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    FORCED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    REFUSES_WRITES_FIELD_NUMBER: _ClassVar[int]
+    DELETE_AT_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_HELD_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_HELP_FIELD_NUMBER: _ClassVar[int]
+    code: Code
+    message: str
+    broker_id: int
+    now_ms: int
+    segments: _containers.RepeatedCompositeFieldContainer[RetentionSegment]
+    segments_left_off: int
+    day_bytes: int
+    disk_used_bytes: int
+    disk_total_bytes: int
+    expired_percent: int
+    forced_percent: int
+    refused_percent: int
+    refuses_writes: bool
+    delete_at: str
+    clock_held: bool
+    beyond_help: bool
+    def __init__(self, code: _Optional[_Union[Code, str]] = ..., message: _Optional[str] = ..., broker_id: _Optional[int] = ..., now_ms: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[RetentionSegment, _Mapping]]] = ..., segments_left_off: _Optional[int] = ..., day_bytes: _Optional[int] = ..., disk_used_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., expired_percent: _Optional[int] = ..., forced_percent: _Optional[int] = ..., refused_percent: _Optional[int] = ..., refuses_writes: _Optional[bool] = ..., delete_at: _Optional[str] = ..., clock_held: _Optional[bool] = ..., beyond_help: _Optional[bool] = ...) -> None: ...

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zhumq.client.partitioner import CACHED_KEY_BYTES_MAX, murmur2, partition_of
+from zhumq.records.partitioner import CACHED_KEY_BYTES_MAX, murmur2, partition_of
 
 
 # From UtilsTest of Apache Kafka.

@@ -1,0 +1,1 @@
+"""Half messages: stored and invisible until their producer decides. Which are checked, moved, given up."""

@@ -1,0 +1,59 @@
+"""A broker that kills itself at a certain point of a move: `python crashing_broker.py POINT start ...`.
+
+The points are those between which something becomes durable: the messages in their topics, the mark, the decision of the
+transaction, the markers.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+from zhumq.cli.main import main
+from zhumq.coordinators.broker_transactions import BrokerTransactions
+from zhumq.coordinators.half_message_mover import HalfMessageMover
+from zhumq.coordinators.markers import MarkerAppender
+from zhumq.coordinators.mover import Mover
+
+Call = Callable[..., Awaitable[Any]]
+
+
+def die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("dead")
+
+
+def before(_call: Call) -> Call:
+    async def crash(*_: Any, **__: Any) -> Any:
+        die()
+
+    return crash
+
+
+def after(call: Call) -> Call:
+    async def crash(*arguments: Any, **named: Any) -> Any:
+        await call(*arguments, **named)
+        die()
+
+    return crash
+
+
+# The class and its method, and whether to die before or after the call.
+POINTS: dict[str, tuple[Any, str, Callable[[Call], Call]]] = {
+    "decided": (Mover, "move", before),
+    "begun": (Mover, "begin", after),
+    "appended": (BrokerTransactions, "append", after),
+    "joined": (BrokerTransactions, "join", after),
+    "marked": (HalfMessageMover, "mark_sent", after),
+    "ending": (BrokerTransactions, "end", before),
+    "ended": (BrokerTransactions, "end", after),
+    "markers": (MarkerAppender, "append", after),
+    "moved": (Mover, "move", after),
+}
+
+if __name__ == "__main__":
+    owner, name, when = POINTS[sys.argv.pop(1)]
+    setattr(owner, name, when(getattr(owner, name)))
+    sys.argv[0] = "zhumq"
+    main()
