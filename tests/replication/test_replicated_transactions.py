@@ -9,6 +9,7 @@ from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
 from zhumq.records.control import EndMarker, MarkerType
 from zhumq.replication.partition import Partition
+from zhumq.storage.validator import AppendOrigin
 
 NOW_MS = 1_700_000_000_000
 ABORT, COMMIT = MarkerType.ABORT, MarkerType.COMMIT
@@ -23,7 +24,7 @@ def write(partition: Partition, producer: int, sequence: int = 0) -> int:
         base_sequence=sequence,
         is_transactional=True,
     )
-    return partition.append(data, NOW_MS).base_offset
+    return partition.append(data, NOW_MS, origin=AppendOrigin.CLIENT).base_offset
 
 
 def end(partition: Partition, producer: int, marker_type: MarkerType) -> int:
