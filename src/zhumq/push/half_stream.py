@@ -15,13 +15,12 @@ from zhumq.push.callers import Caller, not_permitted
 from zhumq.push.frames import Refusal, code_of
 from zhumq.push.services import PushServices
 from zhumq.push.stream import login_ended
-from zhumq.push.wire import WireBroken
+from zhumq.push.wire import WireBroken, first_frame
 from zhumq.security.acl import Operation, ResourceType
 from zhumq.security.login import Login
 
 logger = logging.getLogger(__name__)
 
-REGISTER_SECONDS_MAX: Final = 10.0  # until a client's first frame
 LAST_FRAMES_SECONDS_MAX: Final = 1.0
 REQUESTS_MAX: Final = 1_000  # of a stream that are not answered: more are not read
 REQUEST_BYTES_MAX: Final = 8 << 20  # of these together
@@ -252,15 +251,7 @@ async def serve_half_stream(
 async def _accept(
     services: PushServices, wire: HalfWire, caller: Caller, login: Login
 ) -> HalfStream:
-    try:
-        async with asyncio.timeout(REGISTER_SECONDS_MAX):
-            first = await wire.read()
-    except TimeoutError:
-        raise Refusal(pb.INVALID, "no register frame arrived in time") from None
-    if first is None:
-        raise WireBroken
-    if not first.HasField("register"):
-        raise Refusal(pb.INVALID, "the first frame of a producer must be register")
+    first = await first_frame(wire.read, "register")
     group = first.register.group
     check_producer(caller, group)
     if len(services.half_streams) >= services.settings.streams_max:

@@ -21,13 +21,12 @@ from zhumq.push.sessions import Traffic
 from zhumq.push.stream_partitions import PartitionClosed
 from zhumq.push.subscribing import CREDITS_MAX, Accepted, accept
 from zhumq.push.throttle import Throttle
-from zhumq.push.wire import Wire, WireBroken
+from zhumq.push.wire import Wire, WireBroken, first_frame
 from zhumq.security.login import Login
 from zhumq.share.push_session import PushSession
 
 logger = logging.getLogger(__name__)
 
-SUBSCRIBE_SECONDS_MAX: Final = 10.0  # until a client's first frame
 LAST_FRAMES_SECONDS_MAX: Final = 1.0
 TICK_SECONDS_MIN: Final = 0.02
 
@@ -438,7 +437,8 @@ def _bad_credit(credit: int) -> Refusal:
 async def serve_stream(services: PushServices, wire: Wire, caller: Caller, login: Login) -> None:
     """Serve one call from its first frame to its end."""
     try:
-        accepted = await accept(services, await _subscribe_frame(wire), caller)
+        first = await first_frame(wire.read, "subscribe")
+        accepted = await accept(services, first.subscribe, caller)
     except Refusal as refusal:
         with contextlib.suppress(WireBroken):
             await wire.write(refusal.frame())
@@ -446,16 +446,3 @@ async def serve_stream(services: PushServices, wire: Wire, caller: Caller, login
     except WireBroken:
         return
     await Stream(services, wire, accepted, login).run()
-
-
-async def _subscribe_frame(wire: Wire) -> pb.Subscribe:
-    try:
-        async with asyncio.timeout(SUBSCRIBE_SECONDS_MAX):
-            first = await wire.read()
-    except TimeoutError:
-        raise Refusal(pb.INVALID, "no subscribe frame arrived in time") from None
-    if first is None:
-        raise WireBroken
-    if not first.HasField("subscribe"):
-        raise Refusal(pb.INVALID, "the first frame of a stream must be subscribe")
-    return first.subscribe

@@ -196,15 +196,16 @@ def test_a_move_that_is_cancelled_is_aborted_by_the_next_instance() -> None:
     transactions = FakeTransactions()
     mover = mover_of(transactions)
 
-    async def never(_producer: Producer, _verify: Verify) -> ErrorCode:
-        await asyncio.Event().wait()
-        raise AssertionError("not reached")
-
     async def scenario() -> None:
+        marking = asyncio.Event()
+
+        async def never(_producer: Producer, _verify: Verify) -> ErrorCode:
+            marking.set()
+            await asyncio.Event().wait()
+            raise AssertionError("not reached")
+
         moving = asyncio.create_task(mover.move({P0: records(b"a")}, never))
-        while "append t-0" not in transactions.calls:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await marking.wait()
         moving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await moving
