@@ -105,6 +105,8 @@ def test_a_repeated_request_has_the_offset_of_the_first_one(zhumq_broker: Runnin
 class UnsyncedDisk(SystemDisk):
     """Logs can be written, but never reach the disk."""
 
+    syncs_by_descriptor = False
+
     def open_file(self, path: str, *, create: bool = False) -> DiskFile:
         return UnsyncedFile(path, create=create)
 

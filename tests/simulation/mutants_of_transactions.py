@@ -165,10 +165,8 @@ def fence_without_a_new_epoch(patch: Patch) -> None:
     patch(
         shard,
         "fence",
-        lambda before, now_ms, **more: replace(
-            fence(before, now_ms, **more),
-            producer_epoch=before.producer_epoch,
-            next_producer_epoch=before.next_producer_epoch,
+        lambda before, now_ms, **more: fence(before, now_ms, **more)._replace(
+            producer_epoch=before.producer_epoch, next_producer_epoch=before.next_producer_epoch
         ),
     )
 
@@ -244,8 +242,8 @@ def forget_the_first_partitions(patch: Patch) -> None:
     patch(
         shard,
         "add_partitions",
-        lambda before, partitions, *facts: replace(
-            add(before, partitions, *facts), partitions=partitions
+        lambda before, partitions, *facts: add(before, partitions, *facts)._replace(
+            partitions=partitions
         ),
     )
 
@@ -257,7 +255,7 @@ def keep_the_partitions(patch: Patch) -> None:
     patch(
         shard,
         "complete",
-        lambda before, now_ms: replace(complete(before, now_ms), partitions=before.partitions),
+        lambda before, now_ms: complete(before, now_ms)._replace(partitions=before.partitions),
     )
 
 
@@ -283,8 +281,8 @@ def keep_the_epoch(patch: Patch) -> None:
     patch(
         shard,
         "prepare_end",
-        lambda before, **facts: replace(
-            prepare(before, **facts), producer_epoch=before.producer_epoch
+        lambda before, **facts: prepare(before, **facts)._replace(
+            producer_epoch=before.producer_epoch
         ),
     )
 
@@ -297,7 +295,7 @@ def decide_twice(patch: Patch) -> None:
     def mutant(self: TransactionShard, request: Any, turn: Any) -> Answer:
         current = self.transactions.get(request.transactional_id)
         if current is not None and current.state is State.PREPARE_COMMIT and not request.is_commit:
-            turn.write(replace(current, state=State.PREPARE_ABORT))
+            turn.write(current._replace(state=State.PREPARE_ABORT))
             return Answer(producer_id=current.producer_id, producer_epoch=current.producer_epoch)
         return end(self, request, turn)
 
@@ -449,7 +447,7 @@ def commit_at_the_timeout(patch: Patch) -> None:
     patch(
         shard,
         "fence",
-        lambda *facts, **more: replace(fence(*facts, **more), state=State.PREPARE_COMMIT),
+        lambda *facts, **more: fence(*facts, **more)._replace(state=State.PREPARE_COMMIT),
     )
 
 
@@ -474,7 +472,7 @@ def expire_an_id_in_use(patch: Patch) -> None:
         TransactionShard,
         "_expiry_ms",
         lambda self, idle: expiry_ms(
-            self, replace(idle, update_ms=idle.update_ms if idle.start_ms < 0 else idle.start_ms)
+            self, idle._replace(update_ms=idle.update_ms if idle.start_ms < 0 else idle.start_ms)
         ),
     )
 
@@ -517,7 +515,7 @@ def two_phase_transactions_time_out(patch: Patch) -> None:
         TransactionShard,
         "_set_deadline",
         lambda self, changed: set_deadline(
-            self, replace(changed, timeout_ms=min(changed.timeout_ms, 60_000))
+            self, changed._replace(timeout_ms=min(changed.timeout_ms, 60_000))
         ),
     )
 
@@ -529,7 +527,7 @@ def a_kept_transaction_times_out(patch: Patch) -> None:
     patch(
         shard,
         "keep_open",
-        lambda before, **facts: replace(keep(before, **facts), timeout_ms=facts["timeout_ms"]),
+        lambda before, **facts: keep(before, **facts)._replace(timeout_ms=facts["timeout_ms"]),
     )
 
 
@@ -562,8 +560,7 @@ def forget_whose_batches_they_are(patch: Patch) -> None:
     patch(
         shard,
         "keep_open",
-        lambda before, **facts: replace(
-            keep(before, **facts),
+        lambda before, **facts: keep(before, **facts)._replace(
             producer_id=facts["producer_id"],
             producer_epoch=facts["epoch"],
             next_producer_id=-1,
@@ -579,10 +576,8 @@ def mark_with_the_new_pair(patch: Patch) -> None:
     patch(
         shard,
         "prepare_end",
-        lambda before, **facts: replace(
-            ended := prepare(before, **facts),
-            producer_id=ended.client_producer_id,
-            producer_epoch=ended.client_producer_epoch,
+        lambda before, **facts: (ended := prepare(before, **facts))._replace(
+            producer_id=ended.client_producer_id, producer_epoch=ended.client_producer_epoch
         ),
     )
 
@@ -595,7 +590,7 @@ def begin_at_zero_after_a_kept_transaction(patch: Patch) -> None:
         shard,
         "complete",
         lambda before, now_ms: (
-            replace(complete(before, now_ms), producer_epoch=0)
+            complete(before, now_ms)._replace(producer_epoch=0)
             if before.is_kept
             else complete(before, now_ms)
         ),

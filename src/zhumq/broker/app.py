@@ -34,6 +34,7 @@ from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.router import LeaderRouter
 from zhumq.host.clock import Clock, SystemClock, utc_offset_ms
 from zhumq.host.disk import Disk, SystemDisk
+from zhumq.host.kernel_syncs import KernelSyncs
 from zhumq.metadata.image import Broker, Endpoint
 from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
@@ -85,7 +86,10 @@ class BrokerApp:
             logs.load(
                 lambda topic: config.partition_settings(_topic_settings(store, topic)).log_config
             )
-            flusher = Flusher(asyncio.get_running_loop().call_soon_threadsafe)
+            flusher = Flusher(
+                asyncio.get_running_loop().call_soon_threadsafe,
+                kernel_syncs=KernelSyncs.open() if disk.syncs_by_descriptor else None,
+            )
             parts.callback(flusher.close)
             audit = open_audit(config, clock, parts)
             replicas = ReplicaManager(

@@ -72,6 +72,18 @@ class TransactionService:
             self._completions.pop(name, None)
         return answer
 
+    def verified_at_once(self, request: AddPartitions) -> bool:
+        """Whether the partitions are in the transaction, as far as the shard can tell without waiting."""
+        assert request.verify_only
+        if request.transactional_id in self._completions:
+            return False
+        asked = self._runtime.submit(self.partition_for(request.transactional_id), request)
+        if not asked.done():
+            return False
+        answer = asked.result()
+        assert isinstance(answer, Answer)
+        return answer.code is ErrorCode.NONE and not answer.missing
+
     @contextmanager
     def completing(self, transactional_id: str) -> Iterator[None]:
         """Inside of it, the markers of a transaction are written: requests of its producer wait."""

@@ -95,6 +95,9 @@ class DiskLock(Protocol):
 class Disk(Protocol):
     """The file system interface of storage. Failures are StorageFailed or DiskFull, never OSError."""
 
+    # Whether fdatasync of its descriptor is all that `sync` of a file does.
+    syncs_by_descriptor: bool
+
     def open_file(self, path: str, *, create: bool = False) -> DiskFile:
         """Open a file to read and append; `create` creates a missing one."""
 
@@ -263,6 +266,8 @@ def _open_private(path: str, flags: int) -> int:
 
 class SystemDisk:
     """This machine's file system."""
+
+    syncs_by_descriptor = True
 
     def open_file(self, path: str, *, create: bool = False) -> DiskFile:
         return SystemFile(path, create=create)

@@ -1,5 +1,6 @@
 """A flush of one log: prepared on the event loop, run in a thread, finished on the event loop."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,16 @@ class FlushTicket:
     paths: Sequence[str] = ()
     writes: Sequence[Callable[[], None]] = ()
     error: BrokerError | None = field(default=None)
+
+    @property
+    def has_files_only(self) -> bool:
+        """Whether a sync of the files is all there is to do."""
+        return not (self.paths or self.directories or self.writes)
+
+    def synced(self, code: int) -> None:
+        """The files are synced; or, with an errno, cannot be."""
+        if code:
+            self.error = StorageFailed(f"cannot sync {self.files[-1].path}: {os.strerror(code)}")
 
     def run(self) -> None:
         """Sync the files. Called in a thread; uses only the log's files, not its state."""

@@ -1,10 +1,11 @@
-"""Group commit: threads sync logs, and all requests during the sync of a log share its next sync."""
+"""Group commit: the kernel or threads sync logs, and all requests during the sync of a log share its next sync."""
 
 import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from zhumq.host.kernel_syncs import KernelSyncs
 from zhumq.model.errors import BrokerError
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.log import Log
@@ -19,10 +20,11 @@ FLUSH_THREADS = 4
 
 
 class Flusher:
-    """Flushes logs in threads and calls back once they are durable.
+    """Flushes logs and calls back once they are durable.
 
     All methods are called on the event loop. The callbacks run there as well, through post (the
-    loop's call_soon_threadsafe). The threads only sync.
+    loop's call_soon_threadsafe). Without `kernel_syncs`, and for all but plain syncs, there are threads,
+    which only sync.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class Flusher:
         *,
         name: str = "zhumq-flush",
         threads: int = FLUSH_THREADS,
+        kernel_syncs: KernelSyncs | None = None,
     ) -> None:
         self._post = post
+        self._kernel_syncs = kernel_syncs
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._flushing: set[Log] = set()
         self._waiting: dict[Log, list[FlushCallback]] = {}
@@ -71,6 +75,8 @@ class Flusher:
         """Finish the syncs in progress and stop the threads. Drops callbacks that still wait."""
         self._is_closed = True
         self._waiting.clear()
+        if self._kernel_syncs is not None:
+            self._kernel_syncs.close()
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -86,11 +92,24 @@ class Flusher:
             return
         self._flushing.add(log)
 
+        def finish() -> None:
+            self._finish(log, ticket, callbacks)
+
         def sync() -> None:
             ticket.run()
-            self._post(lambda: self._finish(log, ticket, callbacks))
+            self._post(finish)
 
-        self._queue.put(sync)
+        def on_synced(code: int | None) -> None:
+            if code is None:
+                self._queue.put(sync)
+            else:
+                ticket.synced(code)
+                finish()
+
+        if self._kernel_syncs is not None and ticket.has_files_only:
+            self._kernel_syncs.sync(ticket.files, on_synced)
+        else:
+            self._queue.put(sync)
 
     def _finish(self, log: Log, ticket: FlushTicket, callbacks: list[FlushCallback]) -> None:
         self._flushing.discard(log)

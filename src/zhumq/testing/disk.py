@@ -76,6 +76,8 @@ class MemoryDisk:
     `crash`, which keeps only synced bytes and, if `keep` says so, some unsynced ones.
     """
 
+    syncs_by_descriptor = False
+
     def __init__(self) -> None:
         self.files: dict[str, _Node] = {}
         self.directories: set[str] = set()

@@ -9,6 +9,8 @@ from zhumq.model.errors import DiskFull, StorageFailed
 class FaultyDisk(SystemDisk):
     """The real disk, which is full or fails to sync for the files that a test selects."""
 
+    syncs_by_descriptor = False
+
     def __init__(self) -> None:
         self.is_full: Callable[[str], bool] = lambda _path: False
         self.cannot_sync: Callable[[str], bool] = lambda _path: False

@@ -322,7 +322,9 @@ def test_a_ptp_shared_group_is_a_share_group_to_kafkas_tools(running: RunningBro
             assert (assigned.topic_name, assigned.partitions) == (topic, [0, 1])
         assert listed()[name] == ("share", "Empty")
         # The last acknowledgements of a push stream are persisted after it has ended.
-        while {(each.start_offset, each.lag) for each in offsets().topics[0].partitions} != {(5, 0)}:
+        while {(each.start_offset, each.lag) for each in offsets().topics[0].partitions} != {
+            (5, 0)
+        }:
             assert len(offsets().topics) == 1
         client.ask(ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[name]))
         assert name not in listed()

@@ -1,11 +1,17 @@
 """Group commit: waiting requests share the next sync, and callbacks run on the event loop."""
 
 import asyncio
+import errno
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from storage_support import append, open_log
 
+from zhumq.host.disk import SystemDisk
+from zhumq.host.kernel_aio import KernelAio, system_calls
+from zhumq.host.kernel_syncs import KernelSyncs
 from zhumq.model.errors import BrokerError, StorageFailed
 from zhumq.storage.flusher import FLUSH_THREADS, Flusher
 from zhumq.storage.segmented_log import SegmentedLog
@@ -165,3 +171,86 @@ def test_other_work_runs_beside_the_syncs_and_may_fail(
 
     run(scenario())
     assert "disk work failed in a flush thread" in caplog.text
+
+
+# Syncs by the kernel
+
+CALLS = system_calls()
+with_kernel_syncs = pytest.mark.skipif(CALLS is None, reason="this system has no asynchronous I/O")
+
+
+class FailingAio(KernelAio):
+    """A kernel that takes syncs only if `takes`, and fails them with an errno."""
+
+    def __init__(self, *, takes: bool = True, code: int = 0) -> None:
+        assert CALLS is not None
+        super().__init__(CALLS)
+        self.takes = takes
+        self.code = code
+        self.submitted = 0
+
+    def submit(self, first_number: int, descriptors: Sequence[int]) -> int:
+        if not self.takes:
+            raise OSError(errno.EINVAL, "not taken")
+        self.submitted += len(descriptors)
+        return super().submit(first_number, descriptors)
+
+    def ended(self) -> list[tuple[int, int]]:
+        return [(number, self.code or code) for number, code in super().ended()]
+
+
+def kernel_flusher(aio: KernelAio) -> Flusher:
+    return Flusher(asyncio.get_running_loop().call_soon_threadsafe, kernel_syncs=KernelSyncs(aio))
+
+
+@with_kernel_syncs
+def test_the_kernel_syncs_logs_and_a_thread_what_else_is_new(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        aio = FailingAio()
+        flusher = kernel_flusher(aio)
+        log = open_log(SystemDisk(), folder=str(tmp_path / "t-0"))
+        append(log, b"a")
+        assert await flushed(flusher, log) is None
+        assert aio.submitted == 0  # the names of new files as well
+        for number in range(1, 4):
+            append(log, b"b")
+            assert await flushed(flusher, log) is None
+            assert (log.flushed_offset, aio.submitted) == (number + 1, number)
+        flusher.close()
+        log.close()
+
+    run(scenario())
+
+
+@with_kernel_syncs
+def test_a_thread_syncs_what_the_kernel_does_not_take(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        flusher = kernel_flusher(FailingAio(takes=False))
+        log = open_log(SystemDisk(), folder=str(tmp_path / "t-0"))
+        for number in range(3):
+            append(log, b"a")
+            assert await flushed(flusher, log) is None
+            assert log.flushed_offset == number + 1
+        flusher.close()
+        log.close()
+
+    run(scenario())
+
+
+@with_kernel_syncs
+def test_a_sync_that_fails_in_the_kernel_takes_the_log_offline(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        flusher = kernel_flusher(FailingAio(code=errno.EIO))
+        log = open_log(SystemDisk(), folder=str(tmp_path / "t-0"))
+        append(log, b"a")
+        assert await flushed(flusher, log) is None
+        append(log, b"b")
+        failure = await flushed(flusher, log)
+        assert isinstance(failure, StorageFailed)
+        assert "Input/output error" in str(failure)
+        assert log.flushed_offset == 1
+        with pytest.raises(StorageFailed):
+            append(log, b"c")
+        flusher.close()
+
+    run(scenario())

@@ -1,7 +1,5 @@
 """The records of `__transaction_state`: Kafka's bytes, and what is read back."""
 
-from dataclasses import replace
-
 from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import StateRecord
 from zhumq.transactions.persisted import (
@@ -64,7 +62,7 @@ def test_what_kip_890_added_is_in_tagged_fields() -> None:
 
 
 def test_the_pair_of_kip_939_is_in_kafkas_tagged_fields() -> None:
-    kept = replace(OPEN, partitions=frozenset(), next_producer_id=9, next_producer_epoch=5)
+    kept = OPEN._replace(partitions=frozenset(), next_producer_id=9, next_producer_epoch=5)
     value = transaction_record(kept).value
     assert value is not None
     # | tag 1 | 8 bytes | id |, | tag 3 | 2 bytes | epoch |

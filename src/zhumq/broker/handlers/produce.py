@@ -79,8 +79,8 @@ class ProduceHandler:
         if acks not in (_ALL_ACKS, _NO_ACKS, _LEADER_ACKS):
             return _refuse_all(request, InvalidRequiredAcks(f"acks={acks}"))
         transactional_id = request.transactional_id
-        if transactional_id is not None and self._verification.is_needed(
-            transactional_id, self._written(context, request)
+        if transactional_id is not None and not self._verification.is_done_at_once(
+            transactional_id, self._written(context, request), context.version
         ):
             return self._produce_verified(context, request, transactional_id)
         response, undurable = self._append(context, request, {})

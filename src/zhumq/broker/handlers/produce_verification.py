@@ -59,10 +59,29 @@ class ProduceVerification:
         self._transactions = transactions
         self._turns: dict[str, _Turn] = {}
 
-    def is_needed(
-        self, transactional_id: str, written: Iterable[tuple[Partition, bytes | memoryview]]
+    def is_done_at_once(
+        self,
+        transactional_id: str,
+        written: Iterable[tuple[Partition, bytes | memoryview]],
+        version: int,
     ) -> bool:
-        return transactional_id in self._turns or bool(_unverified(written))
+        """Allow the producer to write to its partitions, if the coordinator confirms the transaction without
+        waiting and no request of the producer waits. Otherwise `verify` has to ask."""
+        if transactional_id in self._turns:
+            return False
+        unverified = _unverified(written)
+        if not unverified:
+            return True
+        producers = set(unverified.values())
+        if version >= _FIRST_VERSION_THAT_ADDS or len(producers) > 1:
+            return False
+        (producer,) = producers
+        partitions = (partition.topic_partition for partition in unverified)
+        if not self._transactions.verified_at_once(transactional_id, *producer, partitions):
+            return False
+        for partition in unverified:
+            partition.allow_transaction(*producer, partition.verification(producer[0]))
+        return True
 
     @asynccontextmanager
     async def turn(self, transactional_id: str) -> AsyncIterator[None]:
