@@ -88,7 +88,7 @@ def test_what_the_kernel_does_not_take_is_refused_alone(files: MakeFiles) -> Non
             ends = [
                 synced(syncs, good),
                 synced(syncs, closed),
-                synced(syncs, beside, pipe),  # nobody can sync a pipe
+                synced(syncs, beside, pipe),  # a pipe cannot be synced
                 synced(syncs, good),
             ]
             closed.close()  # before the turn of the event loop ends
@@ -132,7 +132,7 @@ def test_without_room_in_the_kernel_it_tries_again(files: MakeFiles) -> None:
     run(scenario, make_aio)
 
 
-def test_a_failed_sync_is_told_though_others_of_its_files_were_refused(files: MakeFiles) -> None:
+def test_a_failed_sync_counts_though_others_of_its_files_were_refused(files: MakeFiles) -> None:
     async def scenario(syncs: KernelSyncs) -> None:
         bad, closed, good = files(3)
         ends = [synced(syncs, bad, closed), synced(syncs, good)]
