@@ -4,10 +4,16 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from benchmarks.loaders import (
     Figures,
@@ -24,6 +30,7 @@ GB = 1e9
 IDLE_SETTLE_S = 3.0  # idle memory is read this long after the first record
 IDLE_WATCH_S = 2.0
 ADMIN_WAIT_S = 30.0
+TRANSACTION_STATE = "__transaction_state"
 LOG_LEVEL_ERROR = 3  # syslog's number, as librdkafka counts
 
 
@@ -164,22 +171,49 @@ def end_to_end(rate: int, seconds: int) -> Callable[[Measured], Figures]:
     return run
 
 
-def transacting(transactions: int, messages: int, producers: int) -> Callable[[Measured], Figures]:
-    """Transactions of so many messages of 100 B, by several producers at once."""
+@contextmanager
+def flushed_state(server: Measured) -> Iterator[None]:
+    """Kafka writes the state of transactions to the disk before it answers, as zhumq does."""
+    state = ConfigResource(ConfigResource.Type.TOPIC, TRANSACTION_STATE)
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": LOG_LEVEL_ERROR})
+
+    def alter(value: str | None) -> None:
+        kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry("flush.messages", value, incremental_operation=kind)
+        state.incremental_configs = [entry]
+        for done in admin.incremental_alter_configs([state]).values():
+            done.result()
+
+    alter("1")
+    try:
+        yield
+    finally:
+        alter(None)
+
+
+def transacting(
+    transactions: int, messages: int, producers: int, *, on_disk: bool = False
+) -> Callable[[Measured], Figures]:
+    """Transactions of so many messages of 100 B, by several producers at once. `on_disk`: Kafka flushes, too."""
 
     def run(server: Measured) -> Figures:
-        with topic_on(server, producers) as topic:
-            figures = per_unit(
+        flushes = on_disk and server.name == "kafka"
+
+        def load(topic: str, count: int) -> Figures:
+            return transact(
                 server,
-                lambda: transact(
-                    server,
-                    topic,
-                    producers=producers,
-                    transactions=max(transactions, producers * 2),
-                    messages=messages,
-                    size=100,
-                ),
+                topic,
+                producers=producers,
+                transactions=max(count, producers * 2),
+                messages=messages,
+                size=100,
             )
+
+        with topic_on(server, producers, {"flush.messages": "1"} if flushes else None) as topic:
+            if flushes:
+                load(topic, 0)  # makes the topic of the states
+            with flushed_state(server) if flushes else nullcontext():
+                figures = per_unit(server, lambda: load(topic, transactions))
         commits = figures["transactions"]
         figures["commits_per_second"] = commits / figures["seconds"]
         figures["cpu_ms_per_commit"] = figures["server_cpu_seconds"] / commits * 1e3
@@ -283,5 +317,12 @@ def cases(sizes: Sizes) -> list[Case]:
                 notes="p99 end to end at read_committed; zhumq answers after fdatasync, Kafka from memory",
             )
             for messages, transactions, producers in ((1, 10_000, 32), (100, 5_000, 16), (10_000, 200, 4))
+        ),
+        Case(
+            name="transactions of 100 messages, both on disk",
+            run=transacting(sizes.of(2_000), 100, 16, on_disk=True),
+            main="commits_per_second",
+            also=("cpu_ms_per_commit", "p99_ms"),
+            notes="Kafka with flush.messages=1, for its __transaction_state as well",
         ),
     ]  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Final
 from benchmarks.cluster_size import cpu_seconds
 from benchmarks.lookup import rss_mb
 from zhumq import Admin, TransactionalProducer
+from zhumq.admin.transactions import list_transactions
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.transactions import (
@@ -32,7 +33,9 @@ TOPIC: Final = "many"
 SECONDS_MAX: Final = 600.0  # for one answer
 IN_FLIGHT: Final = 1_000
 TIMEOUT_MS: Final = 60_000
-OLDER_CLIENTS: Final = 3  # the version of AddPartitionsToTxn and EndTxn with which clients add partitions
+OLDER_CLIENTS: Final = (
+    3  # the version of AddPartitionsToTxn and EndTxn with which clients add partitions
+)
 
 
 def id_of(number: int) -> str:
@@ -64,9 +67,11 @@ def timed(broker: BrokerProcess, what: str) -> Iterator[None]:
 
 
 def commit_once(broker: BrokerProcess) -> None:
-    with TransactionalProducer(broker.bootstrap, transactional_id=id_of(0)) as producer:
-        with producer.transaction() as transaction:
-            transaction.send(TOPIC, b"after all of them")
+    with (
+        TransactionalProducer(broker.bootstrap, transactional_id=id_of(0)) as producer,
+        producer.transaction() as transaction,
+    ):
+        transaction.send(TOPIC, b"after all of them")
 
 
 def wait_until_loaded(client: RawClient) -> None:
@@ -91,7 +96,7 @@ def many_ids(broker: BrokerProcess, ids: int) -> None:
     with timed(broker, "a transaction of one message beside them"):
         commit_once(broker)
     with Admin(broker.bootstrap) as admin, timed(broker, "the list of all open transactions"):
-        print(f"open: {len(admin.list_transactions(states=['Ongoing']))}")
+        print(f"open: {len(list_transactions(admin, states=['Ongoing']))}")
     broker.kill()
     broker.start()
     with RawClient(broker.bootstrap, seconds_max=SECONDS_MAX) as client:
@@ -135,10 +140,10 @@ def large_transaction(broker: BrokerProcess, partitions: int) -> None:
         with timed(broker, "its commit"):
             code = client.ask(ApiKey.END_TXN, ending, version=OLDER_CLIENTS).error_code
         with timed(broker, "until its markers are written"):
-            while (again := client.ask(ApiKey.INIT_PRODUCER_ID, request).error_code) in (
-                ErrorCode.CONCURRENT_TRANSACTIONS,
-            ):
+            again = ErrorCode.CONCURRENT_TRANSACTIONS
+            while again == ErrorCode.CONCURRENT_TRANSACTIONS:
                 time.sleep(0.05)
+                again = client.ask(ApiKey.INIT_PRODUCER_ID, request).error_code
     print(f"errors: adding {sorted(codes)}, commit {code}, the next producer {again}")
 
 

@@ -23,8 +23,7 @@ class Flusher:
     """Flushes logs and calls back once they are durable.
 
     All methods are called on the event loop. The callbacks run there as well, through post (the
-    loop's call_soon_threadsafe). Without `kernel_syncs`, and for all but plain syncs, there are threads,
-    which only sync.
+    loop's call_soon_threadsafe). Threads sync, or the kernel does where several logs are flushed at once.
     """
 
     def __init__(
@@ -106,10 +105,12 @@ class Flusher:
                 ticket.synced(code)
                 finish()
 
-        if self._kernel_syncs is not None and ticket.has_files_only:
-            self._kernel_syncs.sync(ticket.files, on_synced)
-        else:
+        # One thread works well beside the event loop. Several compete with it for Python's lock.
+        is_alone = len(self._flushing) == 1
+        if self._kernel_syncs is None or is_alone or not ticket.has_files_only:
             self._queue.put(sync)
+        else:
+            self._kernel_syncs.sync(ticket.files, on_synced)
 
     def _finish(self, log: Log, ticket: FlushTicket, callbacks: list[FlushCallback]) -> None:
         self._flushing.discard(log)

@@ -203,21 +203,31 @@ def kernel_flusher(aio: KernelAio) -> Flusher:
     return Flusher(asyncio.get_running_loop().call_soon_threadsafe, kernel_syncs=KernelSyncs(aio))
 
 
+def two_logs(folder: Path) -> list[SegmentedLog]:
+    return [open_log(SystemDisk(), folder=str(folder / f"t-{number}")) for number in range(2)]
+
+
+async def all_flushed(flusher: Flusher, logs: list[SegmentedLog]) -> list[BrokerError | None]:
+    for log in logs:
+        append(log, b"a")
+    return list(await asyncio.gather(*(flushed(flusher, log) for log in logs)))
+
+
 @with_kernel_syncs
-def test_the_kernel_syncs_logs_and_a_thread_what_else_is_new(tmp_path: Path) -> None:
+def test_the_kernel_syncs_logs_beside_another_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         aio = FailingAio()
-        flusher = kernel_flusher(aio)
-        log = open_log(SystemDisk(), folder=str(tmp_path / "t-0"))
-        append(log, b"a")
-        assert await flushed(flusher, log) is None
-        assert aio.submitted == 0  # the names of new files as well
+        flusher, logs = kernel_flusher(aio), two_logs(tmp_path)
+        assert await all_flushed(flusher, logs) == [None, None]
+        assert aio.submitted == 0  # their names are new as well
         for number in range(1, 4):
-            append(log, b"b")
-            assert await flushed(flusher, log) is None
-            assert (log.flushed_offset, aio.submitted) == (number + 1, number)
+            assert await all_flushed(flusher, logs[:1]) == [None]  # in a thread: it is alone
+            assert await all_flushed(flusher, logs) == [None, None]
+            assert [log.flushed_offset for log in logs] == [2 * number + 1, number + 1]
+            assert aio.submitted == number
         flusher.close()
-        log.close()
+        for log in logs:
+            log.close()
 
     run(scenario())
 
@@ -225,14 +235,13 @@ def test_the_kernel_syncs_logs_and_a_thread_what_else_is_new(tmp_path: Path) -> 
 @with_kernel_syncs
 def test_a_thread_syncs_what_the_kernel_does_not_take(tmp_path: Path) -> None:
     async def scenario() -> None:
-        flusher = kernel_flusher(FailingAio(takes=False))
-        log = open_log(SystemDisk(), folder=str(tmp_path / "t-0"))
-        for number in range(3):
-            append(log, b"a")
-            assert await flushed(flusher, log) is None
-            assert log.flushed_offset == number + 1
+        flusher, logs = kernel_flusher(FailingAio(takes=False)), two_logs(tmp_path)
+        for number in range(1, 4):
+            assert await all_flushed(flusher, logs) == [None, None]
+            assert [log.flushed_offset for log in logs] == [number, number]
         flusher.close()
-        log.close()
+        for log in logs:
+            log.close()
 
     run(scenario())
 
@@ -240,17 +249,16 @@ def test_a_thread_syncs_what_the_kernel_does_not_take(tmp_path: Path) -> None:
 @with_kernel_syncs
 def test_a_sync_that_fails_in_the_kernel_takes_the_log_offline(tmp_path: Path) -> None:
     async def scenario() -> None:
-        flusher = kernel_flusher(FailingAio(code=errno.EIO))
-        log = open_log(SystemDisk(), folder=str(tmp_path / "t-0"))
-        append(log, b"a")
-        assert await flushed(flusher, log) is None
-        append(log, b"b")
-        failure = await flushed(flusher, log)
-        assert isinstance(failure, StorageFailed)
-        assert "Input/output error" in str(failure)
-        assert log.flushed_offset == 1
+        flusher, logs = kernel_flusher(FailingAio(code=errno.EIO)), two_logs(tmp_path)
+        assert await all_flushed(flusher, logs) == [None, None]
+        by_thread, by_kernel = await all_flushed(flusher, logs)
+        assert by_thread is None
+        assert isinstance(by_kernel, StorageFailed)
+        assert "Input/output error" in str(by_kernel)
+        assert [log.flushed_offset for log in logs] == [2, 1]
         with pytest.raises(StorageFailed):
-            append(log, b"c")
+            append(logs[1], b"c")
         flusher.close()
+        logs[0].close()
 
     run(scenario())
