@@ -174,15 +174,14 @@ def end_to_end(rate: int, seconds: int) -> Callable[[Measured], Figures]:
 @contextmanager
 def flushed_state(server: Measured) -> Iterator[None]:
     """Kafka writes the state of transactions to the disk before it answers, as zhumq does."""
-    state = ConfigResource(ConfigResource.Type.TOPIC, TRANSACTION_STATE)
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": LOG_LEVEL_ERROR})
 
     def alter(value: str | None) -> None:
         kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry("flush.messages", value, incremental_operation=kind)
-        state.incremental_configs = [entry]
-        for done in admin.incremental_alter_configs([state]).values():
-            done.result()
+        topic = ConfigResource.Type.TOPIC
+        state = ConfigResource(topic, TRANSACTION_STATE, incremental_configs=[entry])
+        admin.incremental_alter_configs([state])[state].result()
 
     alter("1")
     try:
