@@ -34,6 +34,7 @@ ON_PURPOSE = {
     "InitProducerId both (v6)": "KIP-939",
     "InitProducerId neither (v6)": "KIP-939",
     "AddPartitionsToTxn a/0, a/0 twice in one request": "a partition is answered once",
+    "Produce a/0 the sequence of the": "Kafka acknowledges the batch as a repeat of one in a transaction that has ended, and does not write it",
     "WriteTxnMarkers without topics": "each marker has a result",
     "WriteTxnMarkers of producer -1": "a clear error instead of UNKNOWN_SERVER_ERROR",
     "WriteTxnMarkers of epoch -1": "a clear error instead of UNKNOWN_SERVER_ERROR",

@@ -373,6 +373,26 @@ def late_produce(player: Player) -> None:
     player.read("b")
 
 
+@scenario("Produce of the first version, sequences of the last transaction again")
+def sequences_of_the_last_transaction(player: Player) -> None:
+    one = Producer(player, versions=FIRST)
+    one.init()
+    one.add(A0)
+    one.produce(A0)
+    one.abort()
+    one.add(A0)
+    one.produce(A0, what="the sequence of the aborted transaction", sequence=0)
+    one.abort()
+    one.add(A0)
+    one.produce(A0, what="the next sequence", sequence=1)
+    one.produce(A0, what="the next sequence, again", sequence=1)
+    one.commit()
+    one.add(A0)
+    one.produce(A0, what="the sequence of the committed transaction", sequence=1)
+    one.abort()
+    player.read("a")
+
+
 @scenario("Produce, versions")
 def produce_versions(player: Player) -> None:
     for version in (3, 9, 11, 12, 13):

@@ -92,6 +92,22 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker(log: Log) -> N
     assert decode_end_marker(record) == EndMarker(marker_type=ABORT, coordinator_epoch=1)
 
 
+@pytest.mark.parametrize("marker_type", [COMMIT, ABORT])
+def test_a_sequence_of_an_ended_transaction_is_no_repeat_in_the_next_one(
+    log: Log, marker_type: MarkerType
+) -> None:
+    assert write(log, 1, 0) == 0
+    assert write(log, 1, 0) == 0  # a repeat
+    end(log, 1, marker_type)
+    with pytest.raises(InvalidTxnState, match="in a transaction that has ended"):
+        write(log, 1, 0)
+    assert write(log, 1, 1) == 2
+    with pytest.raises(InvalidTxnState, match="in a transaction that has ended"):
+        write(log, 1, 0)
+    assert write(log, 1, 1) == 2
+    assert log.log_end_offset == 3
+
+
 def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(log: Log) -> None:
     write(log, 1, 0)
     write(log, 2, 0)
@@ -159,8 +175,9 @@ def test_a_producer_cannot_begin_a_transaction_that_the_coordinator_does_not_kno
     log.producer_state.allow_transaction(1, 7, log.producer_state.verification(1))
     with pytest.raises(InvalidTxnState):
         log.append(inside(1, 3), leader_epoch=0, now_ms=NOW_MS)
-    # A repeated batch is answered whatever the state of the transaction.
-    assert log.append(inside(1, 2), leader_epoch=0, now_ms=NOW_MS).duplicate
+    # Nor is a batch of the ended transaction acknowledged once more.
+    with pytest.raises(InvalidTxnState):
+        log.append(inside(1, 2), leader_epoch=0, now_ms=NOW_MS)
 
 
 def test_a_batch_of_a_transaction_is_refused_in_a_request_without_a_transactional_id(

@@ -168,8 +168,11 @@ class ProducerState:
                 self._check_begins(_UNKNOWN, header)
             return None
         repeated = _find_repeated(entry, header)
-        if repeated is None and header.attributes & TRANSACTIONAL_FLAG:
-            self._check_begins(entry, header)
+        if header.attributes & TRANSACTIONAL_FLAG:
+            if repeated is None:
+                self._check_begins(entry, header)
+            else:
+                _check_same_transaction(entry, repeated, header)
         return repeated
 
     def check_all(self, headers: Iterable[BatchHeader]) -> None:
@@ -196,6 +199,8 @@ class ProducerState:
             if header.attributes & TRANSACTIONAL_FLAG:
                 self._check_begins(entry, header)
             _write(entry, header, base_offset, base_offset + header.last_offset_delta)
+        elif header.attributes & TRANSACTIONAL_FLAG:
+            _check_same_transaction(entry, repeated, header)
         return repeated
 
     def check_unnumbered(self, headers: Iterable[BatchHeader]) -> None:
@@ -337,6 +342,22 @@ def _find_repeated(entry: ProducerEntry, header: BatchHeader) -> WrittenBatch | 
                 return batch
     check_follows(entry, header)
     return None
+
+
+def _check_same_transaction(
+    entry: ProducerEntry, repeated: WrittenBatch, header: BatchHeader
+) -> None:
+    """Raise if the batch that this one repeats is of a transaction that has ended.
+
+    Clients of transaction version 1 keep their epoch. librdkafka gives the sequences of messages that it dropped at an abort,
+    and that were written all the same, to others. As a repeat these would be acknowledged and lost, as they are by Kafka.
+    """
+    first_offset = entry.transaction_first_offset
+    if first_offset == NO_OFFSET or repeated.base_offset < first_offset:
+        raise InvalidTxnState(
+            f"producer {header.producer_id} sends sequence {header.base_sequence} again, which"
+            " it has sent in a transaction that has ended"
+        )
 
 
 def check_follows(entry: ProducerEntry | None, header: BatchHeader) -> None:
