@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zhumq.admin.client import Admin
+    from zhumq.client.caller import Caller
+    from zhumq.client.claim_check import ClaimCheck
     from zhumq.client.consumer import Consumer
+    from zhumq.client.file_store import FileStore
     from zhumq.client.half_message_producer import HalfMessage, HalfMessageProducer
     from zhumq.client.message import Message
     from zhumq.client.outputs import Outputs
+    from zhumq.client.priority_consumer import PriorityConsumer
     from zhumq.client.producer import Producer
     from zhumq.client.push_consumer import PushConsumer
     from zhumq.client.security import ClientSecurity
+    from zhumq.client.service import Service
     from zhumq.client.task import Task
     from zhumq.client.transaction_core import PreparedState
     from zhumq.client.transactional_consumer import TransactionalConsumer
@@ -21,23 +26,28 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Admin", "ClientSecurity", "Consumer", "HalfMessage", "HalfMessageProducer", "Message", "Outputs",
-    "PreparedState", "Producer", "PushConsumer", "Task", "TransactionalConsumer",
-    "TransactionalProducer", "Worker",
+    "Admin", "Caller", "ClaimCheck", "ClientSecurity", "Consumer", "FileStore", "HalfMessage", "HalfMessageProducer",
+    "Message", "Outputs", "PreparedState", "PriorityConsumer", "Producer", "PushConsumer", "Service", "Task",
+    "TransactionalConsumer", "TransactionalProducer", "Worker",
 ]  # fmt: skip
 
 # Imported on first use, so that a starting broker does not load the client library.
 _HOMES = {
     "Admin": "zhumq.admin.client",
+    "Caller": "zhumq.client.caller",
+    "ClaimCheck": "zhumq.client.claim_check",
     "ClientSecurity": "zhumq.client.security",
     "Consumer": "zhumq.client.consumer",
+    "FileStore": "zhumq.client.file_store",
     "HalfMessage": "zhumq.client.half_message_producer",
     "HalfMessageProducer": "zhumq.client.half_message_producer",
     "Message": "zhumq.client.message",
     "Outputs": "zhumq.client.outputs",
     "PreparedState": "zhumq.client.transaction_core",
+    "PriorityConsumer": "zhumq.client.priority_consumer",
     "Producer": "zhumq.client.producer",
     "PushConsumer": "zhumq.client.push_consumer",
+    "Service": "zhumq.client.service",
     "Task": "zhumq.client.task",
     "TransactionalConsumer": "zhumq.client.transactional_consumer",
     "TransactionalProducer": "zhumq.client.transactional_producer",

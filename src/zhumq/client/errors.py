@@ -35,6 +35,30 @@ class RequestFailed(ClientError):
     """A request failed; the message names the reason."""
 
 
+class CallFailed(ClientError):
+    """A call has no result: the handler raised, or the reply could not be read. The message names the reason."""
+
+
+class CallTimedOut(CallFailed):
+    """No reply came in time: the request was not handled, or it was and the reply is late or lost."""
+
+
+class TooManyCalls(CallFailed):
+    """The caller has `pending_max` calls without a reply. Nothing was sent."""
+
+
+class BlobMissing(ClientError):
+    """The blob that a message refers to is not in the store."""
+
+
+class BlobDamaged(ClientError):
+    """A blob is not what its message says: its size or its SHA-256 differs."""
+
+
+class BlobReferenceInvalid(ClientError):
+    """A message says that it refers to a blob, and does not, or to one that is too large."""
+
+
 class ClusterFailed(RequestFailed):
     """A request failed, and retries did not help."""
 

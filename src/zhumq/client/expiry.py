@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from zhumq.client.message import Message
+from zhumq.client.message import Headers, Message
 
 TTL_HEADER: Final = "zhumq-ttl-ms"
+TTL_DIGITS_MAX: Final = 20
 OnExpired = Literal["drop", "dead-letter", "deliver"]
 CHOICES: Final = ("drop", "dead-letter", "deliver")
 
@@ -60,14 +61,25 @@ class Expiry:
         return False
 
     def _ttl_ms(self, message: Message) -> int | None:
-        """The TTL; None if there is none. Of several, the last one counts, as with all of Kafka's headers."""
-        text: bytes | None = None
-        for name, value in message.headers:
-            if name == TTL_HEADER:
-                text = value or b""
-        if text is None:
+        """The TTL; None if there is none, or one that is counted as malformed."""
+        try:
+            return read_ttl_ms(message.headers)
+        except ValueError:
+            self.counts.malformed += 1
             return None
-        if text.isdigit() and len(text) < 20:
-            return int(text)
-        self.counts.malformed += 1
+
+
+def read_ttl_ms(headers: Headers) -> int | None:
+    """The TTL in these headers; None if there is none. Raises ValueError if it is no whole number, or below zero.
+
+    Of several, the last one counts, as with all of Kafka's headers.
+    """
+    text: bytes | None = None
+    for name, value in headers:
+        if name == TTL_HEADER:
+            text = value or b""
+    if text is None:
         return None
+    if text.isdigit() and len(text) < TTL_DIGITS_MAX:
+        return int(text)
+    raise ValueError(f"{TTL_HEADER}={text!r} is not a whole number of milliseconds")

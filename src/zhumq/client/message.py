@@ -10,6 +10,11 @@ NO_HEADERS: Headers = ()
 HeaderPairs = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
+def pairs_of(headers: HeaderPairs | None) -> list[tuple[str, bytes | str | None]]:
+    """The headers that a program gave, as a list."""
+    return list(headers.items() if isinstance(headers, Mapping) else headers or ())
+
+
 class Range(NamedTuple):
     """Delivered offsets with their delivery count."""
 

@@ -8,7 +8,7 @@ import confluent_kafka
 
 from zhumq.client.errors import RequestFailed
 from zhumq.client.expiry import TTL_HEADER
-from zhumq.client.message import HeaderPairs
+from zhumq.client.message import HeaderPairs, pairs_of
 from zhumq.client.round_robin import RoundRobin
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
@@ -89,7 +89,7 @@ class Producer:
     ) -> None:
         """Queue a message. Its partition is the given one, else the key's, else as `keyless` says. Consumers filter by
         its `tags`, a header; those of this library do not get it once `ttl_ms` after its timestamp is over."""
-        pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        pairs = pairs_of(headers)
         if tags:
             pairs.append((TAGS_HEADER, format_tags(tags)))
         if ttl_ms is not None:

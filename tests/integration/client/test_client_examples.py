@@ -8,10 +8,14 @@ from types import ModuleType
 import pytest
 
 import zhumq.admin.client
+import zhumq.client.caller
+import zhumq.client.claim_check
 import zhumq.client.consumer
 import zhumq.client.half_message_producer
+import zhumq.client.priority_consumer
 import zhumq.client.producer
 import zhumq.client.push_consumer
+import zhumq.client.service
 import zhumq.client.transaction_core
 import zhumq.client.transactional_consumer
 import zhumq.client.transactional_producer
@@ -26,10 +30,14 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
     "module",
     [
         zhumq.admin.client,
+        zhumq.client.caller,
+        zhumq.client.claim_check,
         zhumq.client.consumer,
         zhumq.client.half_message_producer,
+        zhumq.client.priority_consumer,
         zhumq.client.producer,
         zhumq.client.push_consumer,
+        zhumq.client.service,
         zhumq.client.transaction_core,
         zhumq.client.transactional_consumer,
         zhumq.client.transactional_producer,
