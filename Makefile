@@ -16,13 +16,13 @@ FAULTS ?= 50
 KILLS ?= 20
 PLACES ?= 200
 SECONDS ?= 10
-SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance)
+SOURCES := $(wildcard src tests tools simulation chaos benchmarks conformance examples)
 
 # A broker is started hundreds of times in the tests, and need not compile itself each time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain docs clean
+.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain docs patterns clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -117,6 +117,9 @@ supply-chain: $(READY)  ## a bill of materials in build/sbom.json, and known vul
 
 docs: $(READY)  ## rewrite the generated parts of docs/ from the code
 	$(BIN)/python tools/docs.py
+
+patterns: $(READY)  ## run the programs of examples/patterns, and rewrite their pages in docs/patterns
+	$(BIN)/python tools/pattern_pages.py
 
 clean:  ## remove build output and caches; keeps .venv and every data folder
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

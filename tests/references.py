@@ -10,7 +10,17 @@ from zhumq.model.topic_config import TOPIC_SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
-FOLDERS = ("src", "docs", "tests", "tools", "simulation", "chaos", "benchmarks", "conformance")
+FOLDERS = (
+    "src",
+    "docs",
+    "tests",
+    "tools",
+    "simulation",
+    "chaos",
+    "benchmarks",
+    "conformance",
+    "examples",
+)
 ROOMS = tuple(sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()))
 
 _FIRST = "|".join((*FOLDERS, *ROOMS))

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-FOLDERS = ("src", "tests", "tools", "docs", "simulation", "chaos", "benchmarks", "conformance")
+FOLDERS = (
+    "src",
+    "tests",
+    "tools",
+    "docs",
+    "simulation",
+    "chaos",
+    "benchmarks",
+    "conformance",
+    "examples",
+)
 SUFFIXES = {".md", ".py", ".txt", ".toml", ".proto"}
 # Here the words themselves are what it is about.
 EXEMPT = {"tests/retired_words.py", "docs/glossary.md"}

@@ -153,9 +153,9 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 
 
-def rewrite(text: str, name: str, content: str) -> str:
+def rewrite(text: str, name: str, content: str, made_by: str = "make docs") -> str:
     """The text with the part between its two markers replaced."""
-    begin, end = f"<!-- {name}: made by `make docs` -->", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: made by `{made_by}` -->", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if len(pattern.findall(text)) != 1:
         raise SystemExit(f"the markers of the part {name!r} are not there exactly once")

@@ -128,7 +128,9 @@ def test_a_late_reply_is_ignored(running: RunningBroker) -> None:
         return task.value
 
     with serving(running, "slow", reply) as service, Caller(running.bootstrap) as caller:
-        assert caller.call("slow", b"first", timeout=SECONDS_MAX) == b"first"  # The service is ready.
+        assert (
+            caller.call("slow", b"first", timeout=SECONDS_MAX) == b"first"
+        )  # The service is ready.
         slow = caller.begin("slow", b"slow", timeout=2)
         with pytest.raises(CallTimedOut):
             slow.result(SECONDS_MAX)
