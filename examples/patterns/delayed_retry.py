@@ -11,8 +11,8 @@ def main() -> None:
     with broker_address() as bootstrap:
         payments = new_topic(bootstrap, "payments")
         with zhumq.Producer(bootstrap) as producer:
-            for customer in (b"ann", b"bob", b"cleo"):
-                producer.send(payments, customer)
+            for name in (b"ann", b"bob", b"cleo"):
+                producer.send(payments, name)
 
         paid = 0
         with zhumq.Consumer(

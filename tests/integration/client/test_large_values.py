@@ -1,9 +1,13 @@
 """Claim check on a real broker: large values through every kind of producer and consumer, and their dead letters."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import storing
 from client_support import until
 
 from zhumq import (
@@ -95,3 +99,24 @@ def test_the_reader_of_another_folder_learns_what_is_wrong(
         message = until(lambda: next(iter(consumer.poll(1)), None))
         with pytest.raises(BlobMissing, match=r"is not in .*there: it was deleted, or this is not"):
             elsewhere.unpack(message)
+
+
+@pytest.mark.parametrize("count", [1, 5, 9])
+def test_a_store_that_is_killed_has_every_blob_as_a_whole_or_not_at_all(
+    tmp_path: Path, count: int
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, storing.__file__, str(tmp_path)], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    stored = [process.stdout.readline().decode().strip() for _ in range(count)]
+    process.kill()  # most likely in the middle of the next one
+    rest, _ = process.communicate()
+    stored += rest.decode().split()
+    files = {path.name: path for path in tmp_path.rglob("*") if path.is_file()}
+    whole = {name for name in files if not name.endswith(".tmp")}
+    assert set(stored) <= whole
+    assert {files[name].read_bytes() == storing.BLOB for name in whole} == {True}
+    store = FileStore(tmp_path, now=lambda: time.time() + 60)
+    assert store.delete_older_than(30) == len(files)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

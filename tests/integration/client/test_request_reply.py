@@ -1,9 +1,12 @@
 """Request-reply on a real broker: callers at once, errors, time-outs, late replies, restarts, topics that are gone."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from client_support import SECONDS_MAX, until
@@ -13,6 +16,8 @@ from zhumq.client.call_headers import CALL_HEADER, ReplyAddress, reply_headers
 from zhumq.client.caller import REPLY_TOPIC
 from zhumq.client.errors import CallFailed, CallTimedOut, TooManyCalls
 from zhumq.testing.broker import RunningBroker, broker
+
+STUCK_SERVICE = Path(__file__).with_name("stuck_service.py")
 
 
 @pytest.fixture(scope="module")
@@ -243,3 +248,27 @@ def test_a_caller_whose_reply_topic_is_deleted_says_so_and_a_new_one_goes_on(
                 caller.call("double", b"1")
         with Caller(bootstrap, reply_topic="mine") as caller:
             assert caller.call("double", b"2", timeout=SECONDS_MAX) == b"4"
+
+
+def test_a_request_of_a_killed_service_is_handled_by_another(tmp_path: Path) -> None:
+    settings = {
+        "group.consumer.session.timeout.ms": "3000",
+        "group.consumer.heartbeat.interval.ms": "500",
+    }
+    with broker(data_dir=tmp_path, settings=settings) as running:
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic("double", partitions=1)
+        with Caller(running.bootstrap) as caller:
+            stuck = subprocess.Popen(
+                [sys.executable, STUCK_SERVICE, running.bootstrap, "double", "g-double"],
+                stdout=subprocess.PIPE,
+            )
+            try:
+                waiting = caller.begin("double", b"21", timeout=SECONDS_MAX)
+                assert stuck.stdout is not None
+                assert stuck.stdout.readline() == b"21\n"
+            finally:
+                stuck.kill()
+                stuck.communicate()
+            with serving(running, "double", double):
+                assert waiting.result(SECONDS_MAX) == b"42"

@@ -17,7 +17,16 @@ from secured_support import (
 )
 from tests.certificates import make_authority
 
-from zhumq import Admin, Consumer, Producer, TransactionalProducer, Worker
+from zhumq import (
+    Admin,
+    Caller,
+    Consumer,
+    PriorityConsumer,
+    Producer,
+    Service,
+    TransactionalProducer,
+    Worker,
+)
 from zhumq.cli.main import run
 from zhumq.client.errors import AuthenticationFailed, SecurityFailed
 from zhumq.client.security import ClientSecurity
@@ -85,12 +94,38 @@ def transact(bootstrap: str, security: dict[str, str] | None, topic: str) -> Non
         transaction.send(topic, b"in a transaction")
 
 
+def call(bootstrap: str, security: dict[str, str] | None, topic: str) -> None:
+    with Caller(bootstrap, security=security) as caller, ThreadPoolExecutor(1) as threads:
+        service = Service(
+            topic,
+            lambda task: task.value,
+            group=f"{topic}-service",
+            bootstrap=bootstrap,
+            security=security,
+        )
+        serving = threads.submit(service.run)
+        try:
+            assert caller.call(topic, b"echo", timeout=SECONDS_MAX) == b"echo"
+        finally:
+            service.stop()
+            serving.result(SECONDS_MAX)
+
+
+def prefer(bootstrap: str, security: dict[str, str] | None, topic: str) -> None:
+    with PriorityConsumer(
+        {topic: 1}, group=f"{topic}-prefer", bootstrap=bootstrap, security=security
+    ) as consumer:
+        assert next(iter(consumer)).value == b"hello"
+
+
 USES: tuple[Callable[[str, dict[str, str] | None, str], None], ...] = (
     produce,
     consume,
     work,
     administer,
     transact,
+    call,
+    prefer,
 )
 
 
