@@ -14,6 +14,7 @@ from zhumq.protocol.messages import (
     acls,
     configs,
     consumer_groups,
+    delays,
     fetch,
     groups,
     lookup,
@@ -260,6 +261,19 @@ RECORD_ROWS = (
         key=ApiKey.LOOKUP,
         request=lambda names: lookup.LookupRequest(topic=names.topic, sought=b"k"),
         needs=(on(Operation.READ, TOPIC),),
+        refused=TOPIC_REFUSED,
+    ),
+    Row(
+        key=ApiKey.SCHEDULE,
+        request=lambda names: delays.ScheduleRequest(topic=names.topic),
+        needs=(on(Operation.READ, TOPIC),),
+        refused=TOPIC_REFUSED,
+    ),
+    Row(
+        key=ApiKey.SCHEDULE,
+        what="cancel",
+        request=lambda names: delays.ScheduleRequest(topic=names.topic, action=1),
+        needs=(on(Operation.DELETE, TOPIC),),
         refused=TOPIC_REFUSED,
     ),
     Row(

@@ -61,6 +61,7 @@ class MemoryLog:
         self.topic_id = topic_id
         self.config = config or LogConfig()
         self.on_damage: Callable[[int], object] = lambda _: None
+        self.accepts_deferred = False
         self.disk = MemoryDisk()
         self.log_start_offset = 0
         self.flushed_offset = 0

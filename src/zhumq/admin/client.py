@@ -4,6 +4,7 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.dead_letters import count_dead_letters, read_dead_letters, replay_dead_letters
 from zhumq.admin.lookup import lookup
 from zhumq.admin.retention import explain_retention
+from zhumq.admin.schedule import cancel_scheduled, list_scheduled
 from zhumq.admin.sessions import list_sessions, resume_session
 from zhumq.admin.subscriptions import release_topic, subscription_groups
 from zhumq.admin.topics import create_topic, delete_topic, list_topics
@@ -44,6 +45,8 @@ class Admin(ClusterConnection):
     dead_letters = read_dead_letters
     replay = replay_dead_letters
     lookup = lookup
+    scheduled = list_scheduled
+    cancel_scheduled = cancel_scheduled
     explain_retention = explain_retention
 
     def topics(self) -> dict[str, int]:

@@ -45,6 +45,7 @@ from zhumq.net.listener import CannotBind, Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 from zhumq.storage.disk_room import DiskRoom
+from zhumq.storage.due_runs import DueRuns
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 from zhumq.storage.retention_pass import Retention
@@ -112,6 +113,7 @@ class BrokerApp:
                 replicas=replicas,
                 router=LeaderRouter(store, config.broker_id, member.replication),
                 clock=clock,
+                due_runs=DueRuns(disk, str(config.data_dir)),
             )
             coordinators = Coordinators.open(base, parts)
             authentication = await open_authentication(config, member, clock, audit)

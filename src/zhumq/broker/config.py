@@ -128,12 +128,17 @@ class BrokerConfig:
             min_in_sync_replicas=topic.integer("min.insync.replicas"),
         )
 
+    @property
+    def _delay_max_ms(self) -> int:
+        return self.settings.integer("delayed.message.delay.max.ms")
+
     def _log_config(self, topic: Settings) -> LogConfig:
         return LogConfig(
             segment_bytes=topic.integer("segment.bytes"),
             segment_ms=topic.integer("segment.ms"),
             index_interval_bytes=topic.integer("index.interval.bytes"),
             index_keys=topic.boolean("index.keys"),
+            delay_max_ms=self._delay_max_ms if topic.boolean("delay.enable") else 0,
             retention_ms=topic.integer("retention.ms"),
             retention_bytes=topic.integer("retention.bytes"),
             max_message_bytes=topic.integer("max.message.bytes"),

@@ -5,6 +5,7 @@ from typing import Final
 
 from zhumq.broker.audit_settings import AUDIT_SETTINGS
 from zhumq.broker.authorizer_settings import AUTHORIZER_SETTINGS
+from zhumq.broker.delay_settings import DELAY_SETTINGS
 from zhumq.broker.delivery_settings import DELIVERY_SETTINGS
 from zhumq.broker.half_message_settings import HALF_MESSAGE_SETTINGS
 from zhumq.broker.listener_settings import LISTENER_SETTINGS
@@ -323,6 +324,7 @@ BROKER_SETTINGS: Final = SettingsTable(
     *DELIVERY_SETTINGS,
     *TRANSACTION_SETTINGS,
     *HALF_MESSAGE_SETTINGS,
+    *DELAY_SETTINGS,
     *QUOTA_SETTINGS,
     *AUDIT_SETTINGS,
     *AUTHORIZER_SETTINGS,

@@ -18,7 +18,7 @@ from zhumq.cli.options import (
     SecurityOption,
 )
 from zhumq.cli.output import headings, print_json, print_note, print_table
-from zhumq.cli.positions import parse_position
+from zhumq.cli.positions import parse_time
 
 app = typer.Typer(help="Find messages by key or tag, newest first.")
 
@@ -60,8 +60,8 @@ def lookup(
         key=key,
         tag=tag,
         partition=partition,
-        from_ms=_parse_time(from_, "--from"),
-        to_ms=_parse_time(to, "--to"),
+        from_ms=parse_time(from_, "--from"),
+        to_ms=parse_time(to, "--to"),
         limit=1 if last else limit,
     )
     if found.scanned:
@@ -91,14 +91,3 @@ def lookup(
     print_table(rows, headings("partition offset time key value"), empty="")
     if not found.is_complete and not last:
         print_note(f"these are the newest {len(rows)}, there may be older ones: see --max")
-
-
-def _parse_time(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    position = parse_position(text, option=option)
-    if position.timestamp_ms is None:
-        raise CommandFailed(
-            f"{option} takes a time such as 2026-01-31T09:00:00Z, or @MILLISECONDS, not {text!r}"
-        )
-    return position.timestamp_ms

@@ -29,6 +29,7 @@ COMMANDS = {
     "quota": "zhumq.cli.quota",
     "transaction": "zhumq.cli.transaction",
     "half": "zhumq.cli.half",
+    "schedule": "zhumq.cli.schedule",
     "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
     "pipeline": "zhumq.cli.pipeline",

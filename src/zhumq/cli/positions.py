@@ -25,3 +25,15 @@ def parse_position(text: str, *, option: str) -> Position:
         ) from None
     # A time without a zone is local time.
     return Position(timestamp_ms=int(moment.astimezone().timestamp() * 1000))
+
+
+def parse_time(text: str | None, option: str) -> int | None:
+    """Parse an optional time: ISO 8601, or @MILLISECONDS since 1970. Returns milliseconds."""
+    if text is None:
+        return None
+    position = parse_position(text, option=option)
+    if position.timestamp_ms is None:
+        raise CommandFailed(
+            f"{option} takes a time such as 2026-01-31T09:00:00Z, or @MILLISECONDS, not {text!r}"
+        )
+    return position.timestamp_ms

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, Self
 
 import confluent_kafka
 
+from zhumq.client.delays import Delay, DeliverAt, delay_header
 from zhumq.client.errors import RequestFailed
 from zhumq.client.expiry import TTL_HEADER
 from zhumq.client.message import HeaderPairs, pairs_of
@@ -85,10 +86,15 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         ttl_ms: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
         on_sent: Sent | None = None,
     ) -> None:
         """Queue a message. Its partition is the given one, else the key's, else as `keyless` says. Consumers filter by
-        its `tags`, a header; those of this library do not get it once `ttl_ms` after its timestamp is over."""
+        its `tags`, a header; those of this library do not get it once `ttl_ms` after its timestamp is over.
+
+        On a topic with delay.enable=true, consumers get it after `delay`: seconds, a timedelta, or a name such as "10m";
+        or at `deliver_at`: a datetime with a time zone, or milliseconds since 1970."""
         pairs = pairs_of(headers)
         if tags:
             pairs.append((TAGS_HEADER, format_tags(tags)))
@@ -96,6 +102,9 @@ class Producer:
             if ttl_ms < 0:
                 raise ValueError(f"ttl_ms={ttl_ms} is below zero")
             pairs.append((TTL_HEADER, str(ttl_ms)))
+        delayed = delay_header(delay, deliver_at)
+        if delayed is not None:
+            pairs.append(delayed)
         optional: dict[str, Any] = {}
         if partition is None and key is None and self._turns is not None:
             partition = self._turns.partition(topic)

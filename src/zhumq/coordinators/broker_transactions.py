@@ -119,7 +119,7 @@ class AppendRoute:
                     f"{partition} joins no transaction: {codes[partition]!r}"
                 )
             target.allow_transaction(*producer, verification, begins_at_zero=True)
-        appended = target.append(request.batches, self._clock.now_ms(), origin=AppendOrigin.CLIENT)
+        appended = target.append(request.batches, self._clock.now_ms(), origin=AppendOrigin.MOVER)
         await target.when_durable(appended.last_offset + 1)
 
     def encode_request(self, request: AppendInTransactionRequest) -> bytes:

@@ -9,10 +9,13 @@ from typing import Final, Protocol
 
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.group_service import partition_for
-from zhumq.coordinators.half_message_bodies import BodyMissing, BodyReader
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.runtime import CoordinatorRuntime
+from zhumq.coordinators.shard_loops import ShardLoops
+from zhumq.coordinators.shard_moves import LOAD_SECONDS
+from zhumq.coordinators.staged_reader import StagedMissing, StagedReader
 from zhumq.half_messages.message import Body, HalfMessage
+from zhumq.half_messages.persisted import body_of
 from zhumq.half_messages.requests import (
     Answer,
     AwaitChecks,
@@ -40,7 +43,6 @@ from zhumq.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
-LOAD_SECONDS: Final = 0.05  # between two questions to a shard that is being loaded
 LISTED_MAX: Final = 10_000
 LIST_WAIT_SECONDS_MAX: Final = 5.0
 BODY_BYTES_MAX: Final = 1_000_000  # a frame of the push listener has one MiB
@@ -93,20 +95,21 @@ class HalfMessageService:
         self._turns = itertools.count()
         # The producers of each group, the next one to be asked first.
         self._producers: dict[str, dict[LiveProducer, None]] = {}
-        self._loops: dict[int, asyncio.Task[None]] = {}
         self.checks_total = 0
-        replicas.watch_leadership(self._on_leadership_changed)
+        self._loops = ShardLoops(
+            replicas,
+            HALF_MESSAGES_TOPIC,
+            self._check,
+            name="half-message-checks",
+            on_lost=self._lose_producers,
+        )
 
     @property
     def producers_count(self) -> int:
         return sum(len(each) for each in self._producers.values())
 
     async def close(self) -> None:
-        loops = list(self._loops.values())
-        self._loops.clear()
-        for each in loops:
-            each.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        await self._loops.close()
 
     # Producers
 
@@ -182,9 +185,9 @@ class HalfMessageService:
         return found.messages[0] if found.messages else None
 
     def body_of(self, message: HalfMessage) -> Body:
-        """Raises BodyMissing and BrokerError."""
+        """Raises StagedMissing and BrokerError."""
         partition = self._replicas.partition(*self._place_of(message.group))
-        return BodyReader(partition).read(message.offset)
+        return read_body(StagedReader(partition), message.offset)
 
     async def decide_for(self, message: HalfMessage, decision: Decision) -> Answer:
         """The decision of an operator."""
@@ -193,24 +196,11 @@ class HalfMessageService:
 
     # Checks
 
-    def _on_leadership_changed(
-        self, partition: TopicPartition, leads: bool, _leader_epoch: int
-    ) -> None:
-        if partition.topic != HALF_MESSAGES_TOPIC:
-            return
-        index = partition.partition
-        running = self._loops.pop(index, None)
-        if running is not None:
-            running.cancel()
-        if leads:
-            self._loops[index] = asyncio.get_running_loop().create_task(
-                self._check(index), name=f"half-message-checks-{index}"
-            )
-        else:
-            for producer in list(self._producers_of(index)):
-                producer.lose()
+    def _lose_producers(self, index: int) -> None:
+        for producer in list(self._producers_of(index)):
+            producer.lose()
 
-    async def _check(self, index: int) -> None:
+    async def _check(self, index: int, _leader_epoch: int) -> None:
         """Ask producers about the messages of a shard."""
         is_known = False  # whether the shard knows the groups whose producers are connected
         while True:
@@ -240,7 +230,7 @@ class HalfMessageService:
         producers[producer] = producers.pop(producer)
         try:
             body = self.body_of(message)
-        except (BodyMissing, BrokerError) as reason:
+        except (StagedMissing, BrokerError) as reason:
             logger.warning("half message %s cannot be checked: %s", message.id, reason)
             return
         self.checks_total += 1
@@ -287,3 +277,11 @@ class HalfMessageService:
         answer = await self._runtime.submit(index, request)
         assert isinstance(answer, Answer)
         return answer
+
+
+def read_body(reader: StagedReader, offset: int) -> Body:
+    """The body of the half message whose record is at this offset. Raises StagedMissing and BrokerError."""
+    body = body_of(reader.read(offset).value or b"")
+    if body is None:
+        raise StagedMissing(f"there is no half message at offset {offset}")
+    return body

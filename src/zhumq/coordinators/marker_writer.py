@@ -14,6 +14,7 @@ from zhumq.coordinators.markers import (
     codes_of,
     message_of,
 )
+from zhumq.coordinators.shard_loops import ShardLoops
 from zhumq.coordinators.transaction_service import TransactionRuntime, TransactionService
 from zhumq.metadata.image import NO_BROKER
 from zhumq.model.errors import BrokerError, ErrorCode
@@ -70,35 +71,16 @@ class MarkerWriter:
         self.committed_total = 0  # transactions whose markers are written
         self.aborted_total = 0
         self._outboxes: dict[int, _Outbox] = {}
-        self._loops: dict[int, asyncio.Task[None]] = {}
         replication.service.register(WRITE_MARKERS, self._write_for_peer)
-        replicas.watch_leadership(self._on_leadership_changed)
+        self._loops = ShardLoops(replicas, TRANSACTION_STATE_TOPIC, self._serve, name="markers")
 
     async def close(self) -> None:
-        loops = list(self._loops.values())
-        self._loops.clear()
-        for each in loops:
-            each.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        await self._loops.close()
 
     async def _write_for_peer(
         self, _peer: PeerConnection, request: WriteMarkersRequest
     ) -> WriteMarkersResponse:
         return WriteMarkersResponse(markers=await self.appender.append_asked(request.markers))
-
-    def _on_leadership_changed(
-        self, partition: TopicPartition, leads: bool, leader_epoch: int
-    ) -> None:
-        if partition.topic != TRANSACTION_STATE_TOPIC:
-            return
-        index = partition.partition
-        running = self._loops.pop(index, None)
-        if running is not None:
-            running.cancel()
-        if leads:
-            self._loops[index] = asyncio.get_running_loop().create_task(
-                self._serve(index, leader_epoch), name=f"markers-{index}"
-            )
 
     async def _serve(self, index: int, coordinator_epoch: int) -> None:
         writes = TaskKeeper()

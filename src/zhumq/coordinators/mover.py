@@ -181,6 +181,13 @@ class Mover:
             delay = min(delay * 2, RETRY_SECONDS_MAX)
 
 
+def mover_of(staging: TopicPartition, transactions: TransactionCalls, timeout_ms: int) -> Mover:
+    """The mover of a staging partition, whose name is its transactional id."""
+    return Mover(
+        transactions, transactional_id=str(staging), staging=staging, timeout_ms=timeout_ms
+    )
+
+
 def is_refused(error: BrokerError) -> bool:
     """Whether the partition will not take the records later either."""
     return code_of(error) in REFUSALS

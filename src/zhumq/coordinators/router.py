@@ -30,6 +30,8 @@ class RouteKind(IntEnum):
     OWN_PRODUCER = 5
     OWN_APPEND = 6
     LOOKUP = 7
+    STAGE_DELAYED = 8
+    SCHEDULE = 9
 
 
 class Route(Protocol[Request, Response]):

@@ -22,7 +22,7 @@ from zhumq.model.errors import (
     InvalidTxnState,
     NotLeaderOrFollower,
 )
-from zhumq.model.state_machine import Outcome, Producer, Reply, ReplyToken, Shard
+from zhumq.model.state_machine import ClosableShard, Outcome, Producer, Reply, ReplyToken, Shard
 from zhumq.model.transaction_errors import TransactionCoordinatorFenced
 from zhumq.records.batch import batches
 from zhumq.records.control import EndMarker
@@ -123,6 +123,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
             raise
         if self._loading.get(index) is not loading:
             # Leadership changed while the log was read, and may have come back since.
+            _close(running.shard)
             return
         del self._loading[index]
         self._running[index] = running
@@ -138,6 +139,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
         running = self._running.pop(index, None)
         if running is not None:
             self._refuse_waiting(running, ErrorCode.NOT_COORDINATOR)
+            _close(running.shard)
 
     async def close(self) -> None:
         """Stop serving. Waiting requests are refused with NOT_COORDINATOR."""
@@ -392,6 +394,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
             return
         del self._running[index]
         self._refuse_waiting(running, code)
+        _close(running.shard)
         self._loading[index] = _Loading()
         # A full disk fails every append: do not read the log over and over meanwhile.
         served_s = (self._now_ms() - running.loaded_at_ms) / 1000
@@ -432,6 +435,11 @@ class CoordinatorRuntime(Generic[Request, Response]):
             if not answer.done():
                 answer.set_result(self._refuse(request, code))
         running.waiting.clear()
+
+
+def _close(shard: object) -> None:
+    if isinstance(shard, ClosableShard):
+        shard.unloaded()
 
 
 def _code_for(error: BaseException) -> ErrorCode:

@@ -17,9 +17,11 @@ CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 HALF_MESSAGES_TOPIC = "__half_messages"
+DELAYED_MESSAGES_TOPIC = "__delayed_messages"
 INTERNAL_TOPICS = frozenset(
     {
         CONSUMER_OFFSETS_TOPIC,
+        DELAYED_MESSAGES_TOPIC,
         HALF_MESSAGES_TOPIC,
         SHARE_GROUP_STATE_TOPIC,
         TRANSACTION_STATE_TOPIC,

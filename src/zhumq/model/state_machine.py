@@ -67,6 +67,14 @@ class Shard(Protocol[Request, Response]):
 
 
 @runtime_checkable
+class ClosableShard(Protocol):
+    """A shard that holds more than memory."""
+
+    def unloaded(self) -> None:
+        """It is not used any more."""
+
+
+@runtime_checkable
 class TransactionalShard(Protocol):
     """A shard whose records may belong to transactions of producers."""
 

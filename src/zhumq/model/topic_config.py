@@ -24,6 +24,13 @@ TOPIC_SETTINGS: Final = SettingsTable(
         documentation="Batches are stored as the producer compressed them.",
     ),
     Setting(
+        name="delay.enable",
+        type=SettingType.BOOLEAN,
+        default="false",
+        documentation="Whether the headers zhumq-deliver-at, zhumq-delay-ms and zhumq-delay-level delay a message."
+        " Without it they mean nothing.",
+    ),
+    Setting(
         name="delete.retention.ms",
         type=SettingType.LONG,
         default=str(24 * _HOUR_MS),

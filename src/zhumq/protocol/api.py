@@ -13,6 +13,7 @@ from zhumq.protocol.messages import (
     acls,
     configs,
     consumer_groups,
+    delays,
     fetch,
     groups,
     lookup,
@@ -102,6 +103,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     # Of our own: at or above OWN_KEY_MIN.
     LOOKUP = 20_000
+    SCHEDULE = 20_001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +153,7 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, producers, configs,
-        reassignments, share, acls, sasl, quotas, transactions, lookup,
+        reassignments, share, acls, sasl, quotas, transactions, lookup, delays,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

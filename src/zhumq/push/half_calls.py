@@ -1,7 +1,7 @@
 """Calls about half messages: the coordinator of a producer group, and what operators ask."""
 
-from zhumq.coordinators.half_message_bodies import BodyMissing
 from zhumq.coordinators.half_message_service import LISTED_MAX
+from zhumq.coordinators.staged_reader import StagedMissing
 from zhumq.half_messages.message import ENDED, HalfMessage, HalfState
 from zhumq.half_messages.requests import Decision, ListHalfMessages
 from zhumq.model.errors import BrokerError, ErrorCode
@@ -80,7 +80,7 @@ class HalfCalls:
         ):
             try:
                 body = self._services.half_messages.body_of(found)
-            except BodyMissing as reason:
+            except StagedMissing as reason:
                 return pb.ShowHalfResponse(code=pb.INTERNAL, message=str(reason))
             except BrokerError as error:
                 return pb.ShowHalfResponse(code=code_of(error), message=str(error))

@@ -88,6 +88,15 @@ class PartitionLog:
         return self.log.aborted_transactions(offset, next_offset)
 
     @property
+    def takes_delays(self) -> bool:
+        """Whether the topic sets delay.enable."""
+        return self.log.config.delay_max_ms > 0
+
+    def accept_deferred(self) -> None:
+        """The coordinator of delayed messages stages those that are appended from now on."""
+        self.log.accepts_deferred = True
+
+    @property
     def key_indexes(self) -> KeyIndexes | None:
         """The index of keys and tags; None unless the topic sets index.keys."""
         return self.log.key_indexes if self.log.config.index_keys else None

@@ -28,6 +28,8 @@ class Log(Protocol):
 
     # Called with the first offset that cannot be read any more.
     on_damage: Callable[[int], object]
+    # Whether delayed messages may be appended: their coordinator knows from which offset on it has to stage them.
+    accepts_deferred: bool
 
     @property
     def topic_partition(self) -> TopicPartition: ...

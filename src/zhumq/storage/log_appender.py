@@ -340,7 +340,7 @@ class LogAppender:
         self, header: BatchHeader, segment: Segment, position: int, base_offset: int
     ) -> None:
         log = self._log
-        if not header.is_control:
+        if not header.is_control or not header.is_transactional:
             log.producer_state.update(header, base_offset)
             return
         data = memoryview(segment.file.read_at(position, header.size))

@@ -43,6 +43,7 @@ class LogConfig:
     checkpoint_bytes: int = 64 * 1024 * 1024
     checkpoint_ms: int = 30_000
     index_keys: bool = False  # keep an index of keys and tags
+    delay_max_ms: int = 0  # the longest delay of a message; 0: delay headers mean nothing
     # How many messages, and for how long, may be in a log and not on the disk.
     flush_messages: int = 2**63 - 1
     flush_ms: int = 2**63 - 1

@@ -168,7 +168,7 @@ def _replay_segment(state: ProducerState, segment: Segment, offset: int, note: N
     for position, header in segment.scan(segment.offset_index.position_before(offset)):
         if header.base_offset < offset or header.producer_id < 0:
             continue
-        if not header.is_control:
+        if not header.is_control or not header.is_transactional:
             state.update(header, header.base_offset)
             continue
         data = memoryview(segment.file.read_at(position, header.size))

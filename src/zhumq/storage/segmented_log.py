@@ -10,6 +10,7 @@ from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange, St
 from zhumq.model.ids import TopicPartition
 from zhumq.storage import time_lookup
 from zhumq.storage.checkpoints import SUSPECT_FILE, read_suspect_offset, write_suspect_offset
+from zhumq.storage.deferring_appender import DeferringAppender
 from zhumq.storage.fetched_batches import check_fetched
 from zhumq.storage.flush_ticket import FlushTicket
 from zhumq.storage.index_cache import IndexCache
@@ -65,6 +66,7 @@ class SegmentedLog:
         self.failure: StorageFailed | None = None
         self.is_closed = False
         self.on_damage: Callable[[int], object] = _ignore
+        self.accepts_deferred = False
         # Called before a truncation below the recovery point, so that the recovery point on disk is
         # never past the end of the log.
         self.before_recovery_point_falls: Callable[[], None] = _ignore
@@ -81,7 +83,7 @@ class SegmentedLog:
         self.flushing = LogFlushing(self, loaded, clock)
         self.truncation = LogTruncation(self)
         # Bound here and not forwarded below: every message is appended, and a call less counts.
-        appender = LogAppender(self)
+        appender = _appender(self)
         self.append = appender.append
         self.append_each = appender.append_each
         self.append_fetched = appender.append_fetched
@@ -130,6 +132,9 @@ class SegmentedLog:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
+        appender = _appender(self)
+        self.append = appender.append
+        self.append_each = appender.append_each
         self._drop_unused_key_indexes()
 
     def _drop_unused_key_indexes(self) -> None:
@@ -290,6 +295,10 @@ class SegmentedLog:
 
     def delete_records_before(self, offset: int) -> int:
         return self.truncation.delete_records_before(offset)
+
+
+def _appender(log: SegmentedLog) -> LogAppender:
+    return DeferringAppender(log) if log.config.delay_max_ms else LogAppender(log)
 
 
 def _ignore(*_: object) -> None:

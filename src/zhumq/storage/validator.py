@@ -57,10 +57,12 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     PLAIN_CLIENT = "plain client"  # a request without a transactional id
     COORDINATOR = "coordinator"
+    MOVER = "mover"  # staged records on their way into their topic
 
 
 PLAIN_CLIENT = AppendOrigin.PLAIN_CLIENT  # an attribute of a class costs more than a name
 COORDINATOR = AppendOrigin.COORDINATOR
+CLIENTS = frozenset({AppendOrigin.CLIENT, PLAIN_CLIENT})
 # A valid batch: its header, and its bytes behind the head, which the log writes itself.
 CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
 

@@ -13,6 +13,7 @@ import uvloop
 
 from zhumq.broker.app import BrokerApp
 from zhumq.broker.config import BrokerConfig
+from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
 from zhumq.model.password import Password
 from zhumq.testing.process import NO_WATERMARKS
@@ -39,6 +40,7 @@ def broker(
     data_dir: Path | None = None,
     settings: Mapping[str, str] | None = None,
     disk: Disk | None = None,
+    clock: Clock | None = None,
     listen: str = _ANY_PORT,
     admin: tuple[str, str] | None = None,
 ) -> Iterator[RunningBroker]:
@@ -67,9 +69,9 @@ def broker(
         thread.start()
         is_stuck = threading.Event()
         stack.callback(_end_loop, loop, thread, is_stuck)
-        app = asyncio.run_coroutine_threadsafe(BrokerApp.start(config, disk=disk), loop).result(
-            START_SECONDS_MAX
-        )
+        app = asyncio.run_coroutine_threadsafe(
+            BrokerApp.start(config, disk=disk, clock=clock), loop
+        ).result(START_SECONDS_MAX)
         try:
             yield RunningBroker(
                 str(app.kafka_address), str(app.http_address), app.push_name, data_dir, app

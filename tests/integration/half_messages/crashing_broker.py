@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from zhumq.cli.main import main
 from zhumq.coordinators.broker_transactions import BrokerTransactions
-from zhumq.coordinators.half_message_mover import HalfMessageMover
+from zhumq.coordinators.half_message_mover import StagedHalfMessages
 from zhumq.coordinators.markers import MarkerAppender
 from zhumq.coordinators.mover import Mover
 
@@ -45,7 +45,7 @@ POINTS: dict[str, tuple[Any, str, Callable[[Call], Call]]] = {
     "begun": (Mover, "begin", after),
     "appended": (BrokerTransactions, "append", after),
     "joined": (BrokerTransactions, "join", after),
-    "marked": (HalfMessageMover, "mark_sent", after),
+    "marked": (StagedHalfMessages, "mark_moved", after),
     "ending": (BrokerTransactions, "end", before),
     "ended": (BrokerTransactions, "end", after),
     "markers": (MarkerAppender, "append", after),

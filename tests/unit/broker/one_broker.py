@@ -29,6 +29,7 @@ from zhumq.protocol.schema import Message
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import PartitionSettings, Replication
+from zhumq.storage.due_runs import DueRuns
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_manager import LogManager
@@ -87,6 +88,7 @@ class OneBroker:
             replicas=self.replicas,
             router=self.router,
             clock=self.clock,
+            due_runs=DueRuns(self.disk, FOLDER),
         )
 
     def _settings_of(self, _settings: Mapping[str, str]) -> PartitionSettings:

@@ -29,6 +29,7 @@ from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 from zhumq.share.acknowledgement import AckKind, Acknowledgement
 from zhumq.share.subscription import SubscriptionMode
+from zhumq.storage.due_runs import DueRuns
 from zhumq.storage.flusher import Flusher
 from zhumq.storage.log_manager import LogManager
 from zhumq.testing.disk import MemoryDisk
@@ -142,6 +143,7 @@ async def broker_without_listeners(
             replicas=replicas,
             router=LeaderRouter(store, BrokerId(0), replication),
             clock=clock,
+            due_runs=DueRuns(disk, "/data"),
         )
         groups = GroupCoordinator(base, TransactionCoordinator(base).routed)
         delivery = DeliveryCoordinator(base, groups)

@@ -20,6 +20,7 @@ from zhumq.broker.rights.rule import (
 from zhumq.model.errors import ErrorCode, MalformedFrame
 from zhumq.model.ids import ZERO_UUID
 from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.delays import ScheduleRequest
 from zhumq.protocol.messages.lookup import LookupRequest
 from zhumq.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
@@ -76,6 +77,7 @@ _REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_PRODUCER: Final = -1
 _FIRST_METADATA_VERSION_WITHOUT_NAMES: Final = 12
 _LEFT_OUT: Final = "left out"
+_CANCELS_REFUSED: Final = "TOPIC_AUTHORIZATION_FAILED for a request that cancels"
 
 
 # Records
@@ -83,6 +85,12 @@ _LEFT_OUT: Final = "left out"
 
 def _check_lookup(subject: Subject, request: LookupRequest) -> Permitted:
     require(subject, Operation.READ, _TOPIC, request.topic)
+    return Permitted(request)
+
+
+def _check_schedule(subject: Subject, request: ScheduleRequest) -> Permitted:
+    operation = Operation.DELETE if request.action else Operation.READ
+    require(subject, operation, _TOPIC, request.topic)
     return Permitted(request)
 
 
@@ -347,6 +355,13 @@ TOPIC_RULES: Final[Mapping[ApiKey, Rule]] = {
         needs=(refuse(Operation.READ, _TOPIC),), check=lambda _, request: Permitted(request)
     ),
     ApiKey.LOOKUP: Rule(needs=(refuse(Operation.READ, _TOPIC),), check=_check_lookup),
+    ApiKey.SCHEDULE: Rule(
+        needs=(
+            refuse(Operation.READ, _TOPIC),
+            Need(Operation.DELETE, _TOPIC, _CANCELS_REFUSED),
+        ),
+        check=_check_schedule,
+    ),
     ApiKey.LIST_OFFSETS: on_items(
         Operation.DESCRIBE,
         _TOPIC,

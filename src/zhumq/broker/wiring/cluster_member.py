@@ -31,6 +31,7 @@ from zhumq.model.address import Address
 from zhumq.model.errors import SettingInvalid
 from zhumq.model.ids import (
     CONSUMER_OFFSETS_TOPIC,
+    DELAYED_MESSAGES_TOPIC,
     HALF_MESSAGES_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -266,4 +267,5 @@ def _internal_replication_factors(settings: Settings) -> dict[str, int]:
         ),
         TRANSACTION_STATE_TOPIC: settings.integer("transaction.state.log.replication.factor"),
         HALF_MESSAGES_TOPIC: settings.integer("half.message.topic.replication.factor"),
+        DELAYED_MESSAGES_TOPIC: settings.integer("delayed.message.topic.replication.factor"),
     }

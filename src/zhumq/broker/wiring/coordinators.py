@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from typing import Self
 
 from zhumq.broker.http import Metric
+from zhumq.broker.wiring.delay_coordinator import DelayCoordinator
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.broker.wiring.half_message_coordinator import HalfMessageCoordinator
 from zhumq.broker.wiring.lookup import Lookups
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator, open_markers
-from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, HALF_MESSAGES_TOPIC
+from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, DELAYED_MESSAGES_TOPIC, HALF_MESSAGES_TOPIC
 
 
 class Coordinators:
@@ -21,12 +22,14 @@ class Coordinators:
         self.transactions = TransactionCoordinator(base)
         self.groups = GroupCoordinator(base, self.transactions.routed)
         self.half_messages = HalfMessageCoordinator(base, self.transactions)
+        self.delays = DelayCoordinator(base, self.transactions)
         self.markers = open_markers(
             base,
             self.transactions,
             {
                 CONSUMER_OFFSETS_TOPIC: self.groups.runtime,
                 HALF_MESSAGES_TOPIC: self.half_messages.runtime,
+                DELAYED_MESSAGES_TOPIC: self.delays.runtime,
             },
         )
         self.delivery = DeliveryCoordinator(base, self.groups)
@@ -39,10 +42,11 @@ class Coordinators:
         parts.push_async_callback(opened.transactions.close)
         parts.push_async_callback(opened.groups.close)
         parts.push_async_callback(opened.half_messages.close)
+        parts.push_async_callback(opened.delays.close)
         parts.push_async_callback(opened.markers.close)
         parts.push_async_callback(opened.delivery.close)
         parts.callback(opened.lookups.close)
-        for each in (base.replicas, opened.groups, opened.delivery, opened.lookups):
+        for each in (base.replicas, opened.groups, opened.delivery, opened.lookups, opened.delays):
             each.apply(base.store.image)
             base.store.watch(each.apply)
         return opened
@@ -52,4 +56,5 @@ class Coordinators:
         yield from self.delivery.metrics()
         yield from self.transactions.metrics(self.markers)
         yield from self.half_messages.metrics()
+        yield from self.delays.metrics()
         yield from self.lookups.metrics()

@@ -14,6 +14,7 @@ from zhumq.model.ids import BrokerId
 from zhumq.model.settings import Settings
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import PartitionSettings, Replication
+from zhumq.storage.due_runs import DueRuns
 
 STATE_BATCH_BYTES_MAX: Final = 8 << 20
 
@@ -31,6 +32,7 @@ class Foundation:
     replicas: ReplicaManager
     router: LeaderRouter
     clock: Clock
+    due_runs: DueRuns
 
     def internal_topic(
         self, name: str, setting_prefix: str, runtime: CoordinatorRuntime[Any, Any]

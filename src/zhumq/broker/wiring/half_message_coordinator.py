@@ -6,7 +6,6 @@ from zhumq.broker.http import Metric
 from zhumq.broker.metrics import half_message_metrics
 from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
-from zhumq.coordinators.broker_transactions import BrokerTransactions
 from zhumq.coordinators.half_message_mover import HalfMessageMover
 from zhumq.coordinators.half_message_service import HalfMessageService, HalfRuntime, TargetLimits
 from zhumq.coordinators.runtime import CoordinatorRuntime
@@ -15,7 +14,6 @@ from zhumq.half_messages.settings import HalfSettings
 from zhumq.half_messages.shard import HalfShard
 from zhumq.model.ids import HALF_MESSAGES_TOPIC
 
-_TRANSACTION_MS = 60_000
 _TOPICS_REMEMBERED_MAX = 10_000
 
 
@@ -63,18 +61,11 @@ class HalfMessageCoordinator:
         )
         self._mover = HalfMessageMover(
             self.runtime,
-            BrokerTransactions(
-                base.router,
-                transactions.service,
-                transactions.routed,
-                transactions.topic,
-                base.replicas,
-                base.clock,
-            ),
+            transactions.of_brokers,
             base.store,
             base.replicas,
             base.clock,
-            timeout_ms=min(_TRANSACTION_MS, settings.integer("transaction.max.timeout.ms")),
+            timeout_ms=transactions.own_timeout_ms,
         )
 
     def metrics(self) -> Iterable[Metric]:

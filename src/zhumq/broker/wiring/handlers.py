@@ -26,6 +26,7 @@ from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.handlers.producers import ProducersHandler
 from zhumq.broker.handlers.quotas import QuotasHandler
 from zhumq.broker.handlers.reassignments import ReassignmentsHandler
+from zhumq.broker.handlers.schedule import ScheduleHandler
 from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.handlers.transactions import TransactionsHandler
@@ -76,6 +77,7 @@ def all_handlers(
         ),
         OffsetsHandler(replicas),
         LookupHandler(coordinators.lookups.routed, store),
+        ScheduleHandler(coordinators.delays.routed),
         MetadataHandler(
             store,
             metadata_client,

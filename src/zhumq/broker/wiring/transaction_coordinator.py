@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from zhumq.broker.http import Metric
 from zhumq.broker.metrics import transaction_metrics
 from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
+from zhumq.coordinators.broker_transactions import BrokerTransactions
 from zhumq.coordinators.marker_writer import MarkerWriter
 from zhumq.coordinators.markers import MarkedShards, MarkerAppender
 from zhumq.coordinators.runtime import CoordinatorRuntime
@@ -12,6 +13,8 @@ from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.coordinators.transaction_service import TransactionRuntime, TransactionService, refusal
 from zhumq.model.ids import TRANSACTION_STATE_TOPIC
 from zhumq.transactions.shard import TransactionSettings, TransactionShard
+
+_OWN_TIMEOUT_MS = 60_000
 
 
 class TransactionCoordinator:
@@ -40,6 +43,11 @@ class TransactionCoordinator:
             next_producer_id=base.metadata_client.next_producer_id,
         )
         self.routed = RoutedTransactions(base.router, self.service, base.store)
+        # Those that brokers begin themselves, to move staged messages into their topics.
+        self.of_brokers = BrokerTransactions(
+            base.router, self.service, self.routed, self.topic, base.replicas, base.clock
+        )
+        self.own_timeout_ms = min(_OWN_TIMEOUT_MS, limits.timeout_ms_max)
         self._clock = base.clock
 
     def metrics(self, markers: MarkerWriter) -> Iterable[Metric]:

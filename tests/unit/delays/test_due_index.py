@@ -1,0 +1,108 @@
+"""The index of pending messages against a sorted list, and its bounds."""
+
+import random
+
+import pytest
+from delay_shard_driver import MemoryRuns
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zhumq.delays.due_index import BLOCK_ENTRIES, DueIndex, Entry
+from zhumq.model.errors import StorageFailed
+from zhumq.storage.due_runs import DueRuns
+from zhumq.testing.disk import MemoryDisk
+
+
+def drained(index: DueIndex, now_ms: int) -> list[Entry]:
+    found: list[Entry] = []
+    while taken := index.take(now_ms, 100):
+        found += taken
+    return found
+
+
+@given(
+    entries=st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=200),
+    times=st.lists(st.integers(0, 60), max_size=10),
+)
+def test_the_index_is_a_sorted_list(entries: list[tuple[int, bool]], times: list[int]) -> None:
+    runs = MemoryRuns()
+    index = DueIndex(runs, run_entries_min=3)
+    model: list[Entry] = []
+    for serial, (due_ms, is_removed) in enumerate(entries):
+        index.add(Entry(due_ms, serial, serial))
+        if is_removed:
+            index.remove(due_ms, serial)
+        else:
+            model.append(Entry(due_ms, serial, serial))
+    model.sort()
+    assert list(index.scan(-1, -1)) == model
+    assert list(index.scan(25, 0)) == [each for each in model if each.due_ms >= 25]
+    for now_ms in sorted(times):
+        assert drained(index, now_ms) == [each for each in model if each.due_ms <= now_ms]
+        model = [each for each in model if each.due_ms > now_ms]
+        assert list(index.scan(-1, -1)) == model
+    assert drained(index, 100) == model
+    assert index.count == 0
+    assert runs.left == 0
+
+
+def test_what_is_in_memory_does_not_grow_with_what_is_pending() -> None:
+    runs = MemoryRuns()
+    index = DueIndex(runs, run_entries_min=256)
+    draw = random.Random(1)
+    in_memory = []
+    for serial in range(200_000):
+        index.add(Entry(draw.randrange(10**9), serial, serial))
+        if serial % 50_000 == 49_999:
+            in_memory.append(index.in_memory)
+    assert index.count == 200_000
+    # At most two runs, and a block of each run.
+    assert max(in_memory) < 200_000 // 128 * 2 + 2 * 256 + BLOCK_ENTRIES * len(runs.runs)
+    assert len(runs.runs) < 500
+    found = drained(index, 10**9)
+    assert found == sorted(found)
+    assert len(found) == 200_000
+
+
+def test_a_removal_without_its_entry_is_dropped() -> None:
+    """Compaction deletes a message before its tombstone."""
+    index = DueIndex(MemoryRuns(), run_entries_min=3)
+    for serial in range(20):
+        index.remove(5, serial)
+    index.add(Entry(5, 20, 20))
+    assert drained(index, 10) == [Entry(5, 20, 20)]
+    assert index.count == 0
+
+
+def test_entries_stay_in_memory_while_the_disk_is_full() -> None:
+    runs = MemoryRuns()
+    runs.is_full = True
+    index = DueIndex(runs, run_entries_min=4)
+    for serial in range(100):
+        index.add(Entry(100 - serial, serial, serial))
+    assert not runs.runs
+    runs.is_full = False
+    index.add(Entry(7, 100, 100))
+    for serial in range(101, 120):
+        index.add(Entry(serial, serial, serial))
+    assert runs.runs
+    assert len(drained(index, 1_000)) == 120
+
+
+def test_run_files_are_deleted_with_their_last_entry_and_by_a_restart() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    index = DueIndex(DueRuns(disk, "/data").new_store(), run_entries_min=4)
+    for serial in range(64):
+        index.add(Entry(serial, serial, serial))
+    (folder,) = disk.list_directory("/data/delayed-runs")
+    path = f"/data/delayed-runs/{folder.name}"
+    assert disk.list_directory(path)
+    assert len(drained(index, 1_000)) == 64
+    assert not disk.list_directory(path)
+    for serial in range(64):
+        index.add(Entry(serial, serial, serial))
+    DueRuns(disk, "/data")
+    assert not disk.list_directory("/data/delayed-runs")
+    with pytest.raises(StorageFailed):  # The shard is loaded again.
+        drained(index, 1_000)
