@@ -16,6 +16,7 @@ from zhumq.protocol.messages.coordinator_records import decode_versioned, encode
 from zhumq.protocol.messages.half_messages import AppendInTransactionRequest
 from zhumq.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from zhumq.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.validator import AppendOrigin
 from zhumq.transactions.requests import EndTransaction, InitProducer
@@ -24,6 +25,7 @@ from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION
 _VERSION: Final = 0
 _INIT_VERSION: Final = 5
 _END_VERSION: Final = 5
+JOIN_ATTEMPTS_MAX: Final = 3
 
 ProducerRequest = InitProducerIdRequest | EndTxnRequest
 ProducerResponse = InitProducerIdResponse | EndTxnResponse
@@ -110,17 +112,25 @@ class AppendRoute:
         target.check_enough_replicas()
         producer = Producer(request.producer_id, request.producer_epoch)
         if not target.has_transaction(*producer):
+            await self._join(target, request.transactional_id, producer)
+        appended = target.append(request.batches, self._clock.now_ms(), origin=AppendOrigin.MOVER)
+        await target.when_durable(appended.last_offset + 1)
+
+    async def _join(self, target: Partition, transactional_id: str, producer: Producer) -> None:
+        partition = target.topic_partition
+        for _ in range(JOIN_ATTEMPTS_MAX):
             verification = target.verification(producer.producer_id)
             codes = await self._transactions.join(
-                request.transactional_id, *producer, [partition], adds=True
+                transactional_id, *producer, [partition], adds=True
             )
             if partition in codes:
                 raise TransactionAbortable(
                     f"{partition} joins no transaction: {codes[partition]!r}"
                 )
-            target.allow_transaction(*producer, verification, begins_at_zero=True)
-        appended = target.append(request.batches, self._clock.now_ms(), origin=AppendOrigin.MOVER)
-        await target.when_durable(appended.last_offset + 1)
+            if target.verification(producer.producer_id) == verification:
+                break
+            # The marker of the producer's last transaction came meanwhile: what was verified may be about that one.
+        target.allow_transaction(*producer, verification, begins_at_zero=True)
 
     def encode_request(self, request: AppendInTransactionRequest) -> bytes:
         return encode_versioned(request, _VERSION)
