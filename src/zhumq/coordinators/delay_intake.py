@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -185,7 +186,7 @@ class _PartitionIntake:
     async def _take(self, deferred: DeferredBatch, next_offset: int) -> None:
         first = deferred.control.base_offset
         skipped = self._position.skipped if self._position.offset == first else 0
-        for place, each in enumerate(deferred.records()[skipped:], skipped + 1):
+        for place, each in enumerate(islice(deferred.records(), skipped, None), skipped + 1):
             record = each.record
             delayed = DelayedRecord(
                 due_ms=each.due_ms,

@@ -1,7 +1,7 @@
 """Deferred batches: control batches that hold delayed records until they are staged. Consumers skip them."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,15 +62,15 @@ class DeferredBatch:
             and not following.is_control
         )
 
-    def records(self) -> list[DeferredRecord]:
-        """Raises CorruptMessage."""
+    def records(self) -> Iterator[DeferredRecord]:
+        """One at a time: a batch may hold a million of them. Raises CorruptMessage."""
         control = self.control
         first = control.next_offset if self.needs_companion else control.base_offset
-        sent = list(self.sent.records())
-        return [
-            DeferredRecord(offset=first + index, due_ms=due_ms, record=sent[index])
-            for index, due_ms in self.dues
-        ]
+        due_of = dict(self.dues)
+        for index, record in enumerate(self.sent.records()):
+            due_ms = due_of.get(index)
+            if due_ms is not None:
+                yield DeferredRecord(offset=first + index, due_ms=due_ms, record=record)
 
 
 def defer(
