@@ -11,7 +11,11 @@ from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.claims import Claims
 from zhumq.coordinators.dead_letters import DeadLetterWriter
 from zhumq.coordinators.delivery_seam import GroupPosition, Owner
-from zhumq.coordinators.delivery_settings import DeliveryCounters, DeliverySettings
+from zhumq.coordinators.delivery_settings import (
+    RETRY_SETTING,
+    DeliveryCounters,
+    DeliverySettings,
+)
 from zhumq.coordinators.delivery_state import (
     DeliveryStateClient,
     PersistedSharePartitionStore,
@@ -168,11 +172,13 @@ class DeliveryService:
             committed = await self._positions.committed(group, topic, partition)
             if committed is not None:
                 start = Start(StartKind.OFFSET, clamped(served, committed))
+        given = await self.group_settings(group) if is_durable else {}
+        retries = given.get(RETRY_SETTING, "")
         delivery = await self.open_share_partition(
             group=group,
             topic=topic,
             partition=partition,
-            limits=self._settings.limits(mode, max_deliveries, isolation),
+            limits=self._settings.limits(mode, max_deliveries, isolation, retries),
             start=start,
             is_durable=is_durable,
             moves=moves,

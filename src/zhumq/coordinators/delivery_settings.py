@@ -6,6 +6,7 @@ from typing import Final
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.model.isolation import Isolation
 from zhumq.share.redelivery import RedeliveryPolicy
+from zhumq.share.retry_schedule import with_schedule
 from zhumq.share.share_partition import SharePartitionLimits
 from zhumq.share.subscription import SubscriptionMode
 
@@ -14,6 +15,7 @@ IN_ORDER_FACTOR: Final = 4
 # Subscriptions with counters of their own; further ones are counted together.
 NAMES_MAX: Final = 10_000
 OTHERS: Final = ("others", "")
+RETRY_SETTING: Final = "zhumq.retry.schedule"  # of a group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +30,24 @@ class DeliverySettings:
     share_partitions_max: int = 100_000  # open at once on this broker
 
     def limits(
-        self, mode: SubscriptionMode, max_deliveries: int | None, isolation: Isolation
+        self,
+        mode: SubscriptionMode,
+        max_deliveries: int | None,
+        isolation: Isolation,
+        retry_schedule: str = "",
     ) -> SharePartitionLimits:
         """Limits of a share partition that a push consumer opens."""
         in_flight_max = self.in_flight_max * (IN_ORDER_FACTOR if mode.is_ordered else 1)
         return SharePartitionLimits(
             in_flight_max=in_flight_max,
             lock_ms=self.lock_ms,
-            redelivery=RedeliveryPolicy(
-                max_deliveries=max_deliveries or self.max_deliveries,
-                backoff_ms=self.backoff_ms,
-                backoff_ms_max=self.backoff_ms_max,
+            redelivery=with_schedule(
+                RedeliveryPolicy(
+                    max_deliveries=max_deliveries or self.max_deliveries,
+                    backoff_ms=self.backoff_ms,
+                    backoff_ms_max=self.backoff_ms_max,
+                ),
+                retry_schedule,
             ),
             is_ordered=mode.is_ordered,
             isolation=isolation,

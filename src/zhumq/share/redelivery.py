@@ -14,6 +14,8 @@ class RedeliveryPolicy:
     # After the first failure; doubled for each one after it. 0: at once, as in Kafka's share groups.
     backoff_ms: int = 0
     backoff_ms_max: int = 60_000
+    # In place of the backoff, one for each failure; the last one is repeated.
+    delays_ms: tuple[int, ...] = ()
     # After its last delivery a message becomes a dead letter; without dead letters it is archived.
     dead_letters: bool = True
 
@@ -22,6 +24,8 @@ class RedeliveryPolicy:
 
     def delay_ms(self, delivery_count: int) -> int:
         """Backoff of a message that was delivered this often."""
+        if self.delays_ms:
+            return self.delays_ms[min(max(delivery_count, 1), len(self.delays_ms)) - 1]
         doublings = min(max(delivery_count - 1, 0), DELAY_DOUBLINGS_MAX)
         return min(self.backoff_ms << doublings, self.backoff_ms_max)
 

@@ -6,6 +6,7 @@ from typing import Final
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.handlers.configs import AlterOperation, ConfigsHandler
 from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.coordinators.delivery_settings import RETRY_SETTING
 from zhumq.filters.filter import Filter, compile_filter
 from zhumq.filters.invalid import FilterInvalid
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest, SettingInvalid
@@ -27,6 +28,7 @@ from zhumq.protocol.messages.configs import (
     ListConfigResourcesResponse,
 )
 from zhumq.share.redelivery import RedeliveryPolicy
+from zhumq.share.retry_schedule import ScheduleInvalid, with_schedule
 from zhumq.share.share_partition import SharePartitionLimits
 from zhumq.share.subscription import Start, StartKind
 
@@ -51,6 +53,12 @@ _OWN_SETTINGS: Final = (
         type=SettingType.STRING,
         default="",
         documentation="Members get only messages that pass this filter: tags (a || b) or a condition in SQL.",
+    ),
+    Setting(
+        name=RETRY_SETTING,
+        type=SettingType.STRING,
+        default="",
+        documentation="How long a message waits after each failure: 30s, or a list 10s,1m,10m, or doubled 1s..10m.",
     ),
 )
 # A group's setting, and the broker setting that is its default.
@@ -97,8 +105,9 @@ class ShareGroupSettings:
         limits = SharePartitionLimits(
             in_flight_max=settings.integer("share.partition.max.record.locks"),
             lock_ms=settings.integer("share.record.lock.duration.ms"),
-            redelivery=RedeliveryPolicy(
-                max_deliveries=settings.integer("share.delivery.count.limit")
+            redelivery=with_schedule(
+                RedeliveryPolicy(max_deliveries=settings.integer("share.delivery.count.limit")),
+                settings.text(RETRY_SETTING),
             ),
             isolation=Isolation.named(settings.text("share.isolation.level")),
         )
@@ -137,6 +146,10 @@ class ShareGroupSettings:
         except SettingInvalid as reason:
             raise InvalidConfig(str(reason)) from None
         _compiled(sets.get(FILTER_SETTING, ""))
+        try:
+            with_schedule(RedeliveryPolicy(), sets.get(RETRY_SETTING, ""))
+        except ScheduleInvalid as reason:
+            raise InvalidConfig(f"{RETRY_SETTING}: {reason}") from None
         if not validate_only:
             await self._deliveries.group_settings(group_id, sets, list(deletes))
 
