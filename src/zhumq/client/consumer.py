@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from zhumq.client.expiry import ExpiredCounts, Expiry, OnExpired
 from zhumq.client.kafka_source import KafkaSource
 from zhumq.client.message import Message
+from zhumq.client.reading import Reading, Source
 from zhumq.client.security import Security, as_security
 from zhumq.model.isolation import Isolation, IsolationLevel
 
@@ -19,20 +20,6 @@ POLL_SECONDS: Final = 0.2
 # In a Kafka group the client counts deliveries; the limit and the backoff are the broker's defaults.
 DELIVERIES_MAX: Final = 16
 DEFAULT_CREDITS: Final = 1_000
-
-
-class Source(Protocol):
-    """A source of messages: the partitions of a Kafka consumer group, or a subscription."""
-
-    def poll(self, seconds: float) -> list[Message]: ...
-
-    def on_reading(self, messages: Sequence[Message], index: int) -> None:
-        """The program works on `messages[index]` and has not reached those after it."""
-
-    @property
-    def expired(self) -> ExpiredCounts: ...
-
-    def close(self) -> None: ...
 
 
 class Consumer:
@@ -94,8 +81,6 @@ class Consumer:
         if mode not in (None, "ptp", "ptp-shared", "psb"):
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         Isolation.named(isolation)
-        self._auto_ack = auto_ack
-        self._current: Message | None = None
         self._source: Source
         if mode is None:
             if restart or resume or consumer or ack_timeout_ms:
@@ -115,6 +100,7 @@ class Consumer:
                 security=as_security(security),
                 passes=_message_test(filter),
             )
+            self._reading = Reading(self._source, auto_ack=auto_ack)
             return
         if settings:
             raise ValueError("settings are librdkafka's: a subscription with a mode has none")
@@ -140,40 +126,44 @@ class Consumer:
             resume=resume,
             security=security,
         )
+        self._reading = Reading(self._source, auto_ack=auto_ack)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None and self._auto_ack and self._current is not None:
-            self._current.ack()  # The program left the loop with `break` after this message.
+        if error is None:
+            self._reading.finish()  # The program left the loop with `break` after this message.
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
         while True:
-            found = self._source.poll(POLL_SECONDS)
-            for index, message in enumerate(found):
-                if message.is_stale:
-                    continue
-                self._source.on_reading(found, index)
-                self._current = message
+            self._reading.finish()
+            message = self._reading.next()
+            if message is None:
+                self._reading.add(self._source.poll(POLL_SECONDS))
+            else:
                 yield message
-                self._current = None
-                if self._auto_ack:
-                    message.ack()
 
     def poll(self, seconds: float = POLL_SECONDS) -> list[Message]:
         """The messages that are there or arrive within this time. Answer every one of them."""
         deadline = time.monotonic() + seconds
-        while True:
+        found = self._reading.rest()
+        while not found:
             found = self._source.poll(max(min(deadline - time.monotonic(), POLL_SECONDS), 0))
-            if found or time.monotonic() >= deadline:
-                return found
+            if time.monotonic() >= deadline:
+                break
+        return found
 
     @property
     def expired(self) -> ExpiredCounts:
         """How many messages were expired, so that the program did not get them."""
         return self._source.expired
+
+    @property
+    def source(self) -> Source:
+        """Where the messages come from."""
+        return self._source
 
     def close(self) -> None:
         """Commit the processed messages and leave the group."""

@@ -9,11 +9,21 @@ class Prefix:
     def __init__(self) -> None:
         self._begun: list[int] = []
         self._done: set[int] = set()
+        self._abandoned: set[int] = set()
 
     @property
     def unfinished(self) -> int:
         """Offsets begun that are not done, or follow one that is not."""
         return len(self._begun)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every offset begun is done or abandoned."""
+        return len(self._begun) == len(self._done) + len(self._abandoned)
+
+    def abandon(self, offset: int) -> None:
+        """This offset will not be done: the prefix ends before it."""
+        self._abandoned.add(offset)
 
     def begin(self, offset: int) -> None:
         heappush(self._begun, offset)

@@ -23,6 +23,7 @@ METADATA_SECONDS_MAX: Final = 10.0
 _UNKNOWN_PARTITION: Final = confluent_kafka.KafkaError._UNKNOWN_PARTITION
 
 Sent = Callable[[int, int], None]  # partition and offset
+Failed = Callable[[RequestFailed], None]
 
 
 class Producer:
@@ -89,9 +90,11 @@ class Producer:
         delay: Delay | None = None,
         deliver_at: DeliverAt | None = None,
         on_sent: Sent | None = None,
+        on_failed: Failed | None = None,
     ) -> None:
         """Queue a message. Its partition is the given one, else the key's, else as `keyless` says. Consumers filter by
         its `tags`, a header; those of this library do not get it once `ttl_ms` after its timestamp is over.
+        `on_sent` is called with partition and offset, `on_failed` with the error, which `flush` then does not raise.
 
         On a topic with delay.enable=true, consumers get it after `delay`: seconds, a timedelta, or a name such as "10m";
         or at `deliver_at`: a datetime with a time zone, or milliseconds since 1970."""
@@ -114,7 +117,10 @@ class Producer:
             optional["timestamp"] = timestamp_ms
 
         def delivered(error: Any, message: Any) -> None:
-            if error is not None:
+            if error is not None and on_failed is not None:
+                reason = _explain(error, topic, partition)
+                on_failed(RequestFailed(f"not sent to {topic!r}: {self._waiting.explain(reason)}"))
+            elif error is not None:
                 self._fail(f"{topic}: {_explain(error, topic, partition)}")
             elif on_sent is not None:
                 on_sent(message.partition(), message.offset())
@@ -159,6 +165,15 @@ class Producer:
         if left:
             message = f"{left} messages are still not sent after {seconds_max:g} s"
             raise RequestFailed(self._waiting.explain(message))
+
+    def serve(self, seconds: float) -> int:
+        """Take the acknowledgements that arrive within this time, for a program that does not flush. Returns how many
+        messages are not acknowledged yet. Raises SecurityFailed if the brokers refuse the security settings."""
+        self._producer.poll(seconds)
+        left = len(self._producer)
+        if left:
+            self._waiting.raise_if_refused()
+        return left
 
     def _partitions_of(self, topic: str) -> int:
         """How many partitions a topic has; 0 if the brokers do not say, or it is just being created."""

@@ -17,6 +17,7 @@ from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
+from zhumq.client.stop_signals import stop_signals
 from zhumq.client.task import Task, is_transient, task_of
 from zhumq.client.waiting import Waiting
 
@@ -124,6 +125,7 @@ class Worker:
             queue.Queue(maxsize=QUEUED_MAX) for _ in range(processors)
         ]
         self._stopping = threading.Event()
+        self._has_signal: Callable[[], bool] = self._stopping.is_set
         self._failure: BaseException | None = None
         self._dead: Producer | None = None
 
@@ -134,14 +136,24 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """Start no more messages; `run` finishes the started ones, commits, and returns."""
+        """Begin no more messages; `run` finishes those that handlers have begun, commits, and returns."""
         self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it begins no more messages: a handler that takes long may ask."""
+        return self._stopping.is_set() or self._has_signal()
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Work until `stop()`, until the condition holds, or until a handler has failed for good.
 
         The last case raises HandlerFailed: the message is not committed, and a later run reads it again.
+        In the main thread SIGTERM and SIGINT stop it, too, unless the program handles them itself.
         """
+        with stop_signals() as self._has_signal:
+            self._run(lambda: self.is_stopping or (until is not None and until()))
+
+    def _run(self, until: Callable[[], bool]) -> None:
         if self._on_failure == "dead-letter" and not self._exactly_once:
             self._dead = Producer(self._bootstrap, security=self._security)
         processors = [
@@ -156,7 +168,7 @@ class Worker:
             thread.start()
         try:
             while any(thread.is_alive() for thread in readers):
-                if until is not None and until():
+                if until():
                     self.stop()
                 self._stopping.wait(POLL_SECONDS / 2)
                 if self._stopping.is_set():
@@ -209,7 +221,9 @@ class Worker:
     def _process(self, work: "queue.Queue[Work | None]") -> None:
         while (item := work.get()) is not None:
             try:
-                if self._handle(item.task, item.origin):
+                if self.is_stopping and not self._exactly_once:
+                    item.origin.mark_abandoned(item.task)  # It was not begun: it is read again.
+                elif self._handle(item.task, item.origin):
                     item.origin.mark_done(item.task)
                 else:
                     item.origin.mark_abandoned(item.task)
@@ -336,7 +350,9 @@ class _Reader:
     def mark_abandoned(self, task: Task) -> None:
         """Record a task that is not done: this consumer commits nothing from it on."""
         with self._lock:
-            self._prefixes.pop((task.topic, task.partition), None)
+            prefix = self._prefixes.get((task.topic, task.partition))
+            if prefix is not None:
+                prefix.abandon(task.offset)
             self._lock.notify_all()
 
     def _store(self) -> None:
@@ -393,7 +409,7 @@ class _Reader:
         deadline = time.monotonic() + seconds_max
         with self._lock:
             while any(
-                prefix.unfinished
+                not prefix.is_idle
                 for place, prefix in self._prefixes.items()
                 if places is None or place in places
             ):

@@ -10,6 +10,9 @@ import pytest
 import zhumq.admin.client
 import zhumq.client.caller
 import zhumq.client.claim_check
+import zhumq.client.async_consumer
+import zhumq.client.async_producer
+import zhumq.client.async_worker
 import zhumq.client.consumer
 import zhumq.client.half_message_producer
 import zhumq.client.priority_consumer
@@ -32,6 +35,9 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
         zhumq.admin.client,
         zhumq.client.caller,
         zhumq.client.claim_check,
+        zhumq.client.async_consumer,
+        zhumq.client.async_producer,
+        zhumq.client.async_worker,
         zhumq.client.consumer,
         zhumq.client.half_message_producer,
         zhumq.client.priority_consumer,

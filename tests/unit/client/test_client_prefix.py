@@ -34,6 +34,18 @@ def test_offsets_may_have_gaps() -> None:
     assert prefix.done(20) == 21
 
 
+def test_an_abandoned_offset_ends_the_prefix_and_what_was_begun_before_it_still_counts() -> None:
+    prefix = Prefix()
+    for offset in range(4):
+        prefix.begin(offset)
+    prefix.abandon(2)
+    assert prefix.done(3) is None
+    assert not prefix.is_idle
+    assert prefix.done(0) == 1
+    assert prefix.done(1) == 2
+    assert prefix.is_idle
+
+
 def test_a_dead_letters_story_is_read_back_from_its_headers() -> None:
     story = Story(
         group="g", reason="why é", deliveries=3, topic="t", partition=1, offset=9, time_ms=5
