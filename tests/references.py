@@ -11,16 +11,8 @@ from zhumq.model.topic_config import TOPIC_SETTINGS
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
 FOLDERS = (
-    "src",
-    "docs",
-    "tests",
-    "tools",
-    "simulation",
-    "chaos",
-    "benchmarks",
-    "conformance",
-    "examples",
-)
+    "src", "docs", "tests", "tools", "examples", "simulation", "chaos", "benchmarks", "conformance",
+)  # fmt: skip
 ROOMS = tuple(sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()))
 
 _FIRST = "|".join((*FOLDERS, *ROOMS))

@@ -11,16 +11,8 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = (
-    "src",
-    "tests",
-    "tools",
-    "docs",
-    "simulation",
-    "chaos",
-    "benchmarks",
-    "conformance",
-    "examples",
-)
+    "src", "tests", "tools", "docs", "examples", "simulation", "chaos", "benchmarks", "conformance",
+)  # fmt: skip
 SUFFIXES = {".md", ".py", ".txt", ".toml", ".proto"}
 # Here the words themselves are what it is about.
 EXEMPT = {"tests/retired_words.py", "docs/glossary.md"}

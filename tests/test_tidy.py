@@ -23,7 +23,7 @@ CAPTION_CHARACTERS_MAX = 120
 PACKAGES = (SOURCE, REPOSITORY / "simulation", REPOSITORY / "chaos")
 MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 TEXT_FOLDERS = (
-    "src", "tests", "tools", "docs", "simulation", "chaos", "benchmarks", "conformance", "examples", ".ci",
+    "src", "tests", "tools", "docs", "examples", "simulation", "chaos", "benchmarks", "conformance", ".ci",
 )  # fmt: skip
 TEXT_SUFFIXES = {"", ".md", ".py", ".toml", ".txt", ".go", ".java", ".js", ".c", ".sh", ".xml"}
 

@@ -5,19 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zhumq.admin.client import Admin
+    from zhumq.client.avro import Avro
     from zhumq.client.caller import Caller
     from zhumq.client.claim_check import ClaimCheck
     from zhumq.client.consumer import Consumer
     from zhumq.client.file_store import FileStore
     from zhumq.client.half_message_producer import HalfMessage, HalfMessageProducer
     from zhumq.client.message import Message
+    from zhumq.client.middleware import Middleware, OutgoingMessage, ReceivedMessage
     from zhumq.client.outputs import Outputs
     from zhumq.client.priority_consumer import PriorityConsumer
     from zhumq.client.producer import Producer
+    from zhumq.client.protobuf import Protobuf
     from zhumq.client.push_consumer import PushConsumer
     from zhumq.client.security import ClientSecurity
+    from zhumq.client.serializers import Bytes, Json, Serializer, Text
     from zhumq.client.service import Service
     from zhumq.client.task import Task
+    from zhumq.client.tracing import Tracing
     from zhumq.client.transaction_core import PreparedState
     from zhumq.client.transactional_consumer import TransactionalConsumer
     from zhumq.client.transactional_producer import TransactionalProducer
@@ -26,14 +31,17 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Admin", "Caller", "ClaimCheck", "ClientSecurity", "Consumer", "FileStore", "HalfMessage", "HalfMessageProducer",
-    "Message", "Outputs", "PreparedState", "PriorityConsumer", "Producer", "PushConsumer", "Service", "Task",
-    "TransactionalConsumer", "TransactionalProducer", "Worker",
+    "Admin", "Avro", "Bytes", "Caller", "ClaimCheck", "ClientSecurity", "Consumer", "FileStore", "HalfMessage",
+    "HalfMessageProducer", "Json", "Message", "Middleware", "OutgoingMessage", "Outputs", "PreparedState",
+    "PriorityConsumer", "Producer", "Protobuf", "PushConsumer", "ReceivedMessage", "Serializer", "Service", "Task",
+    "Text", "Tracing", "TransactionalConsumer", "TransactionalProducer", "Worker",
 ]  # fmt: skip
 
 # Imported on first use, so that a starting broker does not load the client library.
 _HOMES = {
     "Admin": "zhumq.admin.client",
+    "Avro": "zhumq.client.avro",
+    "Bytes": "zhumq.client.serializers",
     "Caller": "zhumq.client.caller",
     "ClaimCheck": "zhumq.client.claim_check",
     "ClientSecurity": "zhumq.client.security",
@@ -41,14 +49,22 @@ _HOMES = {
     "FileStore": "zhumq.client.file_store",
     "HalfMessage": "zhumq.client.half_message_producer",
     "HalfMessageProducer": "zhumq.client.half_message_producer",
+    "Json": "zhumq.client.serializers",
     "Message": "zhumq.client.message",
+    "Middleware": "zhumq.client.middleware",
+    "OutgoingMessage": "zhumq.client.middleware",
     "Outputs": "zhumq.client.outputs",
     "PreparedState": "zhumq.client.transaction_core",
     "PriorityConsumer": "zhumq.client.priority_consumer",
     "Producer": "zhumq.client.producer",
+    "Protobuf": "zhumq.client.protobuf",
     "PushConsumer": "zhumq.client.push_consumer",
+    "ReceivedMessage": "zhumq.client.middleware",
+    "Serializer": "zhumq.client.serializers",
     "Service": "zhumq.client.service",
     "Task": "zhumq.client.task",
+    "Text": "zhumq.client.serializers",
+    "Tracing": "zhumq.client.tracing",
     "TransactionalConsumer": "zhumq.client.transactional_consumer",
     "TransactionalProducer": "zhumq.client.transactional_producer",
     "Worker": "zhumq.client.worker",

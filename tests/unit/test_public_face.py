@@ -1,12 +1,16 @@
 """`import zhumq`: its names, its version, and what is there without the extras."""
 
 import importlib.metadata
+import re
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import zhumq
+import zhumq.aio
 
 # As on a machine where these were never installed.
 WITHOUT = """
@@ -71,3 +75,42 @@ with broker() as running:
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Prducer'"):
         _ = zhumq.Prducer
+
+
+@pytest.mark.parametrize("module", [zhumq, zhumq.aio], ids=lambda module: module.__name__)
+def test_every_public_name_is_documented_and_nothing_else_is_public(module: ModuleType) -> None:
+    for name in module.__all__:
+        assert getattr(module, name).__doc__, name
+    # What a program finds with dir(): the names, and modules that were imported below the package.
+    found = {name for name in dir(module) if not name.startswith("_")}
+    modules = {name for name in found if isinstance(getattr(module, name), ModuleType)}
+    assert found - modules - {"Any", "TYPE_CHECKING", "import_module"} == set(module.__all__)
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text()
+    prefix = module.__name__
+    names = text.partition("## Names")[2].partition("\n## ")[0]
+    documented = set(re.findall(rf"^\| `{re.escape(prefix)}\.(\w+)` \|", names, re.MULTILINE))
+    assert documented == set(module.__all__)
+
+
+def test_the_async_names_can_be_imported_without_the_extras() -> None:
+    code = """
+from zhumq.aio import *
+print(Producer.__module__, Consumer.__module__, Worker.__module__)
+try:
+    PushConsumer("t", group="g")
+except Exception as error:
+    print(type(error).__name__, error)
+try:
+    import zhumq.aio
+    zhumq.aio.Prducer
+except AttributeError as error:
+    print(error)
+"""
+    packages = ("grpc", "google", "fastavro", "opentelemetry", "typing_extensions")
+    lines = run_without(packages, code).splitlines()
+    assert lines[0].split() == [
+        "zhumq.client.async_producer", "zhumq.client.async_consumer", "zhumq.client.async_worker",
+    ]  # fmt: skip
+    assert lines[1].endswith("pip install 'zhumq[push]'")
+    assert lines[2] == "module 'zhumq.aio' has no attribute 'Prducer'"

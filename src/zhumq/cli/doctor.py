@@ -27,6 +27,8 @@ PORT_SECONDS_MAX: Final = 0.5
 # Of each extra: what needs it, and its packages.
 EXTRAS: Final = {
     "push": ("push consumers and the broker's push listener need it", ("grpcio", "protobuf")),
+    "avro": ("`zhumq.Avro` needs it", ("fastavro",)),
+    "tracing": ("`zhumq.Tracing` needs it", ("opentelemetry-api",)),
     "cluster": ("`zhumq start --zookeeper` needs it", ("kazoo",)),
     "security": (
         "PKCS#12 key stores, `zhumq tls dev` and OAUTHBEARER need it",

@@ -6,15 +6,19 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, Self, TypeVar
 
 from zhumq.client import consumer as pulling
+from zhumq.client.codec import Codec, OnUndecodable
 from zhumq.client.consumer import DEFAULT_CREDITS, POLL_SECONDS, Mode
 from zhumq.client.errors import ClientError, RequestFailed
 from zhumq.client.expiry import ExpiredCounts, OnExpired
-from zhumq.client.message import Answer, AnswerKind, Cursor, Message, Origin
+from zhumq.client.handling import InHand
+from zhumq.client.message import Answer, AnswerKind, Cursor, K, Message, Origin, Typed, V
+from zhumq.client.middleware import Middleware
 from zhumq.client.reading import Reading
 from zhumq.client.security import Security
+from zhumq.client.serializers import Serializer
 from zhumq.model.isolation import IsolationLevel
 
 # After these the messages behind are read on; after the others they may be stale.
@@ -22,7 +26,7 @@ _GOING_ON: Final = (AnswerKind.ACK, AnswerKind.EXTEND)
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(Typed[V, K]):
     """Pulls messages: `async for message in consumer`.
 
     The options, the modes and the answers are those of `zhumq.Consumer`. `async with` connects; the end of the block
@@ -64,10 +68,14 @@ class Consumer:
         on_expired: OnExpired = "drop",
         consumer: str = "",
         resume: bool = False,
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        on_undecodable: OnUndecodable = "raise",
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Does not connect, and does not check the options: `async with` does that."""
+        """Does not connect, and does not check all options: `async with` does that."""
         self._connect = partial(
             pulling.Consumer,
             topics,
@@ -89,26 +97,30 @@ class Consumer:
             security=security,
             settings=settings,
         )
-        self._auto_ack = auto_ack
+        self._codec = Codec(value, key, on_undecodable)
+        self._in_hand: InHand[V, K] = InHand(middleware, auto_ack=auto_ack)
         self._turn = asyncio.Lock()  # One task at a time takes the next message.
-        self._opened: _Opened | None = None
+        self._opened: _Opened[V, K] | None = None
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
         bridge = _Bridge()
         consumer = await bridge.open(self._connect)
-        self._opened = _Opened(consumer, bridge, Reading(consumer.source, auto_ack=self._auto_ack))
+        reading = Reading(consumer.source, self._codec, self._in_hand)
+        self._opened = _Opened(consumer, bridge, reading)
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None and self._opened is not None:
-            self._opened.reading.finish()  # The program left the loop with `break`.
+        if self._opened is not None:
+            self._opened.reading.finish(
+                error
+            )  # The program left the loop with `break`, or an error.
         await self.close()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[V, K]:
         async with self._turn:
             if self._is_closed:
                 raise StopAsyncIteration
@@ -123,7 +135,7 @@ class Consumer:
                 if self._is_closed:
                     raise StopAsyncIteration  # Another task has closed it.
 
-    async def poll(self, seconds: float = POLL_SECONDS) -> list[Message]:
+    async def poll(self, seconds: float = POLL_SECONDS) -> list[Message[V, K]]:
         """The messages that are there or arrive within this time. Answer every one of them."""
         deadline = time.monotonic() + seconds
         async with self._turn:
@@ -132,7 +144,8 @@ class Consumer:
             found = opened.reading.rest()
             while not found:
                 left = max(min(deadline - time.monotonic(), POLL_SECONDS), 0)
-                found = await opened.bridge.poll(opened.consumer, left)
+                opened.reading.add(await opened.bridge.poll(opened.consumer, left))
+                found = opened.reading.rest()
                 if time.monotonic() >= deadline:
                     break
             return found
@@ -149,18 +162,18 @@ class Consumer:
         if opened is not None:
             await opened.bridge.close(opened.consumer)
 
-    def _open(self) -> "_Opened":
+    def _open(self) -> "_Opened[V, K]":
         if self._opened is None:
             raise RequestFailed("this consumer is not open: use `async with consumer:`")
         return self._opened
 
 
-class _Opened(NamedTuple):
+class _Opened(NamedTuple, Generic[V, K]):
     """What an open consumer consists of."""
 
     consumer: pulling.Consumer
     bridge: "_Bridge"
-    reading: Reading
+    reading: Reading[V, K]
 
 
 class _QueuedAnswer(NamedTuple):

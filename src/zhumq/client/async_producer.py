@@ -5,16 +5,18 @@ import contextvars
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from zhumq.client import producer
 from zhumq.client.errors import ClientError, RequestFailed, SecurityFailed
-from zhumq.client.message import HeaderPairs
+from zhumq.client.message import HeaderPairs, K, Typed, V
+from zhumq.client.middleware import Middleware
 from zhumq.client.producer import FLUSH_SECONDS_MAX
 from zhumq.client.security import Security
+from zhumq.client.serializers import Serializer
 
 IN_FLIGHT_MAX: Final = 1_000
 SERVE_SECONDS: Final = 0.1
@@ -31,7 +33,7 @@ class RecordMetadata(NamedTuple):
 _Acknowledgement = asyncio.Future[RecordMetadata]
 
 
-class Producer:
+class Producer(Typed[V, K]):
     """Sends messages. `await send(...)` waits until the message is on all in-sync replicas.
 
     `await send_soon(...)` waits only for room among the `in_flight_max` messages that are not acknowledged yet, and
@@ -57,6 +59,9 @@ class Producer:
         *,
         keyless: Literal["random", "round_robin"] = "random",
         in_flight_max: int = IN_FLIGHT_MAX,
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -64,7 +69,13 @@ class Producer:
         if in_flight_max < 1:
             raise ValueError(f"in_flight_max={in_flight_max} is not at least 1")
         self._producer = producer.Producer(
-            bootstrap, keyless=keyless, security=security, settings=settings
+            bootstrap,
+            keyless=keyless,
+            value=value,
+            key=key,
+            middleware=middleware,
+            security=security,
+            settings=settings,
         )
         self._room = asyncio.Semaphore(in_flight_max)
         self._in_flight: set[_Acknowledgement] = set()
@@ -86,9 +97,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: HeaderPairs | None = None,
         tags: str | Iterable[str] = (),
         partition: int | None = None,
@@ -111,9 +122,9 @@ class Producer:
     async def send_soon(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: HeaderPairs | None = None,
         tags: str | Iterable[str] = (),
         partition: int | None = None,
@@ -166,7 +177,7 @@ class Producer:
             raise RequestFailed("this producer is not open: use `async with producer:`")
         return self._threads
 
-    async def _submit(self, topic: str, value: bytes | None, **options: Any) -> _Acknowledgement:
+    async def _submit(self, topic: str, value: V | None, **options: Any) -> _Acknowledgement:
         self._opened()
         await self._room.acquire()
         try:
@@ -201,7 +212,7 @@ class _Threads:
 
     def __init__(
         self,
-        producer: "producer.Producer",
+        producer: "producer.Producer[Any, Any]",
         loop: asyncio.AbstractEventLoop,
         finish: Callable[[_Acknowledgement, RecordMetadata | BaseException], None],
     ) -> None:

@@ -6,18 +6,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from zhumq.client import worker
+from zhumq.client.codec import OnUndecodable
+from zhumq.client.message import K, Typed, V
+from zhumq.client.middleware import Middleware
 from zhumq.client.outputs import Outputs
 from zhumq.client.security import Security
+from zhumq.client.serializers import Serializer
 from zhumq.client.stop_signals import stop_signals_of_loop
 from zhumq.client.task import Task
 from zhumq.client.worker import OnFailure
 
-Handler = Callable[[Task], Awaitable[None]]
+Handler = Callable[[Task[V, K]], Awaitable[None]]
 # With `exactly_once`: what it sends is committed with the position of the task.
-TransactionalHandler = Callable[[Task, Outputs], Awaitable[None]]
+TransactionalHandler = Callable[[Task[V, K], Outputs], Awaitable[None]]
 
 
-class Worker:
+class Worker(Typed[V, K]):
     """Calls an async handler for every message of a topic.
 
     The options and the rules are those of `zhumq.Worker`: order by key, commits of the contiguous prefix, retries,
@@ -41,7 +45,7 @@ class Worker:
     def __init__(
         self,
         topic: str,
-        handler: Handler | TransactionalHandler,
+        handler: Handler[V, K] | TransactionalHandler[V, K],
         *,
         group: str,
         bootstrap: str = "127.0.0.1:9092",
@@ -53,12 +57,16 @@ class Worker:
         backoff_ms: int = 100,
         on_failure: OnFailure = "stop",
         exactly_once: bool = False,
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        on_undecodable: OnUndecodable = "raise",
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """The options are those of `zhumq.Worker`."""
         self._handler: Callable[..., Awaitable[None]] = handler
-        self._worker = worker.Worker(
+        self._worker: worker.Worker[V, K] = worker.Worker(
             topic,
             self._handle,
             group=group,
@@ -71,6 +79,10 @@ class Worker:
             backoff_ms=backoff_ms,
             on_failure=on_failure,
             exactly_once=exactly_once,
+            value=value,
+            key=key,
+            on_undecodable=on_undecodable,
+            middleware=middleware,
             security=security,
             settings=settings,
         )

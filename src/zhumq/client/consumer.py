@@ -4,11 +4,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from zhumq.client.codec import Codec, OnUndecodable
 from zhumq.client.expiry import ExpiredCounts, Expiry, OnExpired
+from zhumq.client.handling import InHand
 from zhumq.client.kafka_source import KafkaSource
-from zhumq.client.message import Message
+from zhumq.client.message import K, Message, Typed, V
+from zhumq.client.middleware import Middleware
 from zhumq.client.reading import Reading, Source
 from zhumq.client.security import Security, as_security
+from zhumq.client.serializers import Serializer
 from zhumq.model.isolation import Isolation, IsolationLevel
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ DELIVERIES_MAX: Final = 16
 DEFAULT_CREDITS: Final = 1_000
 
 
-class Consumer:
+class Consumer(Typed[V, K]):
     """Pulls messages.
 
     `mode` is `"ptp"` (the topic's one point-to-point group, one consumer per partition, in order),
@@ -68,6 +72,10 @@ class Consumer:
         on_expired: OnExpired = "drop",
         consumer: str = "",
         resume: bool = False,
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        on_undecodable: OnUndecodable = "raise",
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -77,10 +85,15 @@ class Consumer:
         transactions. `filter`: only messages that pass are returned; with a mode the broker filters, without one this
         process does, since Kafka's Fetch returns whole batches. `on_expired` is what becomes of messages whose
         `zhumq-ttl-ms` is over: drop, dead-letter or deliver. The other options are those of PushConsumer and need a mode. `security` is a
-        ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's, and need no mode."""
+        ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's, and need no mode. `value` and `key` are serializers:
+        `value=Json(Order)` makes it a `Consumer[Order]`. `on_undecodable` is what becomes of messages that they cannot
+        decode: the iterator raises DecodeFailed, or they are dead-lettered, or skipped. `middleware` runs around every
+        message that the iterator returns."""
         if mode not in (None, "ptp", "ptp-shared", "psb"):
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
         Isolation.named(isolation)
+        codec = Codec(value, key, on_undecodable)
+        in_hand: InHand[V, K] = InHand(middleware, auto_ack=auto_ack)
         self._source: Source
         if mode is None:
             if restart or resume or consumer or ack_timeout_ms:
@@ -100,7 +113,7 @@ class Consumer:
                 security=as_security(security),
                 passes=_message_test(filter),
             )
-            self._reading = Reading(self._source, auto_ack=auto_ack)
+            self._reading = Reading(self._source, codec, in_hand)
             return
         if settings:
             raise ValueError("settings are librdkafka's: a subscription with a mode has none")
@@ -126,17 +139,16 @@ class Consumer:
             resume=resume,
             security=security,
         )
-        self._reading = Reading(self._source, auto_ack=auto_ack)
+        self._reading = Reading(self._source, codec, in_hand)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._reading.finish()  # The program left the loop with `break` after this message.
+        self._reading.finish(error)  # The program left the loop with `break`, or an error.
         self.close()
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Message[V, K]]:
         while True:
             self._reading.finish()
             message = self._reading.next()
@@ -145,12 +157,14 @@ class Consumer:
             else:
                 yield message
 
-    def poll(self, seconds: float = POLL_SECONDS) -> list[Message]:
+    def poll(self, seconds: float = POLL_SECONDS) -> list[Message[V, K]]:
         """The messages that are there or arrive within this time. Answer every one of them."""
         deadline = time.monotonic() + seconds
         found = self._reading.rest()
         while not found:
-            found = self._source.poll(max(min(deadline - time.monotonic(), POLL_SECONDS), 0))
+            seconds_left = max(min(deadline - time.monotonic(), POLL_SECONDS), 0)
+            self._reading.add(self._source.poll(seconds_left))
+            found = self._reading.rest()
             if time.monotonic() >= deadline:
                 break
         return found

@@ -1,6 +1,12 @@
 """Errors that the client library raises."""
 
+from typing import TYPE_CHECKING
+
 from zhumq.model.errors import ZhumqError
+
+if TYPE_CHECKING:
+    from zhumq.client.message import Message
+    from zhumq.client.task import Task
 
 
 class ClientError(ZhumqError):
@@ -9,6 +15,24 @@ class ClientError(ZhumqError):
 
 class PushUnavailable(ClientError):
     """Push is not available: grpcio is not installed, or the broker has push turned off."""
+
+
+class ExtraMissing(ClientError, ImportError):
+    """A package is not installed that only some programs need; the message names the command that installs it."""
+
+
+class EncodeFailed(ClientError, ValueError):
+    """A serializer could not encode the key or the value of a message: it was not sent."""
+
+
+class DecodeFailed(ClientError):
+    """A serializer could not decode the key or the value of a message. `message` is the message with its bytes, not
+    answered: `reject()` makes it a dead letter, `ack()` skips it, and else it is delivered again."""
+
+    def __init__(self, what: str, message: "Message | Task", reason: str) -> None:
+        place = f"{message.topic}-{message.partition}@{message.offset}"
+        super().__init__(f"cannot decode the {what} of {place}: {reason}")
+        self.message = message
 
 
 class SubscriptionRefused(ClientError):

@@ -2,12 +2,33 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, overload
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_HEADERS: Headers = ()
 # As programs give them to producers.
 HeaderPairs = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+if TYPE_CHECKING:
+    # Python 3.11 has no defaults of type variables; type checkers know them from here.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    V = TypeVarWithDefault("V", default=bytes)
+    K = TypeVarWithDefault("K", default=bytes)
+else:
+    V = TypeVar("V")  # what values are
+    K = TypeVar("K")  # what keys are
+
+
+class Typed(Generic[V, K]):
+    """A class with values and keys of some types, which may be left out: `Message[Order]`."""
+
+    __slots__ = ()
+
+    # Before Python 3.13 Generic knows no defaults, and would refuse one type of two.
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        return GenericAlias(cls, types)
 
 
 def pairs_of(headers: HeaderPairs | None) -> list[tuple[str, bytes | str | None]]:
@@ -85,16 +106,17 @@ class Delivery:
         self.gaps: dict[int, tuple[int, int]] | None = None
 
 
-class Message:
-    """One message. Answer it once: `ack()`, `nack(reason)` or `reject(reason)`."""
+class Message(Typed[V, K]):
+    """One message. Answer it once: `ack()`, `nack(reason)` or `reject(reason)`. Its value and key are bytes, or what the
+    consumer's serializers make of them: `Message[Order]`, `Message[Order, str]`."""
 
     __slots__ = ("answered", "delivery", "headers", "key", "offset", "timestamp_ms", "value")
 
     delivery: Delivery
     offset: int
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: Headers
     answered: bool
 
@@ -150,6 +172,46 @@ class Message:
         delivery, offset = self.delivery, self.offset
         first, last = (delivery.gaps or {}).get(offset, (offset, offset))
         delivery.origin.answer(first, last, answer, delivery.round)
+
+
+class DecodedMessage(Message[V, K]):
+    """A message whose value and key a serializer has decoded. Answered together with the one that has the bytes."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: Message, value: V | None, key: K | None) -> None:
+        self.raw = raw
+        self.delivery = raw.delivery
+        self.offset = raw.offset
+        self.timestamp_ms = raw.timestamp_ms
+        self.key = key
+        self.value = value
+        self.headers = raw.headers
+        self.answered = raw.answered
+
+    def answer(self, kind: AnswerKind, reason: str = "", delay_ms: int | None = None) -> None:
+        # A revocation waits until the one with the bytes is answered.
+        self.raw.answer(kind, reason, delay_ms)
+        self.answered = True
+
+
+class Unread(Iterator[Message]):
+    """Messages that arrived and were not read yet, without those that have become stale. The last one can be put back."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.index = 0  # of the next one
+
+    def __next__(self) -> Message:
+        while self.index < len(self.messages):
+            message = self.messages[self.index]
+            self.index += 1
+            if not message.is_stale:
+                return message
+        raise StopIteration
+
+    def put_back(self) -> None:
+        self.index -= 1
 
 
 Decoder = Callable[[Origin, int, Sequence[Range], bytes], list[Message]]

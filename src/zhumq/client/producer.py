@@ -1,18 +1,21 @@
 """The producer: sends in the background, and raises for every message that could not be sent."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 import confluent_kafka
 
+from zhumq.client.codec import Codec
 from zhumq.client.delays import Delay, DeliverAt, delay_header
 from zhumq.client.errors import RequestFailed
 from zhumq.client.expiry import TTL_HEADER
-from zhumq.client.message import HeaderPairs, pairs_of
+from zhumq.client.message import HeaderPairs, K, Typed, V, pairs_of
+from zhumq.client.middleware import Middleware, OutgoingMessage, begin_send
 from zhumq.client.round_robin import RoundRobin
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
+from zhumq.client.serializers import Serializer
 from zhumq.client.waiting import Waiting
 from zhumq.model.message_headers import TAGS_HEADER, format_tags
 
@@ -26,7 +29,7 @@ Sent = Callable[[int, int], None]  # partition and offset
 Failed = Callable[[RequestFailed], None]
 
 
-class Producer:
+class Producer(Typed[V, K]):
     """Sends messages in the background; `flush()`, or the end of the block, waits for all of them.
 
     Safe by default: every message is on all in-sync replicas before it counts as sent, in order and
@@ -43,14 +46,21 @@ class Producer:
         bootstrap: str = "127.0.0.1:9092",
         *,
         keyless: Literal["random", "round_robin"] = "random",
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """`keyless` is how messages without a key are spread over the partitions: at random, or in turn.
         `security` is a ClientSecurity, or settings with Kafka's names: `{"security.protocol": "SSL", ...}`.
-        `settings` are librdkafka's: `{"linger.ms": 20}`."""
+        `settings` are librdkafka's: `{"linger.ms": 20}`.
+        `value` and `key` are serializers: `value=Json(Order)` makes it a `Producer[Order]`. `middleware` runs
+        around every message, until it is acknowledged."""
         if keyless not in ("random", "round_robin"):
             raise ValueError(f"keyless={keyless!r} is neither 'random' nor 'round_robin'")
+        self._codec = Codec(value, key)
+        self._middleware = middleware
         secured = as_security(security)
         self._waiting = Waiting(bootstrap, secured)
         self._producer = confluent_kafka.Producer(
@@ -79,9 +89,9 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: HeaderPairs | None = None,
         tags: str | Iterable[str] = (),
         partition: int | None = None,
@@ -98,6 +108,7 @@ class Producer:
 
         On a topic with delay.enable=true, consumers get it after `delay`: seconds, a timedelta, or a name such as "10m";
         or at `deliver_at`: a datetime with a time zone, or milliseconds since 1970."""
+        data, key_data = self._codec.encode(topic, value, key)
         pairs = pairs_of(headers)
         if tags:
             pairs.append((TAGS_HEADER, format_tags(tags)))
@@ -108,9 +119,42 @@ class Producer:
         delayed = delay_header(delay, deliver_at)
         if delayed is not None:
             pairs.append(delayed)
-        optional: dict[str, Any] = {}
         if partition is None and key is None and self._turns is not None:
             partition = self._turns.partition(topic)
+        outgoing = OutgoingMessage(topic, data, key_data, pairs, partition)
+        if not self._middleware:
+            self._queue(outgoing, timestamp_ms, on_sent, on_failed)
+            return
+        end = begin_send(self._middleware, outgoing)
+
+        def sent(partition: int, offset: int) -> None:
+            outgoing.partition, outgoing.offset = partition, offset
+            end(None)
+            if on_sent is not None:
+                on_sent(partition, offset)
+
+        def failed(failure: RequestFailed) -> None:
+            end(failure)
+            if on_failed is not None:
+                on_failed(failure)
+            else:
+                self._fail(str(failure))
+
+        try:
+            self._queue(outgoing, timestamp_ms, sent, failed)
+        except BaseException as error:
+            end(error)
+            raise
+
+    def _queue(
+        self,
+        outgoing: OutgoingMessage,
+        timestamp_ms: int | None,
+        on_sent: Sent | None,
+        on_failed: Failed | None,
+    ) -> None:
+        topic, partition = outgoing.topic, outgoing.partition
+        optional: dict[str, Any] = {}
         if partition is not None:
             optional["partition"] = partition
         if timestamp_ms is not None:
@@ -118,8 +162,8 @@ class Producer:
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None and on_failed is not None:
-                reason = _explain(error, topic, partition)
-                on_failed(RequestFailed(f"not sent to {topic!r}: {self._waiting.explain(reason)}"))
+                reason = self._waiting.explain(_explain(error, topic, partition))
+                on_failed(RequestFailed(f"{topic}: {reason}"))
             elif error is not None:
                 self._fail(f"{topic}: {_explain(error, topic, partition)}")
             elif on_sent is not None:
@@ -129,9 +173,9 @@ class Producer:
             try:
                 self._producer.produce(
                     topic,
-                    value,
-                    key=key,
-                    headers=pairs,
+                    outgoing.value,
+                    key=outgoing.key,
+                    headers=outgoing.headers,
                     on_delivery=delivered,
                     **optional,
                 )

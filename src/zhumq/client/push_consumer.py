@@ -3,10 +3,11 @@
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any, Final, Literal, Self
 
 from zhumq.client.attachments import Attachments
+from zhumq.client.codec import Codec, OnUndecodable
 from zhumq.client.errors import (
     AnswerRefused,
     ClientError,
@@ -15,18 +16,20 @@ from zhumq.client.errors import (
     SubscriptionRefused,
 )
 from zhumq.client.expiry import Expiry, OnExpired
+from zhumq.client.handling import Handler, InHand, handle_message
 from zhumq.client.link import Credentials, Link, close_link
-from zhumq.client.message import Message, MessageBatch
+from zhumq.client.message import K, Message, MessageBatch, Typed, Unread, V
+from zhumq.client.middleware import Middleware
 from zhumq.client.push_addresses import PushAddresses
 from zhumq.client.push_credentials import channel_credentials
 from zhumq.client.security import Security, as_security
+from zhumq.client.serializers import Serializer
 from zhumq.client.subscribe_frame import MODES, Topics, has_partitions, start_frame, topic_choices
-from zhumq.client.waiting import Waiting, logger
+from zhumq.client.waiting import Waiting
 from zhumq.model.isolation import Isolation, IsolationLevel
 from zhumq.protocol.push import push_pb2 as pb
 
 Mode = Literal["ptp", "ptp-shared", "psb"]
-Handler = Callable[[Message], Awaitable[None] | None]
 
 DEFAULT_CREDITS: Final = 1_000
 BACKOFF_SECONDS_MIN: Final = 0.1
@@ -36,7 +39,7 @@ REVOKE_CHECK_SECONDS: Final = 0.005
 REFUSALS_KEPT_MAX: Final = 100
 
 
-class PushConsumer:
+class PushConsumer(Typed[V, K]):
     """A consumer to which the broker pushes messages.
 
     `mode` is `"ptp"` (one consumer per partition, in order), `"ptp-shared"` (consumers compete for
@@ -82,6 +85,10 @@ class PushConsumer:
         on_expired: OnExpired = "drop",
         consumer: str = "",
         resume: bool = False,
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        on_undecodable: OnUndecodable = "raise",
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         credentials: Credentials = None,
     ) -> None:
@@ -97,10 +104,12 @@ class PushConsumer:
         with the others. `on_expired` is what becomes of messages whose `zhumq-ttl-ms` is over: drop, dead-letter or
         deliver. `resume` continues a parked session.
         `security` is a ClientSecurity, or settings with Kafka's names; gRPC's `credentials` override it.
+        `value` and `key` are serializers, and `on_undecodable` is as in Consumer; so is `middleware`. Batches have none.
         """
         self._mode = mode or ("psb" if group is None else "ptp")
         if self._mode not in MODES:
             raise ValueError(f"mode is ptp, ptp-shared or psb, not {mode!r}")
+        self._codec = Codec(value, key, on_undecodable)
         secured = as_security(security)
         credentials = credentials or channel_credentials(secured)
         self._addresses = PushAddresses(bootstrap, push, secured)
@@ -137,8 +146,9 @@ class PushConsumer:
         self._parked: Link | None = None
         self._served = False  # A broker has accepted the subscription once.
         self._closing = False
-        self._current: Message | None = None
-        self._rest: Iterator[Message] = iter(())  # of the batch that is being iterated over
+        self._middleware = middleware
+        self._in_hand: InHand[V, K] = InHand(middleware, auto_ack=auto_ack)
+        self._rest = Unread(())  # of the batch that is being iterated over
         self.assignment: frozenset[tuple[str, int]] = frozenset()
         self.ack_timeout_ms = ack_timeout_ms  # the broker's value, once subscribed
         # The newest refused answers: the broker delivers those messages again.
@@ -153,8 +163,10 @@ class PushConsumer:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None and self._auto_ack and self._current is not None:
-            self._current.ack()  # The program left the loop with `break` after this message.
+        if error is None:
+            self._in_hand.finish()  # The program left the loop with `break` after this message.
+        else:
+            self._in_hand.abandon(error)
         await self.close()
 
     async def close(self) -> None:
@@ -176,20 +188,16 @@ class PushConsumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message:
-        if self._current is not None:
-            current, self._current = self._current, None
-            if self._auto_ack:
-                current.ack()
+    async def __anext__(self) -> Message[V, K]:
+        self._in_hand.finish()
         while True:
-            for message in self._rest:
-                if not message.is_stale:
-                    self._current = message
-                    return message
+            for each in self._rest:
+                if (message := self._codec.accept(each)) is not None:
+                    return self._in_hand.take(message)
             batch = await self._next()
             if batch is None:
                 raise StopAsyncIteration
-            self._rest = iter(batch)
+            self._rest = Unread(batch)
 
     async def batches(self) -> AsyncIterator[MessageBatch]:
         """Messages in the batches they arrive in, the fastest way to read. Answer batches or messages."""
@@ -201,7 +209,7 @@ class PushConsumer:
             if self._auto_ack:
                 batch.ack()
 
-    async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
+    async def run(self, handler: Handler[V, K], *, concurrency: int = 1) -> None:
         """Call a handler for every message until cancelled or closed.
 
         If the handler returns, the message is acked; if it raises, the message is nacked with the error
@@ -213,11 +221,11 @@ class PushConsumer:
         running: set[asyncio.Task[None]] = set()
         try:
             while (batch := await self._next()) is not None:
-                for message in batch:
-                    if message.is_stale:
+                for each in Unread(batch):
+                    if (message := self._codec.accept(each)) is None:
                         continue
                     await gate.acquire()
-                    task = asyncio.create_task(_handle(handler, message))
+                    task = asyncio.create_task(handle_message(handler, message, self._middleware))
                     running.add(task)
                     task.add_done_callback(running.discard)
                     task.add_done_callback(lambda _: gate.release())
@@ -226,10 +234,13 @@ class PushConsumer:
         finally:
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def poll(self, seconds: float) -> list[Message]:
+    async def poll(self, seconds: float) -> list[Message[V, K]]:
         """The messages that are there or arrive within this time. Answer every one of them."""
-        batch = await self.next_batch(seconds)
-        return [] if batch is None else batch.messages
+        found = self._codec.accept_all(self._rest)
+        if not found and (batch := await self.next_batch(seconds)) is not None:
+            self._rest = Unread(batch)
+            found = self._codec.accept_all(self._rest)
+        return found
 
     async def next_batch(self, seconds: float) -> MessageBatch | None:
         """The next batch, if it is there or arrives within this time."""
@@ -252,9 +263,9 @@ class PushConsumer:
         if self._failure is not None:
             raise self._failure
 
-    def set_current(self, message: Message) -> None:
+    def set_current(self, message: Message[Any, Any]) -> None:
         """Set the message that the program works on: a revocation of its partition waits for its answer."""
-        self._current = message
+        self._in_hand.message = message
 
     @property
     def group(self) -> str:
@@ -468,7 +479,10 @@ class PushConsumer:
         self.assignment = self.assignment - gone
         await self._attachments.give_up(gone)
         deadline = asyncio.get_running_loop().time() + REVOKE_SECONDS_MAX
-        while (current := self._current) is not None and (current.topic, current.partition) in gone:
+        while (current := self._in_hand.message) is not None and (
+            current.topic,
+            current.partition,
+        ) in gone:
             if current.answered or asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(REVOKE_CHECK_SECONDS)
@@ -479,22 +493,3 @@ class PushConsumer:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-async def _handle(handler: Handler, message: Message) -> None:
-    try:
-        result = handler(message)
-        if result is not None:
-            await result
-    except Exception as error:
-        logger.warning(
-            "the handler failed for %s-%d@%d, delivery %d",
-            message.topic,
-            message.partition,
-            message.offset,
-            message.delivery_count,
-            exc_info=error,
-        )
-        message.nack(f"{type(error).__name__}: {error}")
-    else:
-        message.ack()

@@ -1,10 +1,12 @@
 """The iteration over polled messages: which one the program works on, and when it counts as processed."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol
 
+from zhumq.client.codec import Codec
 from zhumq.client.expiry import ExpiredCounts
-from zhumq.client.message import Message
+from zhumq.client.handling import InHand
+from zhumq.client.message import K, Message, Unread, V
 
 
 class Source(Protocol):
@@ -21,39 +23,39 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Reading:
+class Reading(Generic[V, K]):
     """The messages that were polled and not read yet, and the one that the program works on. It never waits."""
 
-    def __init__(self, source: Source, *, auto_ack: bool) -> None:
+    def __init__(self, source: Source, codec: Codec[V, K], in_hand: InHand[V, K]) -> None:
         self._source = source
-        self._auto_ack = auto_ack
-        self._polled: list[Message] = []
-        self._index = 0  # of the next one to read
-        self._current: Message | None = None
+        self._codec = codec
+        self._in_hand = in_hand
+        self._unread = Unread(())
 
     def add(self, polled: list[Message]) -> None:
         """Read these next: the ones before have been read."""
-        self._polled, self._index = polled, 0
+        self._unread = Unread(polled)
 
-    def next(self) -> Message | None:
-        """The next message that is not stale: the program works on it from now on. None: poll for more."""
-        while self._index < len(self._polled):
-            message = self._polled[self._index]
-            self._index += 1
-            if not message.is_stale:
-                self._source.on_reading(self._polled, self._index - 1)
-                self._current = message
-                return message
+    def next(self) -> Message[V, K] | None:
+        """The next message that is not stale: the program works on it from now on. None: poll for more.
+
+        Raises DecodeFailed; the next call goes on behind that message.
+        """
+        for each in self._unread:
+            message = self._codec.accept(each)
+            if message is not None:
+                self._source.on_reading(self._unread.messages, self._unread.index - 1)
+                return self._in_hand.take(message)
         return None
 
-    def rest(self) -> list[Message]:
-        """All that is left to read, for a program that answers by itself."""
-        rest = [each for each in self._polled[self._index :] if not each.is_stale]
-        self.add([])
-        return rest
+    def rest(self) -> list[Message[V, K]]:
+        """All that is left to read, for a program that answers by itself; up to a message that cannot be decoded,
+        for which the next call raises DecodeFailed."""
+        return self._codec.accept_all(self._unread)
 
-    def finish(self) -> None:
-        """The message in hand is processed."""
-        current, self._current = self._current, None
-        if current is not None and self._auto_ack:
-            current.ack()
+    def finish(self, error: BaseException | None = None) -> None:
+        """The message in hand is processed; with an error, it is not."""
+        if error is None:
+            self._in_hand.finish()
+        else:
+            self._in_hand.abandon(error)

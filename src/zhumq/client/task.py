@@ -1,20 +1,28 @@
 """A message as handlers and transactional consumers receive it."""
 
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import Any, Generic, NamedTuple
 
 import confluent_kafka
 
+from zhumq.client.message import K, V
 
-class Task(NamedTuple):
-    """A message as the handler receives it."""
+
+class Task(NamedTuple, Generic[V, K]):
+    """A message as the handler receives it. Its value and key are bytes, or what the worker's serializers make of
+    them: `Task[Order]`, `Task[Order, str]`."""
 
     topic: str
     partition: int
     offset: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int | None
+
+    @classmethod
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        return GenericAlias(cls, types)  # As in `message.Typed`.
 
 
 def task_of(message: Any) -> Task:

@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import confluent_kafka
 
 from zhumq.client import dead_letters
-from zhumq.client.errors import HandlerFailed, RequestFailed
+from zhumq.client.codec import Codec, OnUndecodable
+from zhumq.client.errors import DecodeFailed, HandlerFailed, RequestFailed
+from zhumq.client.message import K, Typed, V
+from zhumq.client.middleware import Middleware
 from zhumq.client.outputs import HeaderPair, Origin, Outputs, Work
 from zhumq.client.prefix import Prefix
 from zhumq.client.producer import Producer
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
+from zhumq.client.serializers import Serializer
 from zhumq.client.stop_signals import stop_signals
 from zhumq.client.task import Task, is_transient, task_of
+from zhumq.client.task_handling import handle_decoded
 from zhumq.client.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -34,13 +39,13 @@ REVOKE_SECONDS_MAX: Final = 10.0
 OnFailure = Literal["stop", "dead-letter", "retry"]
 
 
-Handler = Callable[[Task], None]
+Handler = Callable[[Task[V, K]], None]
 # With `exactly_once`: what it sends is committed with the position of the task.
-TransactionalHandler = Callable[[Task, Outputs], None]
+TransactionalHandler = Callable[[Task[V, K], Outputs], None]
 _Place = tuple[str, int]
 
 
-class Worker:
+class Worker(Typed[V, K]):
     """Calls a handler for every message of a topic.
 
     `consumers` read (each is a member of the group, or of none if `partitions` are chosen), and
@@ -69,7 +74,7 @@ class Worker:
     def __init__(
         self,
         topic: str,
-        handler: Handler | TransactionalHandler,
+        handler: Handler[V, K] | TransactionalHandler[V, K],
         *,
         group: str,
         bootstrap: str = "127.0.0.1:9092",
@@ -81,10 +86,17 @@ class Worker:
         backoff_ms: int = 100,
         on_failure: OnFailure = "stop",
         exactly_once: bool = False,
+        value: Serializer[V] | None = None,
+        key: Serializer[K] | None = None,
+        on_undecodable: OnUndecodable = "raise",
+        middleware: Sequence[Middleware] = (),
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`security` is a ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's."""
+        """`security` is a ClientSecurity, or settings with Kafka's names. `settings` are librdkafka's. `value` and `key` are
+        serializers: the handler gets a `Task[Order]` with `value=Json(Order)`. `on_undecodable` is what becomes of messages
+        that they cannot decode: `run` raises DecodeFailed, or they are dead-lettered, or skipped. `middleware`
+        runs around every call of the handler, in its thread."""
         if consumers < 1 or processors < 1 or retries < 0 or backoff_ms < 0:
             raise ValueError("consumers and processors are at least 1, retries and backoff_ms 0")
         if offset not in ("first", "last"):
@@ -96,7 +108,8 @@ class Worker:
         if partitions is not None and exactly_once:
             raise ValueError("exactly_once needs the group's assignment: choose no partitions")
         self.topic = topic
-        self._handler: Callable[..., None] = handler
+        self._codec = Codec(value, key, on_undecodable)
+        self._handler = handle_decoded(handler, self._codec, middleware)
         self._offset = offset
         self._exactly_once = exactly_once
         self._group = group
@@ -154,7 +167,8 @@ class Worker:
             self._run(lambda: self.is_stopping or (until is not None and until()))
 
     def _run(self, until: Callable[[], bool]) -> None:
-        if self._on_failure == "dead-letter" and not self._exactly_once:
+        choices = (self._on_failure, self._codec.on_undecodable)
+        if "dead-letter" in choices and not self._exactly_once:
             self._dead = Producer(self._bootstrap, security=self._security)
         processors = [
             threading.Thread(target=self._process, args=(each,), name=f"zhumq-processor-{number}")
@@ -239,6 +253,13 @@ class Worker:
                 return False  # An earlier task may have failed: this one is read again.
             try:
                 origin.handle(task)
+            except DecodeFailed as error:
+                if self._codec.on_undecodable == "raise":
+                    raise
+                logger.warning("%s (%s)", error, self._codec.on_undecodable)
+                if self._codec.on_undecodable == "dead-letter":
+                    self._send_to_dead_letters(task, origin, str(error), attempt + 1)
+                return True
             except Exception as error:
                 attempt += 1
                 reason = f"{type(error).__name__}: {error}"
@@ -285,7 +306,7 @@ QUEUED_MAX: Final = 256  # of one processor
 class _Reader:
     """One consumer: dispatches tasks, commits the contiguous prefix."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker[Any, Any]) -> None:
         self._worker = worker
         self._consumer = confluent_kafka.Consumer(worker._settings)
         self._lock = threading.Condition()

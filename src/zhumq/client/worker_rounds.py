@@ -74,9 +74,11 @@ class Round:
             return self._changed.wait_for(lambda: self.is_abandoned or not self._left, seconds)
 
     def outputs(self) -> list[Output]:
-        """What the handlers have sent, in the order of the tasks."""
+        """What the handlers have sent, in the order of the tasks. For a task that was skipped, nothing."""
         return [
-            output for task in self._tasks for output in self._outputs[task.partition, task.offset]
+            output
+            for task in self._tasks
+            for output in self._outputs.get((task.partition, task.offset), ())
         ]
 
 
