@@ -149,13 +149,14 @@ class Producer(Typed[V, K]):
     async def flush(self, seconds_max: float = FLUSH_SECONDS_MAX) -> None:
         """Wait until every message so far is acknowledged. Raises RequestFailed if one of `send_soon` is not, and
         SecurityFailed soon if the brokers refuse the security settings."""
-        in_flight = set(self._in_flight)
-        flushed = asyncio.get_running_loop().create_future()
-        self._opened().call(partial(self._producer.flush, seconds_max), flushed)
-        await flushed
-        if in_flight:
+        threads = self._opened()
+        # Without any, what librdkafka may still hold has been reported as refused.
+        if in_flight := set(self._in_flight):
+            flushed = asyncio.get_running_loop().create_future()
+            threads.call(partial(self._producer.flush, seconds_max), flushed)
+            await flushed
             await asyncio.wait(in_flight)  # Their acknowledgements are here, or about to be.
-            await asyncio.sleep(0)  # `_note_failure` has been called for them.
+        await asyncio.sleep(0)  # `_note_failure` has been called for all that is acknowledged.
         count, failures = self._failure_count, self._failures
         self._failure_count, self._failures = 0, []
         if count:

@@ -8,16 +8,17 @@ from types import ModuleType
 import pytest
 
 import zhumq.admin.client
-import zhumq.client.caller
-import zhumq.client.claim_check
 import zhumq.client.async_consumer
 import zhumq.client.async_producer
 import zhumq.client.async_worker
+import zhumq.client.caller
+import zhumq.client.claim_check
 import zhumq.client.consumer
 import zhumq.client.half_message_producer
 import zhumq.client.priority_consumer
 import zhumq.client.producer
 import zhumq.client.push_consumer
+import zhumq.client.serializers
 import zhumq.client.service
 import zhumq.client.transaction_core
 import zhumq.client.transactional_consumer
@@ -44,6 +45,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
         zhumq.client.producer,
         zhumq.client.push_consumer,
         zhumq.client.service,
+        zhumq.client.serializers,
         zhumq.client.transaction_core,
         zhumq.client.transactional_consumer,
         zhumq.client.transactional_producer,
