@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from zhumq.client import producer
+from zhumq.client.delays import Delay, DeliverAt
 from zhumq.client.errors import ClientError, RequestFailed, SecurityFailed
 from zhumq.client.message import HeaderPairs, K, Typed, V
 from zhumq.client.middleware import Middleware
@@ -105,6 +106,8 @@ class Producer(Typed[V, K]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         ttl_ms: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
     ) -> RecordMetadata:
         """Send a message, and wait until it is acknowledged. Raises RequestFailed if it could not be sent."""
         acknowledgement = await self._submit(
@@ -116,6 +119,8 @@ class Producer(Typed[V, K]):
             partition=partition,
             timestamp_ms=timestamp_ms,
             ttl_ms=ttl_ms,
+            delay=delay,
+            deliver_at=deliver_at,
         )
         return await acknowledgement
 
@@ -130,6 +135,8 @@ class Producer(Typed[V, K]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         ttl_ms: int | None = None,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
         """Queue a message, when there is room for it. The future that this returns may be awaited or dropped: the next
         `flush` raises for messages that could not be sent."""
@@ -142,6 +149,8 @@ class Producer(Typed[V, K]):
             partition=partition,
             timestamp_ms=timestamp_ms,
             ttl_ms=ttl_ms,
+            delay=delay,
+            deliver_at=deliver_at,
         )
         acknowledgement.add_done_callback(self._note_failure)
         return acknowledgement
