@@ -32,13 +32,15 @@ WORKERS = {
 
 
 @contextmanager
-def running(example: str, arguments: list[str], bootstrap: str) -> Iterator[Any]:
+def running(
+    example: str, arguments: list[str], bootstrap: str, stderr: int | None = None
+) -> Iterator[Any]:
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=EXAMPLES / example,
         env=os.environ | {"ZHUMQ_BOOTSTRAP": bootstrap},
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         text=True,
     )
     try:
@@ -51,7 +53,7 @@ def running(example: str, arguments: list[str], bootstrap: str) -> Iterator[Any]
 @contextmanager
 def serving(example: str, bootstrap: str) -> Iterator[str]:
     """Yields the address of the example's server."""
-    with running(example, SERVERS[example], bootstrap) as process:
+    with running(example, SERVERS[example], bootstrap, subprocess.STDOUT) as process:
         lines: list[str] = []
         for line in process.stdout:
             lines.append(line)
