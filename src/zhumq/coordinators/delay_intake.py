@@ -12,7 +12,7 @@ from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.delays.persisted import Position, headers_of, size_of
 from zhumq.metadata.image import ClusterImage, Topic
 from zhumq.model.errors import BrokerError, CoordinatorNotAvailable, ErrorCode
-from zhumq.model.ids import TopicPartition
+from zhumq.model.ids import INTERNAL_TOPICS, TopicPartition
 from zhumq.protocol.messages.delays import DelayedRecord, StageDelayedRequest
 from zhumq.records.batch import batches
 from zhumq.records.deferred import DeferredBatch, deferred_in
@@ -71,6 +71,8 @@ class DelayIntake:
     def _follow_or_not(self, partition: Partition, *, leads: bool) -> None:
         """Without delay.enable any more, it goes on: messages from before are still to be staged."""
         topic_partition = partition.topic_partition
+        if topic_partition.topic in INTERNAL_TOPICS:
+            return  # log.delay.enable may be the default of all topics.
         known = self._tasks.get(topic_partition)
         if known is not None and (not leads or known[0] is not partition):
             self._unfollow(topic_partition)

@@ -1,12 +1,21 @@
 """Delayed messages on one broker: clients of two languages' libraries that only set headers, and our own."""
 
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import confluent_kafka
 import pytest
-from delay_support import SETTINGS, TOPIC, create_topic, now_ms, read_all, wait_for_messages
+from delay_support import (
+    SETTINGS,
+    TOPIC,
+    create_topic,
+    now_ms,
+    read_all,
+    wait_for,
+    wait_for_messages,
+)
 from kafka import KafkaProducer
 
 import zhumq
@@ -187,3 +196,35 @@ def test_the_setting_can_be_changed_while_messages_are_delayed(running: RunningB
         producer.send(TOPIC, b"at once", delay=1.0)
     seen = wait_for_messages(running.bootstrap, 2)
     assert [each.value for each in seen] == [b"at once", b"delayed"]
+
+
+def test_the_setting_may_be_the_default_of_all_topics() -> None:
+    """Also of internal ones, which stay as they are."""
+    with broker(settings=SETTINGS | {"log.delay.enable": "true"}) as running:
+        with zhumq.Admin(running.bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=1)
+        with zhumq.Producer(running.bootstrap) as producer:
+            producer.send(TOPIC, b"delayed", delay=1.0)
+            producer.send(TOPIC, b"at once")
+        seen = wait_for_messages(running.bootstrap, 2)
+        assert [each.value for each in seen] == [b"at once", b"delayed"]
+
+
+def test_messages_of_a_deleted_topic_are_dropped(running: RunningBroker) -> None:
+    """Also if a topic of the same name is created again."""
+    with zhumq.Producer(running.bootstrap) as producer:
+        producer.send(TOPIC, b"lost", delay=4.0)
+    with zhumq.Admin(running.bootstrap) as admin:
+        wait_for(lambda: len(admin.scheduled(TOPIC).messages) == 1, "it is pending")
+        admin.delete_topic(TOPIC)
+    create_topic(running.bootstrap)
+    dropped = b"\nzhumq_delayed_messages_dropped_total 1\n"
+
+    def is_dropped() -> bool:
+        with urllib.request.urlopen(f"http://{running.http}/metrics") as answer:
+            return dropped in answer.read()
+
+    wait_for(is_dropped, "it is dropped")
+    with zhumq.Producer(running.bootstrap) as producer:
+        producer.send(TOPIC, b"new", delay=0.1)
+    assert [each.value for each in wait_for_messages(running.bootstrap, 1)] == [b"new"]
