@@ -17,7 +17,7 @@ from zhumq.testing.broker import broker
 
 PEER_VARIABLE = "ZHUMQ_SECURED_PEER"  # kafka: the tests run against Apache Kafka
 ADMIN, ALICE = USERS.items()
-SESSION_MS = 3_000
+SESSION_MS = 5_000
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from availability_support import (
 )
 from confluent_kafka import KafkaError
 
-from zhumq.testing.cluster import ClusterProcesses
+from zhumq.testing.cluster import ClusterProcesses, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +57,9 @@ def situation(
     found = Situation(cluster, topic, mode, left)
     if found.goes_on and gone:
         cluster.wait_for_leader(topic, other_than=leader)
+    elif gone:
+        # The two that were left for a moment may have elected one of them.
+        wait_for(lambda: cluster.leader_of(topic) is None or None, "no leader", WAIT_SECONDS)
     yield found
     cluster.restart(*gone)
     cluster.wait_for_brokers(cluster.brokers)

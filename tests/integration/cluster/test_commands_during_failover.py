@@ -51,7 +51,8 @@ def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses
         admin.create_topic("before", partitions=2)
         dead = kill_controller(cluster)
         admin.create_topic("after", partitions=2, replicas=2)
-        assert {"before", "after"} <= set(admin.topics())
+        # The broker that answers may learn of it a moment later.
+        wait_for(lambda: {"before", "after"} <= set(admin.topics()) or None, "both topics")
         admin.delete_topic("before")
         with pytest.raises(RequestFailed, match="after"):
             admin.create_topic("after", partitions=2, replicas=2)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crashing_broker import POINTS
+from crashing_delays import POINTS
 from delay_support import SETTINGS, TOPIC, create_topic, read_all, wait_for, wait_for_messages
 
 import zhumq
@@ -54,7 +54,7 @@ def test_a_broker_killed_at_any_point_delivers_once(broker: BrokerProcess, point
     wait_for_messages(broker.bootstrap, 1)
     broker.kill()
     usual = broker.program
-    broker.program = (str(HERE / "crashing_broker.py"), point)
+    broker.program = (str(HERE / "crashing_delays.py"), point)
     broker.start()
     producer = zhumq.Producer(broker.bootstrap)
     for number in range(3):

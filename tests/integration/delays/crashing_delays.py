@@ -1,4 +1,4 @@
-"""A broker that kills itself at a certain point of the way of a delayed message: `python crashing_broker.py POINT start ...`.
+"""A broker that kills itself at a certain point of the way of a delayed message: `python crashing_delays.py POINT start ...`.
 
 The points are those between which something becomes durable: the deferred batch, the staged messages, the messages in their
 topic, the mark, the decision of the transaction, the markers.
