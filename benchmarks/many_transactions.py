@@ -20,11 +20,11 @@ from zhumq import Admin, TransactionalProducer
 from zhumq.admin.transactions import list_transactions
 from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.producers import InitProducerIdRequest
 from zhumq.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
-    InitProducerIdRequest,
 )
 from zhumq.testing.process import BrokerProcess, broker_process
 from zhumq.testing.raw_client import RawClient
@@ -86,6 +86,7 @@ def wait_until_loaded(client: RawClient) -> None:
 
 
 def many_ids(broker: BrokerProcess, ids: int) -> None:
+    commit_once(broker)  # makes the topic of the states
     before = rss_mb(broker.pid)
     with RawClient(broker.bootstrap, seconds_max=SECONDS_MAX) as client:
         client.negotiate()
