@@ -1,4 +1,4 @@
-"""A flush of one log: prepared on the event loop, run in a thread, finished on the event loop."""
+"""A flush of one log: prepared on the event loop, run in a thread or by the kernel, finished on the event loop."""
 
 import os
 from collections.abc import Callable, Sequence
