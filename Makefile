@@ -42,8 +42,8 @@ run: $(READY)  ## a broker, a shop's logs, pipelines on Spark over them; serves 
 check: static  ## format, lint, types, import rules, unit and property tests: under a minute
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" $(wildcard tests/test_tidy.py tests/unit tests/properties)
 
-test: static kcat  ## everything in check, and every other test: real sockets, real processes, kill -9 (LOAD=4: beside four busy loops)
-	$(if $(LOAD),tools/busy $(LOAD)) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests
+test: static kcat  ## everything in check, and every other test: real sockets, real processes, kill -9 (LOAD=4: beside four busy loops; AGAIN=3: up to three that failed run again, alone)
+	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests
 
 static: $(READY)
 	$(BIN)/ruff format --check $(SOURCES)

@@ -21,6 +21,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
             # Where results are collected the driver waits 15 s for a connection; a busy machine may need longer.
             "spark.python.authenticate.socketTimeout": "120s",
+            # On a port, a client of another test that looks for its stopped broker may reach Spark before its own worker does.
+            "spark.python.unix.domain.socket.enabled": "true",
         },
     )
     yield session

@@ -9,7 +9,11 @@ from stopping_sink import StoppingSource, with_trouble
 
 from zhumq.spark.session import spark_session
 
-SETTINGS = {"spark.driver.memory": "700m", "spark.python.authenticate.socketTimeout": "120s"}
+SETTINGS = {
+    "spark.driver.memory": "700m",
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
