@@ -133,10 +133,10 @@ class Prepared:
             ca_file=self.ca_file,
         )
 
-    def start(self) -> Server:
+    def start(self, wait_s: float = READY_WAIT_S) -> Server:
         """Start the process and return once it answers."""
         server = self.launch()
-        wait_until(lambda: serves(server.bootstrap, server.ca_file), server)
+        wait_until(lambda: serves(server.bootstrap, server.ca_file), server, wait_s)
         return server
 
 
