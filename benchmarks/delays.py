@@ -1,6 +1,7 @@
 """Delayed messages: memory with many pending, and how late those are that become due; `make delays`."""
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -24,7 +25,8 @@ VALUE_BYTES: Final = 60
 SEED: Final = 20261118
 FAR_MS: Final = 3_600_000  # Nothing of the pending ones is due during the run.
 DAY_MS: Final = 24 * 3_600_000
-LEAD_MS: Final = 5_000  # from the last message sent to the first one due
+LEAD_MS: Final = 5_000
+STAGED_PER_SECOND_MIN: Final = 5_000  # The first one is due when all are staged, at this rate at least.
 WAIT_SECONDS: Final = 300.0
 LATE_P99_MS_MAX: Final = 1_000.0
 
@@ -39,6 +41,11 @@ def metric(broker: BrokerProcess, name: str) -> float:
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
     raise RuntimeError(f"there is no metric {name}")
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def send(bootstrap: str, values: list[bytes], due_ms: list[int]) -> None:
@@ -127,17 +134,22 @@ def consume(bootstrap: str, count: int, seen: list[tuple[int, int, int, bytes]])
     consumer.close()
 
 
-def deliver(broker: BrokerProcess, count: int, kills: int) -> bool:
+def deliver(broker: BrokerProcess, count: int, rate: int, kills: int) -> bool:
     """Messages that become due during some seconds: each has to arrive once, and in time order in its partition."""
+    before = metric(broker, "zhumq_delayed_messages_pending")
     draw = random.Random(SEED + 1)
-    span_ms = max(count // 5, 5_000)  # 5,000 a second
-    lead_ms = LEAD_MS + count // 10
-    start = now_ms() + lead_ms
+    span_ms = max(count * 1_000 // rate, 5_000)
+    start = now_ms() + LEAD_MS + count * 1_000 // STAGED_PER_SECOND_MIN
     values = [b"%d" % number for number in range(count)]
     seen: list[tuple[int, int, int, bytes]] = []
     reading = threading.Thread(target=consume, args=(broker.bootstrap, count, seen))
     reading.start()
     send(broker.bootstrap, values, [start + draw.randrange(span_ms) for _ in values])
+    while metric(broker, "zhumq_delayed_messages_pending") < before + count:
+        if now_ms() > start:
+            raise RuntimeError(f"the machine is too slow to stage {count:,} messages in time")
+        time.sleep(0.2)
+    used = cpu_seconds(broker.pid)
     for number in range(kills):
         # Evenly over the time in which they are due.
         while now_ms() < start + span_ms * (number + 1) // (kills + 1):
@@ -146,6 +158,9 @@ def deliver(broker: BrokerProcess, count: int, kills: int) -> bool:
         broker.start()
         print(f"killed and restarted, {len(seen):,} delivered before")
     reading.join()
+    if not kills:
+        used = cpu_seconds(broker.pid) - used
+        print(f"{used / count * 1e6:.0f} us of the broker's CPU for each")
     once = Counter(value for *_, value in seen) == Counter(values)
     ordered = all(
         dues == sorted(dues)
@@ -166,6 +181,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pending", type=int, default=1_000_000)
     parser.add_argument("--due", type=int, default=50_000)
+    parser.add_argument("--rate", type=int, default=10_000, help="of those that become due, a second")
     parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()
     with (
@@ -182,7 +198,7 @@ def main() -> int:
             f"memory: {before} MB before, {after} MB with {given.pending:,} pending;"
             f" {metric(broker, 'zhumq_delayed_messages_in_memory'):,.0f} entries in memory"
         )
-        return 0 if deliver(broker, given.due, given.kills) else 1
+        return 0 if deliver(broker, given.due, given.rate, given.kills) else 1
 
 
 if __name__ == "__main__":

@@ -88,9 +88,7 @@ class CountedBroker:
 
 
 @contextmanager
-def counted_broker(
-    tree: Path, folder: Path, settings: dict[str, str]
-) -> Iterator[CountedBroker]:
+def counted_broker(tree: Path, folder: Path, settings: dict[str, str]) -> Iterator[CountedBroker]:
     folder.mkdir()
     prepared = prepare_zhumq(folder, tree=tree, settings=settings)
     valgrind = (
@@ -126,7 +124,9 @@ def main() -> None:
                 now = broker.instructions(case)
                 line = f"{case.name}: {now:,.0f} instructions"
                 if case.name in before:
-                    line += f", before {before[case.name]:,.0f}, ratio {now / before[case.name]:.3f}"
+                    line += (
+                        f", before {before[case.name]:,.0f}, ratio {now / before[case.name]:.3f}"
+                    )
                 print(line, flush=True)
 
 

@@ -17,7 +17,7 @@ from zhumq.coordinators.shard_moves import ShardMoves, Taken, first_bytes
 from zhumq.coordinators.staged_reader import StagedReader
 from zhumq.delays.due_index import Entry
 from zhumq.delays.headers import delivered_headers
-from zhumq.delays.persisted import MessageKey
+from zhumq.delays.persisted import MessageKey, decode_message
 from zhumq.delays.requests import Drop, Due, Ended, MarkMoved, TakeDue
 from zhumq.host.clock import Clock
 from zhumq.model.errors import ErrorCode
@@ -150,9 +150,10 @@ class StagedDelays:
         now_ms = self._clock.now_ms()
         now = asyncio.get_running_loop().time()
         found: list[tuple[DueMessage, Record | None]] = []
+        # In the order of the log, for those whose records have to be read there.
         for entry in sorted(entries, key=lambda each: each.offset):
             message, record = _message(reader, entry, now_ms)
-            until = avoided.get(message.target)
+            until = avoided.get(message.target) if avoided else None
             if until is not None:
                 self._put_off[entry.serial] = now_ms + int((until - now) * 1000) + 1
             else:
@@ -188,11 +189,13 @@ class StagedDelays:
 
 def _message(reader: StagedReader, entry: Entry, now_ms: int) -> tuple[DueMessage, Record | None]:
     """A message, and the record that consumers will see; None if the log does not have it. Raises BrokerError."""
-    found = read_message(reader, entry.offset)
-    if found is None:
-        key = MessageKey(entry.due_ms, entry.serial)
-        return DueMessage(key=key, target=NOWHERE, topic_id=ZERO_UUID, offset=-1), None
-    key, value = found
+    key = MessageKey(entry.due_ms, entry.serial)
+    value = decode_message(entry.value) if entry.value else None
+    if value is None:
+        found = read_message(reader, entry.offset)
+        if found is None:
+            return DueMessage(key=key, target=NOWHERE, topic_id=ZERO_UUID, offset=-1), None
+        key, value = found
     message = DueMessage(
         key=key,
         target=TopicPartition(value.topic, value.partition),

@@ -4,14 +4,19 @@ import heapq
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
-ENTRY: Final = struct.Struct(">qqq")  # | due time i64 | serial i64 | offset i64 |
+from zhumq.model.errors import BrokerError
+
+# | due time i64 | serial i64 | offset i64 | end of its value, among the values of the run i64 |
+ENTRY: Final = struct.Struct(">qqqq")
 RUN_ENTRIES_MIN: Final = 4_096  # in memory are twice as many, at most
 # The more entries there are on disk, the longer a new run is: so their number grows with the logarithm only.
-RUNS_GOAL: Final = 128
+RUNS_GOAL: Final = 256
 TAKE_STEPS_MAX: Final = 10_000  # entries that one call takes or drops
-BLOCK_ENTRIES: Final = 128  # of a run, in memory
+BLOCK_ENTRIES: Final = 32  # of a run, in memory
+VALUE_BYTES_MAX: Final = 512  # A larger one is read from the log when it is due.
 REMOVED: Final = -1  # in place of the offset
 
 
@@ -21,15 +26,19 @@ class Entry(NamedTuple):
     due_ms: int
     serial: int  # of the shard
     offset: int  # of the record that holds it, in the log of the shard; or REMOVED
+    value: bytes = b""  # of that record; empty if it is large, or in what a scan finds
 
 
 class Run(Protocol):
-    """Sorted entries on disk."""
+    """Sorted entries on disk, and their values in the same order."""
 
     def __len__(self) -> int: ...
 
     def read(self, first: int, count: int) -> bytes:
         """So many entries, from this one on. Raises BrokerError."""
+
+    def read_values(self, start: int, end: int) -> bytes:
+        """Raises BrokerError."""
 
     def delete(self) -> None: ...
 
@@ -37,31 +46,51 @@ class Run(Protocol):
 class RunStore(Protocol):
     """Where runs are kept. They are derived from the shard's log: nothing is lost with them."""
 
-    def write(self, entries: bytes) -> Run | None:
+    def write(self, entries: bytes, values: bytes) -> Run | None:
         """A new run; None if it cannot be written now."""
 
 
 class _Cursor:
-    """A run, and how much of it is taken."""
+    """A run, and how much of it is taken. Messages come in the order of their due times, their records are in the order in
+    which they were staged: without the values in the run, each would be a read somewhere else in the log."""
 
-    __slots__ = ("_block", "_place", "run", "taken")
+    __slots__ = ("_block", "_place", "_values", "_values_start", "run", "taken")
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.taken = 0
-        self._block: list[Entry] = []
+        self._block: list[
+            tuple[int, int, int, int]
+        ] = []  # the next entries, and where their values end
         self._place = 0
+        self._values_start = 0
+        self._values: bytes | None = None  # of the block, once one of them is taken
 
     def head(self) -> Entry | None:
-        if self._place >= len(self._block):
-            self._block = entries_in(self.run.read(self.taken, BLOCK_ENTRIES))
-            self._place = 0
-        return self._block[self._place] if self._block else None
+        """The next entry, without its value."""
+        if not self._block:
+            self._block = self._read(self.taken)
+        return Entry(*self._block[self._place][:3]) if self._block else None
 
-    def advance(self) -> None:
-        self.taken += 1
-        if self._block:
+    def pop(self) -> Entry:
+        """Take the next entry, with its value. If the run cannot be read nothing has changed."""
+        if not self._block:
+            self._block = self._read(self.taken)
+        block, place, start = self._block, self._place, self._values_start
+        due_ms, serial, offset, end = block[place]
+        if self._values is None:
+            self._values = self.run.read_values(start, block[-1][3])
+        value = self._values[(block[place - 1][3] if place else start) - start : end - start]
+        if place + 1 < len(block):
             self._place += 1
+        else:
+            self._block, self._place = self._read(self.taken + 1), 0
+            self._values_start, self._values = end, None
+        self.taken += 1
+        return Entry(due_ms, serial, offset, value)
+
+    def _read(self, first: int) -> list[tuple[int, int, int, int]]:
+        return list(ENTRY.iter_unpack(self.run.read(first, BLOCK_ENTRIES)))
 
 
 class DueIndex:
@@ -99,16 +128,20 @@ class DueIndex:
         """Take out entries that are due, the first ones first. There may be more, even if there are fewer than the limit:
         after a restart it takes several calls to get past those that ended."""
         taken: list[Entry] = []
-        for _ in range(TAKE_STEPS_MAX):
-            first = self._peek()
-            if len(taken) == limit or first is None or first.due_ms > now_ms:
-                break
-            self._pop()
-            if first.offset == REMOVED:
-                self._drop_removed(first)
-            else:
-                taken.append(first)
-                self.count -= 1
+        try:
+            for _ in range(TAKE_STEPS_MAX):
+                first = self._peek()
+                if len(taken) == limit or first is None or first.due_ms > now_ms:
+                    break
+                first = self._pop()
+                if first.offset == REMOVED:
+                    self._drop_removed(first)
+                else:
+                    taken.append(first)
+                    self.count -= 1
+        except BrokerError:
+            if not taken:
+                raise
         return taken
 
     def scan(self, due_ms: int, serial: int) -> Iterator[Entry]:
@@ -140,7 +173,11 @@ class DueIndex:
         self.count += 1
         following = self._peek()
         while following is not None and following[:2] == removal[:2]:
-            self._pop()
+            try:
+                self._pop()
+            except BrokerError:  # The removal waits for it, or the message would be delivered.
+                self.remove(removal.due_ms, removal.serial)
+                raise
             self.count += 1 if following.offset == REMOVED else -1
             following = self._peek()
 
@@ -150,13 +187,12 @@ class DueIndex:
         front = self._fronts[0][0]
         return min(self._memory[0], front) if self._memory else front
 
-    def _pop(self) -> None:
+    def _pop(self) -> Entry:
         if not self._fronts or (self._memory and self._memory[0] < self._fronts[0][0]):
-            heapq.heappop(self._memory)
-            return
+            return heapq.heappop(self._memory)
         number = self._fronts[0][1]
         cursor = self._cursors[number]
-        cursor.advance()
+        taken = cursor.pop()
         following = cursor.head()
         if following is None:
             heapq.heappop(self._fronts)
@@ -164,6 +200,7 @@ class DueIndex:
             cursor.run.delete()
         else:
             heapq.heapreplace(self._fronts, (following, number))
+        return taken
 
     # Runs
 
@@ -179,7 +216,11 @@ class DueIndex:
             return
         half = len(self._memory) // 2
         later = self._memory[half:]
-        run = self._store.write(b"".join(ENTRY.pack(*each) for each in later))
+        ends = accumulate(len(each.value) for each in later)
+        run = self._store.write(
+            b"".join(ENTRY.pack(*each[:3], end) for each, end in zip(later, ends, strict=True)),
+            b"".join(each.value for each in later),
+        )
         if run is None:
             # They stay in memory: this is tried again after as many more.
             self._spill_at += self._run_entries_min
@@ -203,8 +244,8 @@ def _without_pairs(entries: list[Entry]) -> list[Entry]:
     return kept
 
 
-def entries_in(data: bytes) -> list[Entry]:
-    return [Entry(*each) for each in ENTRY.iter_unpack(data)]
+def _entries_in(data: bytes) -> list[Entry]:
+    return [Entry(*each[:3]) for each in ENTRY.iter_unpack(data)]
 
 
 def _scan_run(cursor: _Cursor, start: Entry) -> Iterator[Entry]:
@@ -212,11 +253,11 @@ def _scan_run(cursor: _Cursor, start: Entry) -> Iterator[Entry]:
     low, high = cursor.taken, len(run)
     while low < high:
         middle = (low + high) // 2
-        if entries_in(run.read(middle, 1))[0] < start:
+        if _entries_in(run.read(middle, 1))[0] < start:
             low = middle + 1
         else:
             high = middle
     while low < len(run):
-        block: Sequence[Entry] = entries_in(run.read(low, BLOCK_ENTRIES))
+        block: Sequence[Entry] = _entries_in(run.read(low, BLOCK_ENTRIES))
         yield from block
         low += len(block)

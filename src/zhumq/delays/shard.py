@@ -3,7 +3,7 @@
 from itertools import islice
 from typing import Final, assert_never
 
-from zhumq.delays.due_index import DueIndex, Entry
+from zhumq.delays.due_index import VALUE_BYTES_MAX, DueIndex, Entry
 from zhumq.delays.persisted import (
     MessageKey,
     Position,
@@ -109,7 +109,8 @@ class DelayShard:
             case MessageKey():
                 self._next_serial = max(self._next_serial, key.serial + 1)
                 if record.value is not None:
-                    self.index.add(Entry(key.due_ms, key.serial, record.offset))
+                    value = record.value if len(record.value) <= VALUE_BYTES_MAX else b""
+                    self.index.add(Entry(key.due_ms, key.serial, record.offset, value))
                 else:
                     self._end(key)
             case _:
@@ -171,8 +172,11 @@ class DelayShard:
         for serial, entry in list(self._taken.items()):
             if serial not in self._marked:
                 del self._taken[serial]
-                again_ms = request.put_off.get(serial, entry.due_ms)
-                self.index.add(entry._replace(due_ms=again_ms))
+                again_ms = request.put_off.get(serial)
+                if again_ms is not None:
+                    # Without its value: the message has the due time of its record, not this one.
+                    entry = Entry(again_ms, serial, entry.offset)
+                self.index.add(entry)
 
     def _mark_moved(self, request: MarkMoved, token: ReplyToken) -> Outcome[DelayResponse]:
         if not all(self._is_taken(key) for key in request.keys):

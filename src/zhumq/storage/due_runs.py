@@ -28,13 +28,20 @@ class RunFile:
         return self._count
 
     def read(self, first: int, count: int) -> bytes:
+        return self._read(first * ENTRY.size, min(count, self._count - first) * ENTRY.size)
+
+    def read_values(self, start: int, end: int) -> bytes:
+        return self._read(self._count * ENTRY.size + start, end - start)
+
+    def _read(self, position: int, size: int) -> bytes:
+        if size <= 0:
+            return b""
         file = self._disk.open_file(self._path)
         try:
-            size = min(count, self._count - first) * ENTRY.size
-            data = file.read_at(first * ENTRY.size, size) if size > 0 else b""
+            data = file.read_at(position, size)
         finally:
             file.close()
-        if len(data) != max(size, 0):
+        if len(data) != size:
             raise StorageFailed(f"{self._path} is cut off")
         return data
 
@@ -54,13 +61,13 @@ class RunFiles:
         self._numbers = itertools.count()
         self._is_failing = False
 
-    def write(self, entries: bytes) -> RunFile | None:
+    def write(self, entries: bytes, values: bytes) -> RunFile | None:
         path = f"{self._folder}/{next(self._numbers):08d}{SUFFIX}"
         file: DiskFile | None = None
         try:
             self._disk.make_directory(self._folder)
             file = self._disk.open_file(path, create=True)
-            file.append((entries,))
+            file.append((entries, values))
         except BrokerError as reason:
             if not self._is_failing:
                 logger.warning("pending messages stay in memory for now: %s", reason)

@@ -2,7 +2,7 @@
 
 import uuid
 
-from zhumq.delays.due_index import DueIndex, Entry
+from zhumq.delays.due_index import ENTRY, DueIndex, Entry
 from zhumq.delays.persisted import MessageKey, Position, Source
 from zhumq.delays.requests import (
     Cancel,
@@ -18,6 +18,7 @@ from zhumq.delays.requests import (
     TakeDue,
 )
 from zhumq.delays.shard import DelayShard
+from zhumq.model.errors import StorageFailed
 from zhumq.model.state_machine import Outcome, Producer, ReplyToken, StateRecord
 from zhumq.protocol.messages.delays import DelayedRecord
 
@@ -28,16 +29,28 @@ START_MS = 1_700_000_000_000
 class MemoryRun:
     """A `Run` in memory."""
 
-    def __init__(self, entries: bytes) -> None:
+    def __init__(self, entries: bytes, values: bytes) -> None:
         self._entries = entries
+        self._values = values
         self.is_deleted = False
+        self.readable = 1 << 30  # so many reads, then it fails
 
     def __len__(self) -> int:
-        return len(self._entries) // 24
+        return len(self._entries) // ENTRY.size
 
     def read(self, first: int, count: int) -> bytes:
+        self._check()
+        return self._entries[first * ENTRY.size : (first + count) * ENTRY.size]
+
+    def read_values(self, start: int, end: int) -> bytes:
+        self._check()
+        return self._values[start:end]
+
+    def _check(self) -> None:
         assert not self.is_deleted
-        return self._entries[first * 24 : (first + count) * 24]
+        self.readable -= 1
+        if self.readable < 0:
+            raise StorageFailed("the run cannot be read")
 
     def delete(self) -> None:
         self.is_deleted = True
@@ -50,10 +63,10 @@ class MemoryRuns:
         self.runs: list[MemoryRun] = []
         self.is_full = False
 
-    def write(self, entries: bytes) -> MemoryRun | None:
+    def write(self, entries: bytes, values: bytes) -> MemoryRun | None:
         if self.is_full:
             return None
-        self.runs.append(MemoryRun(entries))
+        self.runs.append(MemoryRun(entries, values))
         return self.runs[-1]
 
     @property
