@@ -22,7 +22,15 @@ from zhumq.model.errors import (
     InvalidTxnState,
     NotLeaderOrFollower,
 )
-from zhumq.model.state_machine import ClosableShard, Outcome, Producer, Reply, ReplyToken, Shard
+from zhumq.model.state_machine import (
+    ClosableShard,
+    Outcome,
+    Producer,
+    Reply,
+    ReplyToken,
+    Shard,
+    StateRecord,
+)
 from zhumq.model.transaction_errors import TransactionCoordinatorFenced
 from zhumq.records.batch import batches
 from zhumq.records.control import EndMarker
@@ -281,7 +289,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
             if self._with_offsets:
                 first_offset = running.next_offset - len(records)
                 records = tuple(
-                    replace(each, offset=offset)
+                    StateRecord(key=each.key, value=each.value, offset=offset)
                     for offset, each in enumerate(records, first_offset)
                 )
             replay(running.shard, records, outcome.producer, now_ms)
