@@ -1,7 +1,6 @@
 """Delayed messages: memory with many pending, and how late those are that become due; `make delays`."""
 
 import argparse
-import os
 import random
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import Final
 
 import confluent_kafka
 
+from benchmarks.cluster_size import cpu_seconds
 from benchmarks.lookup import rss_mb
 from zhumq import Admin
 from zhumq.model.delay_headers import DELIVER_AT_HEADER
@@ -41,11 +41,6 @@ def metric(broker: BrokerProcess, name: str) -> float:
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
     raise RuntimeError(f"there is no metric {name}")
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def send(bootstrap: str, values: list[bytes], due_ms: list[int]) -> None:
