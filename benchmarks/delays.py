@@ -26,7 +26,9 @@ SEED: Final = 20261118
 FAR_MS: Final = 3_600_000  # Nothing of the pending ones is due during the run.
 DAY_MS: Final = 24 * 3_600_000
 LEAD_MS: Final = 5_000
-STAGED_PER_SECOND_MIN: Final = 5_000  # The first one is due when all are staged, at this rate at least.
+STAGED_PER_SECOND_MIN: Final = (
+    5_000  # The first one is due when all are staged, at this rate at least.
+)
 WAIT_SECONDS: Final = 300.0
 LATE_P99_MS_MAX: Final = 1_000.0
 
@@ -176,7 +178,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pending", type=int, default=1_000_000)
     parser.add_argument("--due", type=int, default=50_000)
-    parser.add_argument("--rate", type=int, default=10_000, help="of those that become due, a second")
+    parser.add_argument(
+        "--rate", type=int, default=10_000, help="of those that become due, a second"
+    )
     parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()
     with (
