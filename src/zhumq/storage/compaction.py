@@ -1,6 +1,5 @@
 """Compaction: keeps the last record of each key, at its offset. The heavy part runs in a thread."""
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from zhumq.storage.batch_scan import RELATIVE_OFFSET_MAX
 from zhumq.storage.compaction_swap import swap_name
 from zhumq.storage.compaction_transactions import CleanedTransactions
 from zhumq.storage.indexes import OffsetIndex, TimeIndex
+from zhumq.storage.latest_offsets import KEYS_MAX, LatestOffsets
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_files import CLEANED_SUFFIX, SWAP_SUFFIX
 from zhumq.storage.segment import Segment
@@ -22,9 +22,6 @@ from zhumq.storage.transaction_index import AbortedTransaction
 from zhumq.storage.verification import file_checksum
 
 logger = logging.getLogger(__name__)
-
-KEYS_MAX = 500_000  # in one pass; the next pass compacts the records behind them
-KEY_DIGEST_BYTES = 16
 
 
 class LastBatch(NamedTuple):
@@ -109,9 +106,10 @@ class CompactionTicket:
             self.disk.unlink(done.path)
         self.compacted.clear()
 
-    def _latest_offsets(self) -> dict[bytes, int]:
-        """The last offset of each key in the dirty part. Lowers end_offset if there are too many keys."""
-        latest: dict[bytes, int] = {}
+    def _latest_offsets(self) -> LatestOffsets:
+        """The last offset of each key in the dirty part. Lowers end_offset if there are too many keys: the next pass
+        compacts the records behind them."""
+        latest = LatestOffsets()
         transactions = CleanedTransactions(
             each for each in self.aborted if each.last_offset >= self.first_dirty_offset
         )
@@ -132,7 +130,7 @@ class CompactionTicket:
                     return latest
                 for record in _records(_read(file, position, header)) or ():
                     if record.key is not None:
-                        latest[_digest(record.key)] = record.offset
+                        latest.put(record.key, record.offset)
         return latest
 
     def _groups(self) -> list[list[SealedSegment]]:
@@ -157,7 +155,7 @@ class CompactionTicket:
     def _rewrite(
         self,
         group: list[SealedSegment],
-        latest: dict[bytes, int],
+        latest: LatestOffsets,
         transactions: CleanedTransactions,
     ) -> None:
         base_offset = group[0].segment.base_offset
@@ -207,7 +205,7 @@ class CompactionTicket:
     def _compacted_batch(
         self,
         original: RecordBatch,
-        latest: dict[bytes, int],
+        latest: LatestOffsets,
         is_aborted: bool,
         must_stay: bool,
     ) -> RecordBatch | None:
@@ -224,7 +222,7 @@ class CompactionTicket:
         kept: list[Record] = []
         for record in records:
             if record.offset < self.end_offset:
-                if record.key is None or latest.get(_digest(record.key), -1) > record.offset:
+                if record.key is None or latest.get(record.key) > record.offset:
                     continue
                 if record.value is None:
                     if horizon is not None and self.now_ms > horizon:
@@ -323,11 +321,3 @@ def _records(batch: RecordBatch) -> list[Record] | None:
 def _rebuilt(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> RecordBatch:
     data = rebuild_batch(header, kept, delete_horizon_ms=horizon)
     return RecordBatch(decode_header(data), memoryview(data))
-
-
-def _digest(key: bytes) -> bytes:
-    """The key, or the digest of a long key, so that the map's size depends only on the number of keys.
-    A digest is longer than any key that is used as it is, so the two never collide."""
-    if len(key) <= KEY_DIGEST_BYTES:
-        return key
-    return hashlib.blake2b(key, digest_size=KEY_DIGEST_BYTES + 1).digest()
