@@ -119,6 +119,7 @@ def future_of(register: Callable[[DurableCallback], None]) -> asyncio.Future[Non
             future.set_result(None)
         else:
             future.set_exception(failure)
+            future.exception()  # Who waited for it may be gone; the event loop would log it as an error.
 
     register(settle)
     return future

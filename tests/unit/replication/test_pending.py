@@ -1,11 +1,19 @@
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from functools import partial
 
+import pytest
 from tests.manual_time import ManualClock, advance, run_in_manual_time
 
 from zhumq.model.errors import BrokerError, StorageFailed
-from zhumq.replication.pending import DurabilityWaiters, ParkedFetch, Watcher
+from zhumq.replication.pending import (
+    DurabilityWaiters,
+    DurableCallback,
+    ParkedFetch,
+    Watcher,
+    future_of,
+)
 
 
 class Source:
@@ -120,3 +128,23 @@ def test_a_waiter_fails_when_its_own_timeout_is_over() -> None:
     assert results[5] is None
     assert not waiters.is_any_overdue(1 << 60)
     assert len(waiters) == 1
+
+
+def test_a_failure_that_nobody_waits_for_any_more_is_no_error_of_the_loop() -> None:
+    async def scenario() -> None:
+        settles: list[DurableCallback] = []
+        logged: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: logged.append(context))
+        heard = future_of(settles.append)
+        settles.pop()(StorageFailed("the disk is gone"))
+        with pytest.raises(StorageFailed):
+            await heard
+        unheard = future_of(settles.append)
+        settles.pop()(StorageFailed("the disk is gone"))
+        assert unheard.done()
+        del unheard
+        gc.collect()
+        assert logged == []
+
+    run(scenario)
