@@ -82,7 +82,8 @@ def _call(address: str, credentials: Any, method: str, fields: dict[str, Any]) -
             ) from error
     code = getattr(answer, "code", pb.OK)
     if code != pb.OK:
-        if code in _NOT_FOUND:
-            raise NotFound(answer.message)
-        raise (Unavailable if code == pb.UNAVAILABLE else Refused)(answer.message)
+        kind = NotFound if code in _NOT_FOUND else Refused
+        raise (Unavailable if code == pb.UNAVAILABLE else kind)(
+            answer.message, code=pb.Code.Name(code)
+        )
     return answer

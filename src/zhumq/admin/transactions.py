@@ -355,7 +355,8 @@ def _check(doing: str, code: int) -> None:
     if code == ErrorCode.NONE:
         return
     kind = Unavailable if code in RETRIABLE_CODES else Refused
-    raise kind(f"cannot {doing}: {ErrorCode(code).name}")
+    name = ErrorCode(code).name
+    raise kind(f"cannot {doing}: {name}", code=name)
 
 
 def _describe_once(
