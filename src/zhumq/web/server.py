@@ -1,6 +1,6 @@
 """The process of the REST API: listens, serves until it is stopped, and ends with the broker that started it."""
 
-import logging
+import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -12,8 +12,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from zhumq.model.address import Address
 from zhumq.model.errors import ZhumqError
 from zhumq.web.app import WebConfig, make_app
-
-logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 256
 KEEP_ALIVE_SECONDS: Final = 30
@@ -84,6 +82,13 @@ class WebServer(uvicorn.Server):
 def serve(config: WebConfig, listen: Address, tls: Tls | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Prints one line when it listens. Returns the exit code."""
     server = WebServer(config, listen, tls)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # Uvicorn has handlers of its own while it runs, and raises the signal again afterwards.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, stop)
     sys.stdout.write(f"zhumq web ready url={server.url} bootstrap={config.bootstrap}\n")
     sys.stdout.flush()
     server.run_until_stopped()

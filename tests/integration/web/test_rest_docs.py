@@ -24,14 +24,16 @@ def url() -> Iterator[str]:
             [*command, "--bootstrap", running.bootstrap], stdout=subprocess.PIPE, text=True
         )
         try:
-            assert process.stdout is not None
+            assert process.stdout is not None  # as it was asked for
             ready = re.match(r"zhumq web ready url=(\S+) ", process.stdout.readline())
             assert ready is not None
             yield ready.group(1)
         finally:
             process.terminate()
-            assert process.wait(SECONDS_MAX) == 0
-            process.stdout.close()
+            code = process.wait(SECONDS_MAX)
+            if process.stdout is not None:
+                process.stdout.close()
+        assert code == 0
 
 
 def test_every_example_of_the_document_runs(url: str) -> None:

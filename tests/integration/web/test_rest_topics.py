@@ -9,35 +9,13 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from rest_support import create, problem, send
 
 from zhumq import Consumer
 from zhumq.testing.broker import RunningBroker
 from zhumq.web.app import BODY_BYTES_MAX
 
 SECONDS_MAX = 60.0
-
-
-def problem(answer: httpx.Response, status: int) -> dict[str, object]:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    found: dict[str, object] = answer.json()
-    assert found["status"] == status
-    assert isinstance(found["detail"], str)
-    assert "\n" not in found["detail"]
-    return found
-
-
-def create(api: httpx.Client, topic: str, **fields: object) -> None:
-    answer = api.post("/topics", json={"topic": topic, **fields})
-    assert answer.status_code == 201, answer.text
-
-
-def send(api: httpx.Client, topic: str, *values: object, **fields: object) -> list[dict[str, int]]:
-    messages = [{"value": value, **fields} for value in values]
-    answer = api.post(f"/topics/{topic}/messages", json={"messages": messages})
-    assert answer.status_code == 201, answer.text
-    sent: list[dict[str, int]] = answer.json()["messages"]
-    return sent
 
 
 def test_a_topic_is_created_shown_altered_and_deleted(api: httpx.Client, topic: str) -> None:

@@ -51,9 +51,7 @@ def show_cluster(brokers: Brokers) -> Cluster:
 def list_unwell(brokers: Brokers, query: UnwellQuery) -> Page[UnwellPartition]:
     """List the partitions without a leader, or with replicas that are not in sync."""
     found = [
-        each
-        for each in describe_cluster(brokers.connection).unwell
-        if _is_of(query.kind, each)
+        each for each in describe_cluster(brokers.connection).unwell if _is_of(query.kind, each)
     ]
     return page_of(found, _name, limit=query.limit, after=query.after)
 
