@@ -22,8 +22,16 @@ PAGE_BYTES_MAX: Final = (
 ANSWER_SECONDS_MAX: Final = 10.0  # without a message, though there are some
 SEND_SECONDS_MAX: Final = 15.0
 _POLL_SECONDS: Final = 0.1
-# librdkafka needs a group id even if nothing is committed.
+# librdkafka needs a group id even if nothing is committed, and looks for the group's coordinator: that the user has no
+# rights to the group does not matter.
 _NO_GROUP: Final = "zhumq-reader"
+_PASSING: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
 
 MessageTest = Callable[[Any], bool]
 
@@ -211,7 +219,7 @@ def _advance(message: Any, topic: str, position: dict[int, int]) -> bool:
         number = message.partition()
         position[number] = max(position[number], message.offset())
         return False
-    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+    if error.retriable() or error.code() in _PASSING:
         return False
     raise error_of(f"read {topic!r}", error)
 

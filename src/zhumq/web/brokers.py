@@ -56,9 +56,16 @@ class Brokers:
 class BrokerPool:
     """Lends connections to the threads of requests."""
 
-    def __init__(self, bootstrap: str, *, push: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        push: str | None = None,
+        age_seconds_max: float = AGE_SECONDS_MAX,
+    ) -> None:
         self._bootstrap = bootstrap
         self._push = push
+        self._age_seconds_max = age_seconds_max
         self._waiting_slots = threading.BoundedSemaphore(WAITING_MAX)
         self._lock = threading.Lock()
         self._idle: list[tuple[ClientSecurity, Brokers]] = []  # the longest idle first
@@ -97,7 +104,7 @@ class BrokerPool:
         return Brokers(self._bootstrap, security, self._push, self._waiting_slots)
 
     def _take(self, security: ClientSecurity) -> Brokers | None:
-        oldest = time.monotonic() - AGE_SECONDS_MAX
+        oldest = time.monotonic() - self._age_seconds_max
         with self._lock:
             aged = [brokers for _, brokers in self._idle if brokers.opened_at < oldest]
             self._idle = [each for each in self._idle if each[1].opened_at >= oldest]
