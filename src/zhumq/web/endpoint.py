@@ -3,8 +3,11 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from http import HTTPStatus
-from typing import Any, Final, get_origin, get_type_hints
+from operator import or_
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -60,7 +63,7 @@ def endpoint(
     query, body = hints.pop(_QUERY, None), hints.pop(_BODY, None)
     in_path = {part[1:-1] for part in path.split("/") if part.startswith("{")}
     assert hints.keys() == in_path, f"{handler.__name__} takes {set(hints)}, {path} has {in_path}"
-    if answer is type(None):
+    if answer is NoneType:
         status = HTTPStatus.NO_CONTENT
     return Endpoint(
         method=method,
@@ -99,21 +102,31 @@ def read_arguments(
 
 
 def read_query(type_: Any, pairs: Sequence[tuple[str, str]]) -> Any:
-    """The parameters of a query as a Struct. One that is repeated is a list."""
-    lists = {
-        each.encode_name
-        for each in msgspec.structs.fields(type_)
-        if get_origin(each.type) in (list, tuple)
-    }
+    """The parameters of a query as a Struct, all of whose fields have defaults. One that is repeated is a list."""
+    fields = {each.encode_name: each for each in msgspec.structs.fields(type_)}
     values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in lists:
+        if name not in fields:
+            raise invalid(f"there is no parameter {name!r}")
+        if get_origin(fields[name].type) is list:
             values.setdefault(name, []).append(value)
         elif name in values:
             raise invalid(f"the parameter {name!r} is there twice")
         else:
             values[name] = value
-    return _convert(values, type_, "the query")
+    return type_(
+        **{
+            fields[name].name: _convert(value, _given(fields[name].type), f"the parameter {name!r}")
+            for name, value in values.items()
+        }
+    )
+
+
+def _given(type_: Any) -> Any:
+    """The type of a parameter that is there: the text `null` is not None."""
+    if get_origin(type_) not in (Union, UnionType):
+        return type_
+    return reduce(or_, (each for each in get_args(type_) if each is not NoneType))
 
 
 def _read_body(type_: Any, body: bytes) -> Any:

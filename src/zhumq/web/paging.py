@@ -16,7 +16,7 @@ OFFSET_MAX: Final = 2**63 - 1
 Item = TypeVar("Item")
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="The most items of the page.")]
 After = Annotated[
-    str, Meta(max_length=65_536, description="`next` of the page before; nothing for the first.")
+    str, Meta(max_length=8_192, description="`next` of the page before; nothing for the first.")
 ]
 
 

@@ -16,7 +16,7 @@ from zhumq.web.app import WebConfig, make_app
 CONNECTIONS_MAX: Final = 256
 KEEP_ALIVE_SECONDS: Final = 30
 HEAD_SECONDS_MAX: Final = 15.0  # from the connect until the head of the first request
-HEAD_BYTES_MAX: Final = 64 * 1024
+HEAD_BYTES_MAX: Final = 128 * 1024
 STOP_SECONDS_MAX: Final = 3  # for requests that are being served, and open streams
 BACKLOG: Final = 256
 

@@ -21,6 +21,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limit: Annotated[int, Meta(ge=1)] = 10
     exact: bool = False
     tags: list[str] = []
+    count: Annotated[int, Meta(ge=0)] | None = None
+    text: str | None = None
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,18 +35,18 @@ def change(brokers: Brokers, thing: str, query: Query, body: Body) -> Body:
     At once.
     """
     del brokers, thing
-    return Body(name=body.name if query.exact else "")
+    return Body(name=body.name if query.exact else f"{query.count} {query.text}")
 
 
 ROW = endpoint("POST", "/things/{thing}", change, HTTPStatus.CREATED)
 
 
 def test_arguments_are_read_from_path_query_and_body() -> None:
-    pairs = [("limit", "3"), ("exact", "true"), ("tags", "a"), ("tags", "b")]
+    pairs = [("limit", "3"), ("exact", "true"), ("tags", "a"), ("tags", "b"), ("text", "null")]
     found = read_arguments(ROW, {"thing": "a%2Fb%20c"}, pairs, b'{"name": "x"}')
     assert found == {
         "thing": "a/b c",
-        "query": Query(limit=3, exact=True, tags=["a", "b"]),
+        "query": Query(limit=3, exact=True, tags=["a", "b"], text="null"),
         "body": Body(name="x"),
     }
 
@@ -57,6 +59,8 @@ def test_arguments_are_read_from_path_query_and_body() -> None:
         ("a", [("limit", "x")], b'{"name": "x"}'),
         ("a", [("limit", "1"), ("limit", "2")], b'{"name": "x"}'),
         ("a", [("other", "1")], b'{"name": "x"}'),
+        ("a", [("count", "null")], b'{"name": "x"}'),
+        ("a", [("count", "-1")], b'{"name": "x"}'),
         ("a", [], b""),
         ("a", [], b"{}"),
         ("a", [], b'{"name": "x", "other": 1}'),
@@ -115,7 +119,14 @@ def test_the_document_describes_every_route_with_a_name_of_its_own() -> None:
     assert all(each["summary"].endswith(".") for each in operations)
     operation = described["paths"]["/api/v1/things/{thing}"]["post"]
     assert (operation["summary"], operation["description"]) == ("Change a thing.", "At once.")
-    assert [each["name"] for each in operation["parameters"]] == ["thing", "limit", "exact", "tags"]
+    assert [each["name"] for each in operation["parameters"]] == [
+        "thing",
+        "limit",
+        "exact",
+        "tags",
+        "count",
+        "text",
+    ]
     assert operation["responses"]["201"]["content"]["application/json"]["schema"] == {
         "$ref": "#/components/schemas/Body"
     }
