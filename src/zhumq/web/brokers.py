@@ -19,6 +19,9 @@ IDLE_MAX: Final = 16  # connections of all callers that wait for a request
 # The credentials of a connection are checked again after this time, as a user may have been deleted.
 AGE_SECONDS_MAX: Final = 300.0
 REACH_SECONDS_MAX: Final = 3.0
+RETRY_SECONDS: Final = (
+    8.0  # while a leader changes; a caller of HTTP is answered sooner than one of a command
+)
 WAITING_MAX: Final = 16  # requests that wait for new messages, of all callers
 
 
@@ -38,6 +41,7 @@ class Brokers:
             client_id=CLIENT_ID,
             waiting=Waiting(bootstrap, security),
             security=security,
+            retry_seconds=RETRY_SECONDS,
         )
         self.waiting_slots = waiting_slots
         self.opened_at = time.monotonic()

@@ -109,7 +109,7 @@ def test_messages_are_read_from_an_offset_a_time_and_the_end(api: httpx.Client, 
     for number in range(5):
         send(api, topic, str(number), key=str(number), timestamp_ms=1_000 * (number + 1))
 
-    def values(**params: object) -> list[str]:
+    def values(**params: str | int | bool) -> list[str]:
         answer = api.get(f"/topics/{topic}/messages", params={"partition": 0, **params})
         assert answer.status_code == 200, answer.text
         return [each["value"]["text"] for each in answer.json()["items"]]

@@ -154,7 +154,11 @@ def list_quotas(brokers: Brokers) -> list[quotas.ClientQuota]:
 
 def alter_quotas(brokers: Brokers, body: QuotaChange) -> None:
     """Set and delete quotas of a user, a client id, an address, or a combination."""
-    quotas.alter_quotas(brokers.connection, body.entity, body.quotas)
+    quotas.alter_quotas(
+        brokers.connection,
+        {str(kind): name for kind, name in body.entity.items()},
+        {str(name): value for name, value in body.quotas.items()},
+    )
 
 
 def _without_mechanism(name: str) -> users.User:
