@@ -76,8 +76,9 @@ def test_dead_letters_are_counted_read_in_pages_and_replayed(
         after = page["next"]
     assert [each["value"]["text"] for each in found] == ["0", "1", "2", "3"]
     first = found[0]
-    assert (first["origin_topic"], first["origin_offset"], first["group"]) == (topic, 0, topic)
-    assert (first["reason"], first["is_replayed"], first["topic"]) == ("bad 0", False, name)
+    assert first["origin"] == {"topic": topic, "partition": 0, "offset": 0}
+    assert (first["group"], first["topic"]) == (topic, name)
+    assert (first["reason"], first["replayed"]) == ("bad 0", False)
     assert api.get(f"/dead-letters/{topic}?group=other").json()["items"] == []
     place = {"partition": found[2]["partition"], "offset": found[2]["offset"]}
     replay = f"/dead-letters/{topic}/replay"

@@ -33,20 +33,26 @@ class DeadLetterQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fiel
     after: After = ""
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The message that a dead letter was."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that could not be delivered: where it is, where it came from, and why."""
 
     topic: str  # the dead-letter topic
     partition: int
     offset: int
-    origin_topic: str
-    origin_partition: int
-    origin_offset: int
+    origin: Origin
     group: str
     reason: str
     deliveries: int
     time_ms: int
-    is_replayed: bool
+    replayed: bool
     key: Content | None
     value: Content | None
     headers: list[Header]
@@ -137,14 +143,14 @@ def _shown(each: dead_letters.DeadLetter, query: ShownQuery) -> DeadLetter:
         topic=each.topic,
         partition=each.partition,
         offset=each.offset,
-        origin_topic=each.story.topic,
-        origin_partition=each.story.partition,
-        origin_offset=each.story.offset,
+        origin=Origin(
+            topic=each.story.topic, partition=each.story.partition, offset=each.story.offset
+        ),
         group=each.story.group,
         reason=each.story.reason,
         deliveries=each.story.deliveries,
         time_ms=each.story.time_ms,
-        is_replayed=each.replayed,
+        replayed=each.replayed,
         key=show(each.key, query.format, query.value_bytes),
         value=show(each.value, query.format, query.value_bytes),
         headers=show_headers(each.headers, query.format, query.value_bytes),
