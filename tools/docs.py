@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import json
 import re
 import sys
 import tomllib
@@ -135,6 +136,23 @@ def topic_settings() -> str:
     return _table(("topic setting", "broker setting", "default", "what it does"), rows)
 
 
+def openapi() -> str:
+    """The description of the REST API, of its route table."""
+    from zhumq.web.openapi import document
+    from zhumq.web.routes import ROUTES
+
+    return json.dumps(document(ROUTES), indent=1, ensure_ascii=False) + "\n"
+
+
+def rest_requests() -> str:
+    """The requests of the REST API, with what each does."""
+    from zhumq.web.endpoint import PREFIX
+    from zhumq.web.routes import ROUTES
+
+    rows = [(f"`{each.method} {PREFIX}{each.path}`", each.summary) for each in ROUTES]
+    return _table(("request", "what it does"), rows)
+
+
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     lines += [f"| {' | '.join(cell or '(empty)' for cell in row)} |" for row in rows]
@@ -150,7 +168,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "broker settings": broker_settings,
         "topic settings": topic_settings,
     },
+    "docs/rest.md": {"requests": rest_requests},
 }
+# Files that are generated as a whole.
+FILES: dict[Path, Callable[[], str]] = {REPOSITORY / "docs" / "openapi.json": openapi}
 
 
 def rewrite(text: str, name: str, content: str, made_by: str = "make docs") -> str:
@@ -176,6 +197,12 @@ def main() -> int:
             stale.append(file)
             if not check:
                 path.write_text(after)
+    for path, make in FILES.items():
+        content = make()
+        if not path.exists() or path.read_text() != content:
+            stale.append(path.relative_to(REPOSITORY).as_posix())
+            if not check:
+                path.write_text(content)
     for file in stale:
         sys.stdout.write(f"{file}: {'is stale, run make docs' if check else 'rewritten'}\n")
     return 1 if check and stale else 0

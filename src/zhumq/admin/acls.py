@@ -142,11 +142,14 @@ def _check(doing: str, code: int, message: str | None) -> None:
             raise Refused(
                 f"cannot {doing}: the broker has no authorizer",
                 "start it with --set authorizer.class.name=zhumq --set super.users=User:NAME",
+                code=ErrorCode(code).name,
             )
         case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise Refused(
                 f"cannot {doing}: this needs the right to describe or alter the cluster",
                 "connect as a user of super.users",
+                code=ErrorCode(code).name,
             )
         case _:
-            raise Refused(f"cannot {doing}: {message or ErrorCode(code).name}")
+            name = ErrorCode(code).name
+            raise Refused(f"cannot {doing}: {message or name}", code=name)

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from zhumq.admin.errors import Unavailable, kafka_errors
 from zhumq.admin.reachability import REACH_TIMEOUT_SECONDS, addresses_of
-from zhumq.client.retrying_admin import AdminRequest, RetryingAdmin
+from zhumq.client.retrying_admin import RETRY_SECONDS, AdminRequest, RetryingAdmin
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
@@ -28,7 +28,8 @@ class ClusterConnection:
 
     It connects with the first request, and any broker will do. `push` gives the push listeners that the
     brokers would otherwise be asked for. With `waiting`, connection errors are logged and explained.
-    `security` is a ClientSecurity, or settings with Kafka's names.
+    `security` is a ClientSecurity, or settings with Kafka's names. `retry_seconds` is how long a request is repeated
+    while no broker can serve it.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class ClusterConnection:
         client_id: str = "zhumq-admin",
         waiting: Waiting | None = None,
         security: Security = None,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self.bootstrap = bootstrap
         self.push = push
@@ -51,6 +53,7 @@ class ClusterConnection:
         self._admin = RetryingAdmin(
             quiet_settings(bootstrap, self.security, **settings),
             waiting.raise_if_refused if waiting is not None else None,
+            retry_seconds=retry_seconds,
         )
         self._wires: dict[str, Connection] = {}  # by address
 

@@ -83,11 +83,13 @@ def read_dead_letters(
     *,
     group: str | None = None,
     limit: int | None = None,
+    begin: Mapping[int, int] | None = None,
 ) -> Iterator[DeadLetter]:
-    """The dead letters of a topic (its own name, or that of the dead-letter topic), oldest first."""
+    """The dead letters of a topic (its own name, or that of the dead-letter topic), oldest first. `begin` is the offset
+    to begin with in each partition."""
     name = _dead_letter_topic(topic)
     with _DeadLetterReader(connection) as reader:
-        found = reader.read(name, reader.committed(name))
+        found = reader.read(name, reader.committed(name), begin)
         yield from islice((each for each in found if group in (None, each.story.group)), limit)
 
 
@@ -98,13 +100,15 @@ def replay_dead_letters(
     group: str | None = None,
     offsets: Mapping[int, set[int]] | None = None,
     again: bool = False,
+    limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Send dead letters back to the topics they came from. Returns how many were sent.
 
     Replayed dead letters are committed, so that a second replay, or one after a crash, skips them. `again`
     and `offsets` replay them all the same. A crash between sending and committing repeats at most
-    REPLAY_BATCH dead letters: a header of each names the dead letter it was.
+    REPLAY_BATCH dead letters: a header of each names the dead letter it was. It ends after `limit` dead letters; another
+    call goes on, unless it is one with `again`.
     """
     name = _dead_letter_topic(topic)
     chosen = group is not None or offsets is not None
@@ -116,7 +120,7 @@ def replay_dead_letters(
         leave_out = not again and offsets is None
         begin = {each: known.position for each, known in committed.items()} if leave_out else {}
         total = reader.total(name, begin)
-        replayed = 0
+        replayed, is_cut = 0, False
         ends = reader.ends(name)
         for seen, dead_letter in enumerate(reader.read(name, committed, begin, ends), start=1):
             known = committed[dead_letter.partition]
@@ -126,6 +130,9 @@ def replay_dead_letters(
             ):
                 selected = False
             if selected and not (leave_out and dead_letter.replayed):
+                if replayed == limit:
+                    is_cut = True
+                    break
                 mark = f"{dead_letter.topic}-{dead_letter.partition}@{dead_letter.offset}"
                 producer.send(
                     dead_letter.story.topic,
@@ -144,7 +151,7 @@ def replay_dead_letters(
             if progress is not None:
                 progress(seen, total)
         producer.flush()
-        if not chosen:  # Markers of transactions may be behind the last dead letter.
+        if not chosen and not is_cut:  # Markers of transactions may be behind the last dead letter.
             for partition, (_, end) in ends.items():
                 committed[partition].advance(end)
         if replayed:

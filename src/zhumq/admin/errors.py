@@ -9,15 +9,18 @@ from confluent_kafka import KafkaError, KafkaException
 from zhumq.client.errors import RequestFailed
 from zhumq.client.retrying_admin import TRANSIENT
 from zhumq.client.waiting import Waiting
+from zhumq.model.errors import ErrorCode
 
 
 class AdminError(RequestFailed):
-    """An operation failed. `failure` is what failed and why, `advice` what to do, or empty."""
+    """An operation failed. `failure` is what failed and why, `advice` what to do, or empty. `code` is the name of the
+    error that a broker or Kafka's client library answered with, or empty."""
 
-    def __init__(self, failure: str, advice: str = "") -> None:
+    def __init__(self, failure: str, advice: str = "", *, code: str = "") -> None:
         super().__init__(f"{failure}: {advice}" if advice else failure)
         self.failure = failure
         self.advice = advice
+        self.code = code
 
 
 class NotFound(AdminError):
@@ -75,7 +78,7 @@ def error_of(doing: str, error: KafkaError, *, cause: str = "") -> AdminError:
         kind = Unavailable if error.code() in TRANSIENT else Refused
         failure, advice = f"{error.str()} ({error.name().lstrip('_')})", ""
     because = f" ({cause})" if cause and kind is Unavailable else ""
-    return kind(f"cannot {doing}: {failure}{because}", advice)
+    return kind(f"cannot {doing}: {failure}{because}", advice, code=_code_of(error))
 
 
 @contextmanager
@@ -88,3 +91,11 @@ def kafka_errors(doing: str, waiting: Waiting | None = None) -> Iterator[None]:
         raise error_of(doing, error.args[0], cause=cause) from error
     except ValueError as error:  # an argument that the library refuses
         raise Refused(f"cannot {doing}: {error}") from error
+
+
+def _code_of(error: KafkaError) -> str:
+    """The brokers' name of an error, else that of Kafka's client library."""
+    try:
+        return ErrorCode(error.code()).name
+    except ValueError:
+        return error.name().lstrip("_")

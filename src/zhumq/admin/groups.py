@@ -91,14 +91,20 @@ class OffsetChange:
     after: int
 
 
-def list_groups(connection: ClusterConnection) -> GroupList:
-    """All groups by name."""
-    found = {
-        each.group_id: GroupSummary(
+def group_states(connection: ClusterConnection) -> list[GroupSummary]:
+    """The groups of the brokers' listing, by name: without what only the push listeners know of subscriptions."""
+    found = [
+        GroupSummary(
             group=each.group_id, state=_state_name(each.state), type=_state_name(each.type)
         )
         for each in _listing(connection)
-    }
+    ]
+    return sorted(found, key=lambda each: each.group)
+
+
+def list_groups(connection: ClusterConnection) -> GroupList:
+    """All groups by name."""
+    found = {each.group: each for each in group_states(connection)}
     subscriptions, warning = known_subscriptions(connection)
     for name, group in subscriptions.items():
         kind = _SHARE if group.mode in (None, "ptp-shared") else _CONSUMER

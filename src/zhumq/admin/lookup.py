@@ -152,10 +152,11 @@ def _ask(connection: ClusterConnection, request: LookupRequest) -> LookupRespons
 def _error(code: ErrorCode, request: LookupRequest, message: str | None) -> AdminError:
     doing = f"cannot look up in {request.topic}-{request.partition}"
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return NotFound(f"{doing}: {message}")
+        return NotFound(f"{doing}: {message}", code=code.name)
     if code is ErrorCode.INVALID_CONFIG:
         return Refused(
             f"{doing}: the topic has no index of keys and tags",
             f"`zhumq topic alter {request.topic} --set index.keys=true` builds one",
+            code=code.name,
         )
-    return Refused(f"{doing}: {message or code.name.lower().replace('_', ' ')}")
+    return Refused(f"{doing}: {message or code.name.lower().replace('_', ' ')}", code=code.name)

@@ -2,9 +2,11 @@
 
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
+
 from zhumq.admin.connection import ClusterConnection
-from zhumq.admin.errors import AdminError, NotFound, Refused, Unavailable
-from zhumq.client.errors import PushUnavailable
+from zhumq.admin.errors import AdminError, NotFound, Refused, Unavailable, error_of
+from zhumq.client.errors import PushUnavailable, RequestFailed
 from zhumq.client.routes import find_push_addresses, parse_addresses
 
 try:
@@ -55,7 +57,13 @@ def _addresses(connection: ClusterConnection) -> list[str]:
     """The push addresses: those given, else those that the brokers advertise."""
     if connection.push is not None:
         return parse_addresses(connection.push)
-    return list(find_push_addresses(connection.bootstrap, connection.security).values())
+    try:
+        return list(find_push_addresses(connection.bootstrap, connection.security).values())
+    except RequestFailed as error:
+        if isinstance(error.__cause__, KafkaException):
+            doing = f"ask {connection.bootstrap} for push listeners"
+            raise error_of(doing, error.__cause__.args[0]) from error
+        raise
 
 
 def _call(address: str, credentials: Any, method: str, fields: dict[str, Any]) -> Any:
@@ -82,7 +90,8 @@ def _call(address: str, credentials: Any, method: str, fields: dict[str, Any]) -
             ) from error
     code = getattr(answer, "code", pb.OK)
     if code != pb.OK:
-        if code in _NOT_FOUND:
-            raise NotFound(answer.message)
-        raise (Unavailable if code == pb.UNAVAILABLE else Refused)(answer.message)
+        kind = NotFound if code in _NOT_FOUND else Refused
+        raise (Unavailable if code == pb.UNAVAILABLE else kind)(
+            answer.message, code=pb.Code.Name(code)
+        )
     return answer

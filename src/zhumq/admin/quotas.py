@@ -60,4 +60,5 @@ def alter_quotas(
 
 def _check(doing: str, code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
-        raise Refused(f"cannot {doing}: {message or ErrorCode(code).name}")
+        name = ErrorCode(code).name
+        raise Refused(f"cannot {doing}: {message or name}", code=name)

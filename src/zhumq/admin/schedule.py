@@ -161,9 +161,9 @@ def _ask(connection: ClusterConnection, request: ScheduleRequest) -> ScheduleRes
             return answer
         reason = answer.error_message or code.name.lower().replace("_", " ")
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise NotFound(f"{named}: {reason}")
+            raise NotFound(f"{named}: {reason}", code=code.name)
         if code not in RETRIABLE_CODES:
-            raise Refused(f"{named}: {reason}")
+            raise Refused(f"{named}: {reason}", code=code.name)
         if time.monotonic() >= deadline:
-            raise Unavailable(f"{named}: {reason}")
+            raise Unavailable(f"{named}: {reason}", code=code.name)
         time.sleep(_PAUSE_SECONDS)

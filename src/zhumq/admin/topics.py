@@ -180,5 +180,6 @@ def _describe(connection: ClusterConnection, name: str) -> TopicDescription:
         raise NotFound(
             f"there is no topic {name!r}",
             f"see `zhumq topic list`, or create it with `zhumq topic create {name}`",
+            code=error.code,
         ) from error
     return found

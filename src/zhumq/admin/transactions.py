@@ -3,19 +3,19 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zhumq.admin.connection import REQUEST_TIMEOUT_SECONDS, ClusterConnection
 from zhumq.admin.errors import NotFound, Refused, Unavailable
+from zhumq.admin.leaders import Leader, by_leader, find_leaders
+from zhumq.admin.producers import producers_of
 from zhumq.model.address import Address
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.groups import FindCoordinatorRequest
 from zhumq.protocol.messages.producers import (
-    DescribeProducersRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    TopicRequest,
 )
 from zhumq.protocol.messages.transactions import (
     DescribedTransaction,
@@ -28,7 +28,7 @@ from zhumq.protocol.messages.transactions import (
 )
 
 MAX_TIMEOUT_MS: Final = 900_000  # the default of transaction.max.timeout.ms
-AT_ONCE_MAX: Final = 500  # transactional ids, or partitions, in one request
+AT_ONCE_MAX: Final = 500  # transactional ids in one request
 PAUSE_SECONDS: Final = 0.1
 _TRANSACTION_KEY: Final = 1  # in FindCoordinator
 _NO_TIMEOUT_MS: Final = 2**31 - 1  # of two-phase producers (KIP-939)
@@ -85,11 +85,6 @@ class OpenTransaction:
     coordinator_epoch: int  # of the producer's last marker; -1: none
     start_offset: int
     age_ms: int  # since the last message
-
-
-class _Leader(NamedTuple):
-    broker: int
-    address: str
 
 
 def list_transactions(
@@ -153,7 +148,7 @@ def describe_transaction(
 ) -> TransactionDetails:
     """A transactional id with its transaction. Raises NotFound."""
 
-    def ask(coordinator: _Leader) -> DescribedTransaction:
+    def ask(coordinator: Leader) -> DescribedTransaction:
         (found,) = _describe_once(connection, coordinator.address, [transactional_id])
         return found
 
@@ -199,12 +194,12 @@ def find_hanging(
 ) -> list[OpenTransaction]:
     """Transactions that are open in a partition for longer than any may be, and that no coordinator will end:
     they hold back consumers with read_committed. `broker`: in the partitions that it leads."""
-    leaders = _leaders(connection, topic, partition)
+    leaders = find_leaders(connection, topic, partition)
     if broker is not None and broker not in connection.broker_addresses():
         raise NotFound(f"there is no broker {broker}", "see `zhumq cluster status`")
     candidates = [
         each
-        for leader, partitions in _by_leader(leaders)
+        for leader, partitions in by_leader(leaders)
         if broker is None or leader.broker == broker
         for each in _open_in(connection, leader, partitions)
         if each.age_ms > older_than_ms
@@ -224,7 +219,7 @@ def abort_hanging(
 
     Raises Refused if a coordinator knows the transaction: a marker alone would tear it.
     """
-    (leader, _), *_ = _by_leader(_leaders(connection, topic, partition))
+    (leader, _), *_ = by_leader(find_leaders(connection, topic, partition))
     for found in _open_in(connection, leader, [(topic, partition)]):
         if found.start_offset == start_offset:
             break
@@ -281,7 +276,7 @@ def _replace_producer(
         keep_prepared_txn=keep_prepared,
     )
 
-    def ask(coordinator: _Leader) -> Any:
+    def ask(coordinator: Leader) -> Any:
         return connection.request(ApiKey.INIT_PRODUCER_ID, request, address=coordinator.address)
 
     answer: InitProducerIdResponse
@@ -306,7 +301,7 @@ def _end_kept(connection: ClusterConnection, found: TransactionDetails, *, is_co
         committed=is_commit,
     )
 
-    def ask(coordinator: _Leader) -> Any:
+    def ask(coordinator: Leader) -> Any:
         return connection.request(ApiKey.END_TXN, request, address=coordinator.address)
 
     _, answer = _of_coordinator(connection, name, ask)
@@ -317,14 +312,14 @@ def _end_kept(connection: ClusterConnection, found: TransactionDetails, *, is_co
 
 
 def _of_coordinator(
-    connection: ClusterConnection, transactional_id: str, ask: Callable[[_Leader], Any]
-) -> tuple[_Leader, Any]:
+    connection: ClusterConnection, transactional_id: str, ask: Callable[[Leader], Any]
+) -> tuple[Leader, Any]:
     """The coordinator of an id, and what it answers once the request need not be repeated."""
     asked = FindCoordinatorRequest(key_type=_TRANSACTION_KEY, coordinator_keys=[transactional_id])
     for is_last in _attempts():
         (found,) = connection.request(ApiKey.FIND_COORDINATOR, asked).coordinators
         if found.error_code == ErrorCode.NONE:
-            coordinator = _Leader(found.node_id, str(Address(found.host, found.port)))
+            coordinator = Leader(found.node_id, str(Address(found.host, found.port)))
             answer = ask(coordinator)
             if answer.error_code not in RETRIABLE_CODES or is_last:
                 return coordinator, answer
@@ -355,7 +350,8 @@ def _check(doing: str, code: int) -> None:
     if code == ErrorCode.NONE:
         return
     kind = Unavailable if code in RETRIABLE_CODES else Refused
-    raise kind(f"cannot {doing}: {ErrorCode(code).name}")
+    name = ErrorCode(code).name
+    raise kind(f"cannot {doing}: {name}", code=name)
 
 
 def _describe_once(
@@ -398,64 +394,21 @@ def _details(found: DescribedTransaction, coordinator: int, now_ms: int) -> Tran
 # Open transactions of partitions
 
 
-def _leaders(
-    connection: ClusterConnection, topic: str | None, partition: int | None
-) -> dict[tuple[str, int], _Leader]:
-    """The leaders of the partitions that are asked for; those without one have no consumers to hold back."""
-    metadata, addresses = connection.metadata(), connection.broker_addresses()
-    names = metadata.topics if topic is None else {topic: metadata.topics.get(topic)}
-    leaders = {}
-    for name, each in names.items():
-        if each is None:
-            raise NotFound(f"there is no topic {name!r}", "see `zhumq topic list`")
-        indexes = each.partitions if partition is None else [partition]
-        for index in indexes:
-            if index not in each.partitions:
-                raise NotFound(f"{name!r} has no partition {index}")
-            leader = each.partitions[index].leader
-            if leader in addresses:
-                leaders[name, index] = _Leader(leader, addresses[leader])
-            elif partition is not None:
-                raise Unavailable(f"{name}-{index} has no leader")
-    return leaders
-
-
-def _by_leader(
-    leaders: dict[tuple[str, int], _Leader],
-) -> list[tuple[_Leader, list[tuple[str, int]]]]:
-    grouped: dict[_Leader, list[tuple[str, int]]] = {}
-    for each, leader in sorted(leaders.items()):
-        grouped.setdefault(leader, []).append(each)
-    return list(grouped.items())
-
-
 def _open_in(
-    connection: ClusterConnection, leader: _Leader, partitions: list[tuple[str, int]]
+    connection: ClusterConnection, leader: Leader, partitions: list[tuple[str, int]]
 ) -> Iterator[OpenTransaction]:
     """The open transactions of partitions that a broker leads."""
-    for first in range(0, len(partitions), AT_ONCE_MAX):
-        topics: dict[str, TopicRequest] = {}
-        for name, index in partitions[first : first + AT_ONCE_MAX]:
-            topics.setdefault(name, TopicRequest(name=name)).partition_indexes.append(index)
-        request = DescribeProducersRequest(topics=list(topics.values()))
-        answer = connection.request(ApiKey.DESCRIBE_PRODUCERS, request, address=leader.address)
-        now_ms = _now_ms()
-        for topic, partition in (
-            (each, part) for each in answer.topics for part in each.partitions
-        ):
-            name = f"{topic.name}-{partition.partition_index}"
-            _check(f"describe the producers of {name}", partition.error_code)
-            for each in partition.active_producers:
-                if each.current_txn_start_offset >= 0:
-                    yield OpenTransaction(
-                        topic=topic.name,
-                        partition=partition.partition_index,
-                        producer_id=each.producer_id,
-                        producer_epoch=each.producer_epoch,
-                        coordinator_epoch=each.coordinator_epoch,
-                        start_offset=each.current_txn_start_offset,
-                        age_ms=max(now_ms - each.last_timestamp, 0),
-                    )
+    for each in producers_of(connection, leader, partitions):
+        if each.transaction_start is not None:
+            yield OpenTransaction(
+                topic=each.topic,
+                partition=each.partition,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                coordinator_epoch=each.coordinator_epoch,
+                start_offset=each.transaction_start,
+                age_ms=max(_now_ms() - each.last_ms, 0),
+            )
 
 
 def _known_to_coordinators(

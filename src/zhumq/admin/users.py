@@ -114,7 +114,8 @@ def _check_exists(connection: ClusterConnection, name: str) -> User:
 
 def _check(doing: str, error_code: int, message: str | None) -> None:
     if error_code != ErrorCode.NONE:
-        raise Refused(f"cannot {doing}: {message or ErrorCode(error_code).name}")
+        name = ErrorCode(error_code).name
+        raise Refused(f"cannot {doing}: {message or name}", code=name)
 
 
 def _mechanism_name(code: int) -> str:

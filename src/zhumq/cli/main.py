@@ -34,6 +34,7 @@ COMMANDS = {
     "dump-log": "zhumq.cli.dump_log",
     "pipeline": "zhumq.cli.pipeline",
     "audit": "zhumq.cli.audit",
+    "web": "zhumq.cli.web",
     "doctor": "zhumq.cli.doctor",
     "demo": "zhumq.cli.demo",
     "zookeeper": "zhumq.cli.zookeeper",

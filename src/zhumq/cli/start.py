@@ -5,14 +5,16 @@ import logging
 import os
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, parse_settings
+from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed, parse_settings
 from zhumq.cli.passwords import password_of
 from zhumq.model.password import Password
+from zhumq.model.security_protocol import SecurityProtocol
 
 app = typer.Typer()
 
@@ -51,6 +53,20 @@ def start(
             metavar="HOST:PORT", help="The listener for /healthz and /metrics; port 0: any."
         ),
     ] = DEFAULT_HTTP,
+    web: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Also serve the REST API, by a process of its own, which ends with the broker.",
+        ),
+    ] = None,
+    web_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.properties",
+            help="With --web: how the API reaches a secured listener, as --config of `zhumq web`.",
+        ),
+    ] = None,
     data_dir: Annotated[Path, typer.Option(metavar="DIR", help="The data directory.")] = Path(
         "zhumq-data"
     ),
@@ -105,7 +121,8 @@ def start(
     gc.disable()
     # Imported here so that `zhumq --help`, which loads every command, does not load a broker.
     from zhumq.broker.config import BrokerConfig  # noqa: PLC0415
-    from zhumq.broker.serve import serve  # noqa: PLC0415
+    from zhumq.broker.serve import Companion, serve  # noqa: PLC0415
+    from zhumq.cli.web_child import web_child  # noqa: PLC0415
 
     loaded = BrokerConfig.load(
         config_file=config,
@@ -122,7 +139,14 @@ def start(
         admin_password=_admin_password(admin_password_file),
     )
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format=LOG_FORMAT)
-    raise typer.Exit(serve(loaded))
+    companion: Companion | None = None
+    if web is not None:
+        if web_config is None and loaded.listeners[0].protocol is not SecurityProtocol.PLAINTEXT:
+            raise CommandFailed(
+                f"--web needs --web-config: the listener is {loaded.listeners[0].protocol}"
+            )
+        companion = partial(web_child, listen=web, config=web_config, insecure=insecure)
+    raise typer.Exit(serve(loaded, companion))
 
 
 def _admin_password(file: Path | None) -> Password | None:

@@ -50,16 +50,21 @@ class RetryingAdmin:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], on_no_answer: Callable[[], None] | None = None
+        self,
+        settings: Mapping[str, Any],
+        on_no_answer: Callable[[], None] | None = None,
+        *,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """`on_no_answer` is called when no broker answers; what it raises ends the request."""
         self._settings = dict(settings)
+        self._retry_seconds = retry_seconds
         self._on_no_answer = on_no_answer
         self._admin = AdminClient(self._settings)
 
     def ask(self, request: AdminRequest[Answer]) -> Answer:
         """The answer to a request that may be repeated."""
-        deadline = time.monotonic() + RETRY_SECONDS
+        deadline = time.monotonic() + self._retry_seconds
         seconds = FIRST_ANSWER_SECONDS
         while True:
             try:
@@ -85,7 +90,7 @@ class RetryingAdmin:
         It is sent after the controller has answered another request, and repeated only if a broker
         refused it because it is not the controller.
         """
-        deadline = time.monotonic() + RETRY_SECONDS
+        deadline = time.monotonic() + self._retry_seconds
         while True:
             self.ask(
                 lambda admin, seconds: admin.describe_cluster(request_timeout=seconds).result()

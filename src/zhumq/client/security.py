@@ -68,8 +68,10 @@ class KeyStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """Where the tokens of OAUTHBEARER come from: a file, an endpoint, or unsecured ones for a test."""
+    """Where the tokens of OAUTHBEARER come from: one that the program has, a file, an endpoint, or unsecured ones for a
+    test."""
 
+    text: Password = _NO_PASSWORD  # the token itself, which lasts as long as it says
     file: str = ""
     endpoint: str = ""
     client_id: str = ""

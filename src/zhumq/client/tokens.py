@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: from a file, from an endpoint with client credentials, or unsecured ones for tests."""
+"""Tokens of OAUTHBEARER: given, from a file, from an endpoint with client credentials, or unsecured ones for tests."""
 
 import base64
 import binascii
@@ -39,6 +39,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def get_token(source: TokenSource) -> Token:
     """A token that is valid now. Blocks while an endpoint answers. Raises SecurityFailed."""
+    if source.text:
+        return _token_of(source.text.reveal(), "the token")
     if source.file:
         return _token_of(_from_file(source.file), source.file)
     if source.endpoint:

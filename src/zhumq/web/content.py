@@ -1,0 +1,102 @@
+"""Bytes of messages in JSON: as text, as JSON, or in base64; cut to a bound where they are shown. Pure."""
+
+import base64
+import binascii
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from zhumq.web.problems import invalid
+
+SHOWN_BYTES_DEFAULT: Final = 64 * 1024  # of one value
+SHOWN_BYTES_MAX: Final = 4 * 1024 * 1024
+
+Format = Literal["auto", "text", "json", "base64"]
+
+
+class GivenContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bytes to send: exactly one of text, JSON, or base64. JSON is sent as it is written here."""
+
+    text: str | UnsetType = UNSET
+    json: msgspec.Raw | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The bytes of a key, a value or a header: as text, JSON or base64."""
+
+    size: int  # in bytes, also of what is not shown
+    text: str | UnsetType = UNSET
+    json: Any | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+    # Only the beginning is shown.
+    is_cut: bool = False
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """A header of a message."""
+
+    name: str
+    value: Content | None
+
+
+def read_content(given: GivenContent | str | None, name: str) -> bytes | None:
+    """The bytes that are to be sent. A string is text. Raises RequestRefused, which names the field."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return given.encode()
+    chosen = [each for each in (given.text, given.json, given.base64) if each is not UNSET]
+    if len(chosen) != 1:
+        raise invalid(f"{name} has exactly one of text, json and base64")
+    if isinstance(given.json, msgspec.Raw):
+        if not _is_json(bytes(given.json)):  # It was not looked into so far.
+            raise invalid(f"{name}.json is not JSON")
+        return bytes(given.json)
+    if isinstance(given.text, str):
+        return given.text.encode()
+    assert isinstance(given.base64, str)
+    try:
+        return base64.b64decode(given.base64, validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid(f"{name}.base64 is not base64") from None
+
+
+def show(content: bytes | None, format_: Format, bytes_max: int) -> Content | None:
+    """Bytes in a format; `auto` is text where they are UTF-8. Bytes that do not have the format are base64."""
+    if content is None:
+        return None
+    size, is_cut = len(content), len(content) > bytes_max
+    shown = content[:bytes_max] if is_cut else content
+    if format_ == "json" and not is_cut and _is_json(shown):
+        return Content(size=size, json=msgspec.Raw(shown))
+    if format_ != "base64":
+        # A cut may be in the middle of a character.
+        text = _text(shown, characters_may_be_cut=is_cut)
+        if text is not None:
+            return Content(size=size, text=text, is_cut=is_cut)
+    return Content(size=size, base64=base64.b64encode(shown).decode("ascii"), is_cut=is_cut)
+
+
+def show_headers(
+    headers: tuple[tuple[str, bytes | None], ...], format_: Format, bytes_max: int
+) -> list[Header]:
+    return [Header(name=name, value=show(value, format_, bytes_max)) for name, value in headers]
+
+
+def _text(content: bytes, *, characters_may_be_cut: bool) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        if characters_may_be_cut and error.start >= len(content) - 3:
+            return content[: error.start].decode()
+        return None
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The resources of the REST API: what each request does, by operations of administration."""

@@ -1,0 +1,157 @@
+"""Dead letters: count, read and replay them."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from zhumq.admin import dead_letters
+from zhumq.web.brokers import Brokers
+from zhumq.web.content import Content, Header, show, show_headers
+from zhumq.web.names import Offset, PartitionNumber, TopicName
+from zhumq.web.paging import After, Page, PageQuery, format_offsets, page_of, parse_offsets
+from zhumq.web.resources.messages import ShownQuery
+
+REPLAYED_MAX: Final = 10_000  # by one request
+REPLAYED_DEFAULT: Final = 1_000
+
+GroupFilter = Annotated[str, Meta(max_length=255, description="Only those of this group.")]
+
+
+class DeadLetterTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead-letter topic, and how many of its dead letters are left to replay, and were replayed."""
+
+    topic: str
+    left: int
+    replayed: int
+
+
+class DeadLetterQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters."""
+
+    group: GroupFilter = ""
+    after: After = ""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The message that a dead letter was."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that could not be delivered: where it is, where it came from, and why."""
+
+    topic: str  # the dead-letter topic
+    partition: int
+    offset: int
+    origin: Origin
+    group: str
+    reason: str
+    deliveries: int
+    time_ms: int
+    replayed: bool
+    key: Content | None
+    value: Content | None
+    headers: list[Header]
+
+
+class DeadLetterPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The place of a dead letter in its dead-letter topic."""
+
+    partition: PartitionNumber
+    offset: Offset
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters are sent back. Those that were replayed before are not, unless they are named here."""
+
+    group: GroupFilter | None = None
+    only: Annotated[list[DeadLetterPlace], Meta(min_length=1, max_length=REPLAYED_MAX)] | None = (
+        None
+    )
+    again: bool = False
+    limit: Annotated[int, Meta(ge=1, le=REPLAYED_MAX)] = REPLAYED_DEFAULT
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """How many were sent back. There may be more if it is as many as the limit."""
+
+    replayed: int
+
+
+def list_topics(brokers: Brokers, query: PageQuery) -> Page[DeadLetterTopic]:
+    """List the dead-letter topics, with how many dead letters each has."""
+    found = [
+        DeadLetterTopic(topic=name, left=count.left, replayed=count.replayed)
+        for name, count in sorted(dead_letters.count_dead_letters(brokers.connection).items())
+    ]
+    return page_of(found, lambda each: each.topic, limit=query.limit, after=query.after)
+
+
+def read_dead_letters(
+    brokers: Brokers, topic: TopicName, query: DeadLetterQuery
+) -> Page[DeadLetter]:
+    """Read the dead letters of a topic, oldest first: of the topic itself, or by the name of its dead-letter topic."""
+    begin = parse_offsets(query.after)
+    found = dead_letters.read_dead_letters(
+        brokers.connection,
+        topic,
+        group=query.group or None,
+        limit=query.limit + 1,
+        begin=begin,
+    )
+    page = list(found)
+    shown = page[: query.limit]
+    for each in shown:
+        begin[each.partition] = each.offset + 1
+    has_more = len(page) > query.limit
+    # Partitions of which nothing was read begin at their beginning again.
+    return Page(
+        items=[_shown(each, query) for each in shown],
+        next=format_offsets(begin) if has_more else None,
+    )
+
+
+def count_reasons(brokers: Brokers, topic: TopicName) -> list[dead_letters.ReasonCount]:
+    """Count the dead letters of a topic by group and reason."""
+    return dead_letters.count_reasons(brokers.connection, topic)
+
+
+def replay(brokers: Brokers, topic: TopicName, body: Replay) -> Replayed:
+    """Send dead letters back to the topic they came from, up to a limit: repeat it until fewer are replayed."""
+    offsets: dict[int, set[int]] | None = None
+    if body.only is not None:
+        offsets = {}
+        for each in body.only:
+            offsets.setdefault(each.partition, set()).add(each.offset)
+    count = dead_letters.replay_dead_letters(
+        brokers.connection,
+        topic,
+        group=body.group,
+        offsets=offsets,
+        again=body.again,
+        limit=body.limit,
+    )
+    return Replayed(replayed=count)
+
+
+def _shown(each: dead_letters.DeadLetter, query: ShownQuery) -> DeadLetter:
+    return DeadLetter(
+        topic=each.topic,
+        partition=each.partition,
+        offset=each.offset,
+        origin=Origin(
+            topic=each.story.topic, partition=each.story.partition, offset=each.story.offset
+        ),
+        group=each.story.group,
+        reason=each.story.reason,
+        deliveries=each.story.deliveries,
+        time_ms=each.story.time_ms,
+        replayed=each.replayed,
+        key=show(each.key, query.format, query.value_bytes),
+        value=show(each.value, query.format, query.value_bytes),
+        headers=show_headers(each.headers, query.format, query.value_bytes),
+    )

@@ -1,0 +1,106 @@
+"""Groups of every kind: list, show with lag, reset and delete them, and the settings of share groups."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from zhumq.admin import groups, settings
+from zhumq.admin.positions import parse_position
+from zhumq.web.brokers import Brokers
+from zhumq.web.names import (
+    GroupName,
+    PartitionNumber,
+    PositionText,
+    SearchText,
+    SettingName,
+    SettingValue,
+    TopicName,
+)
+from zhumq.web.paging import Page, PageQuery, page_of
+from zhumq.web.resources.topics import TopicSetting, shown_settings
+
+
+class GroupQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which groups."""
+
+    search: SearchText = ""
+    state: Annotated[str, Meta(max_length=64, description="Such as Stable or Empty.")] = ""
+    type: Annotated[str, Meta(max_length=64, description="Consumer, Classic or Share.")] = ""
+
+
+class GroupReset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a group is to go on in a topic, or in one partition of it."""
+
+    topic: TopicName
+    to: PositionText
+    partition: PartitionNumber | None = None
+    # Only answer what would change.
+    dry_run: bool = False
+
+
+class ResetResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The offsets before and after a reset. `is_done`: they were changed."""
+
+    is_done: bool
+    changes: list[groups.OffsetChange]
+
+
+class SettingsChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings to change; one of null gets its default again."""
+
+    settings: Annotated[Mapping[SettingName, SettingValue | None], Meta(min_length=1)]
+
+
+def list_groups(brokers: Brokers, query: GroupQuery) -> Page[groups.GroupSummary]:
+    """List groups by name: of Kafka's consumers, share groups, and groups of subscriptions."""
+    sought = query.search.lower()
+    found = [
+        each
+        for each in groups.list_groups(brokers.connection).groups
+        if sought in each.group.lower()
+        and query.state.lower() in ("", each.state.lower())
+        and query.type.lower() in ("", each.type.lower())
+    ]
+    return page_of(found, lambda each: each.group, limit=query.limit, after=query.after)
+
+
+def describe_group(brokers: Brokers, group: GroupName) -> groups.Group:
+    """Show a group: its members, its offsets, and its lag on each partition."""
+    return groups.describe_group(brokers.connection, group)
+
+
+def reset_group(brokers: Brokers, group: GroupName, body: GroupReset) -> ResetResult:
+    """Move a group's offsets in a topic. Its consumers must be stopped.
+
+    With `dry_run` nothing changes, and the answer says what would.
+    """
+    position = parse_position(body.to, name="to")
+    changes = groups.reset_offsets(
+        brokers.connection,
+        group,
+        body.topic,
+        position,
+        partition=body.partition,
+        dry_run=body.dry_run,
+    )
+    return ResetResult(is_done=not body.dry_run, changes=changes)
+
+
+def delete_group(brokers: Brokers, group: GroupName) -> None:
+    """Delete a group with its offsets. Its consumers must be stopped."""
+    groups.delete_group(brokers.connection, group)
+
+
+def list_settings(brokers: Brokers, group: GroupName) -> list[TopicSetting]:
+    """All settings of a share group, also the defaults."""
+    return shown_settings(settings.group_settings(brokers.connection, group))
+
+
+def alter_settings(brokers: Brokers, group: GroupName, body: SettingsChange) -> list[TopicSetting]:
+    """Change settings of a share group, such as its filter."""
+    changes = {name: value for name, value in body.settings.items() if value is not None}
+    unset = [name for name, value in body.settings.items() if value is None]
+    settings.alter_group_settings(brokers.connection, group, changes, unset)
+    return shown_settings(settings.group_settings(brokers.connection, group))

@@ -1,0 +1,292 @@
+"""The REST API before a broker with SASL and ACLs: its callers have their own rights, and nothing more."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from rest_support import create, problem, send
+
+from zhumq.client.errors import AuthenticationFailed
+from zhumq.testing.secured import ADMIN, MECHANISM, USER, SecuredBroker, secured_broker
+from zhumq.testing.web import rest_api
+from zhumq.web.app import WebConfig
+from zhumq.web.brokers import BrokerPool
+from zhumq.web.credentials import BrokerSecurity
+from zhumq.web.endpoint import PREFIX, Endpoint
+from zhumq.web.routes import ROUTES
+
+SECONDS_MAX = 60.0
+THING = "secret"  # a topic, a group, a user and a transactional id
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    settings = {"authorizer.class.name": "zhumq", "super.users": f"User:{ADMIN}"}
+    with secured_broker(tmp_path_factory.mktemp("secured") / "new", settings=settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def security(secured: SecuredBroker) -> BrokerSecurity:
+    file = Path(secured.data_dir).parent / "web.properties"
+    file.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism={MECHANISM}\n"
+        f"ssl.truststore.location={secured.authority}\nssl.truststore.type=PEM\n"
+    )
+    return BrokerSecurity.read(file)
+
+
+@pytest.fixture(scope="module")
+def url(secured: SecuredBroker, security: BrokerSecurity) -> Iterator[str]:
+    config = WebConfig(bootstrap=secured.bootstrap, security=security, event_seconds=0.2)
+    with rest_api(config) as address:
+        yield address
+
+
+def client(url: str, user: str = "", password: str = "") -> httpx.Client:
+    auth = (user, password) if user else None
+    return httpx.Client(base_url=f"{url}{PREFIX}", auth=auth, timeout=SECONDS_MAX)
+
+
+@pytest.fixture
+def admin(url: str, secured: SecuredBroker) -> Iterator[httpx.Client]:
+    with client(url, ADMIN, secured.admin_security.password.reveal()) as made:
+        yield made
+
+
+@pytest.fixture
+def alice(url: str, secured: SecuredBroker) -> Iterator[httpx.Client]:
+    with client(url, USER, secured.security.password.reveal()) as made:
+        yield made
+
+
+@pytest.fixture
+def browser(url: str) -> Iterator[httpx.Client]:
+    with client(url) as made:
+        yield made
+
+
+def test_a_caller_without_the_right_credentials_is_refused(url: str, browser: httpx.Client) -> None:
+    refused = browser.get("/topics")
+    problem(refused, 401)
+    assert refused.headers["www-authenticate"].startswith("Basic realm=")
+    page = browser.get("/topics", headers={"Sec-Fetch-Mode": "cors"})
+    assert page.headers["www-authenticate"].startswith("Bearer")
+    problem(browser.get("/events"), 401)
+    problem(browser.get("/topics", headers={"Authorization": "Bearer x.y.z"}), 401)
+    for user in (USER, "no-such-user"):
+        with client(url, user, "wrong") as wrong:
+            detail = str(problem(wrong.get("/topics"), 401)["detail"])
+            assert "wrong" not in detail
+            problem(wrong.get("/events"), 401)
+
+
+def test_a_caller_has_the_rights_of_its_acls(
+    admin: httpx.Client, alice: httpx.Client, topic: str
+) -> None:
+    create(admin, topic, partitions=1)
+    send(admin, topic, "x")
+    assert topic in admin.get("/topics").text
+    assert alice.get("/topics", params={"search": topic}).json()["items"] == []
+    assert problem(alice.get(f"/topics/{topic}"), 403)["code"] == "TOPIC_AUTHORIZATION_FAILED"
+    rule = {"resource_type": "TOPIC", "resource_name": topic, "principal": f"User:{USER}"}
+    granted = admin.post("/acls", json={"acls": [{**rule, "operation": "READ"}]})
+    assert granted.status_code == 201
+    assert [
+        each["topic"] for each in alice.get("/topics", params={"search": topic}).json()["items"]
+    ] == [topic]
+    read = alice.get(f"/topics/{topic}/messages")
+    assert read.status_code == 200, read.text
+    assert [each["value"]["text"] for each in read.json()["items"]] == ["x"]
+    body = {"messages": [{"value": "y"}]}
+    assert problem(alice.post(f"/topics/{topic}/messages", json=body), 403)["code"] is not None
+    problem(alice.delete(f"/topics/{topic}"), 403)
+    problem(alice.patch(f"/topics/{topic}", json={"partitions": 2}), 403)
+    (listed,) = admin.get("/acls", params={"principal": f"User:{USER}", "resource_name": topic}).json()["items"]  # fmt: skip
+    assert listed == {
+        **rule,
+        "operation": "READ",
+        "pattern": "LITERAL",
+        "permission": "ALLOW",
+        "host": "*",
+    }
+    problem(admin.delete("/acls"), 400)
+    assert admin.delete("/acls", params={"resource_name": topic}).json() == [listed]
+    assert alice.get("/topics", params={"search": topic}).json()["items"] == []
+
+
+def test_connections_of_callers_are_never_mixed(
+    admin: httpx.Client, alice: httpx.Client, topic: str
+) -> None:
+    create(admin, topic)
+
+    def sees(number: int) -> tuple[bool, bool]:
+        caller = admin if number % 2 else alice
+        return bool(number % 2), topic in caller.get("/topics").text
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(is_admin == found for is_admin, found in threads.map(sees, range(60)))
+
+
+def test_users_are_created_changed_and_deleted(
+    url: str, admin: httpx.Client, alice: httpx.Client
+) -> None:
+    problem(alice.get("/users"), 403)
+    problem(alice.post("/users", json={"user": "bob", "password": "x"}), 403)
+    made = admin.post("/users", json={"user": "bob", "password": "builder"})
+    assert (made.status_code, made.json()["user"]) == (201, "bob")
+    problem(admin.post("/users", json={"user": "bob", "password": "builder"}), 409)
+    assert "bob" in [each["user"] for each in admin.get("/users").json()["items"]]
+    with client(url, "bob", "builder") as bob:
+        assert bob.get("/topics").status_code == 200
+    assert admin.put("/users/bob/password", json={"password": "changed"}).status_code == 204
+    with client(url, "bob", "changed") as bob:
+        assert bob.get("/topics").status_code == 200
+    assert admin.delete("/users/bob").status_code == 204
+    problem(admin.delete("/users/bob"), 404)
+    problem(admin.put("/users/bob/password", json={"password": "x"}), 404)
+
+
+def test_a_deleted_user_is_refused_when_its_credentials_are_checked_again(
+    secured: SecuredBroker, security: BrokerSecurity, admin: httpx.Client
+) -> None:
+    admin.post("/users", json={"user": "carol", "password": "x"})
+    pool = BrokerPool(secured.bootstrap, age_seconds_max=0.0)
+    carol = security.of_user("carol", "x")
+    with pool.lend(carol) as brokers:
+        brokers.connection.metadata()
+    assert admin.delete("/users/carol").status_code == 204
+    with pytest.raises(AuthenticationFailed), pool.lend(carol):
+        pass
+    pool.close()
+
+
+def test_quotas_are_set_listed_and_deleted(admin: httpx.Client, alice: httpx.Client) -> None:
+    change = {"entity": {"user": USER}, "quotas": {"producer_byte_rate": 1_000_000}}
+    problem(alice.patch("/quotas", json=change), 403)
+    assert admin.patch("/quotas", json=change).status_code == 204
+    assert change in admin.get("/quotas").json()
+    gone = {"entity": {"user": USER}, "quotas": {"producer_byte_rate": None}}
+    assert admin.patch("/quotas", json=gone).status_code == 204
+    assert change not in admin.get("/quotas").json()
+    problem(admin.patch("/quotas", json={"entity": {}, "quotas": {"producer_byte_rate": 1}}), 400)
+
+
+def test_a_browser_logs_in_changes_something_and_logs_out(
+    browser: httpx.Client, secured: SecuredBroker, topic: str
+) -> None:
+    assert browser.get("/session").json() == {"authentication": "password", "user": None, "csrf_token": None}  # fmt: skip
+    problem(browser.post("/session", json={"user": ADMIN, "password": "wrong"}), 401)
+    problem(browser.post("/session", json={"user": ADMIN}), 401)
+    login = {"user": ADMIN, "password": secured.admin_security.password.reveal()}
+    other = {"Origin": "http://evil.example"}
+    problem(browser.post("/session", json=login, headers=other), 403)
+    answer = browser.post("/session", json=login)
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert login["password"] not in cookie
+    token = answer.json()["csrf_token"]
+    assert browser.get("/session").json() == answer.json()
+    assert browser.get("/topics").status_code == 200
+    assert problem(browser.post("/topics", json={"topic": topic}), 403)["title"] == "No CSRF token"
+    wrong = {"X-CSRF-Token": "x"}
+    problem(browser.post("/topics", json={"topic": topic}, headers=wrong), 403)
+    right = {"X-CSRF-Token": token}
+    assert browser.post("/topics", json={"topic": topic}, headers=right).status_code == 201
+    problem(browser.delete("/session"), 403)
+    kept = dict(browser.cookies)
+    assert browser.delete("/session", headers=right).status_code == 204
+    assert not browser.cookies
+    browser.cookies.update(kept)
+    problem(browser.get("/topics"), 401)
+
+
+def test_events_are_of_what_the_caller_may_see(
+    admin: httpx.Client, alice: httpx.Client, topic: str
+) -> None:
+    with alice.stream("GET", "/events") as stream:
+        lines = stream.iter_lines()
+        while "connected" not in next(lines):
+            pass
+        rule = {"resource_type": "TOPIC", "principal": f"User:{USER}", "operation": "READ"}
+        create(admin, f"{topic}-hidden")
+        # The first look may come late: what is granted again and again is named at last.
+        for number in range(50):
+            name = f"{topic}-{number}"
+            create(admin, name)
+            admin.post("/acls", json={"acls": [{**rule, "resource_name": name}]})
+            line = next(lines)
+            while line and "data:" not in line:
+                line = next(lines)
+            if topic in line:
+                break
+        assert topic in line
+        assert "hidden" not in line
+
+
+FILLED = {"topic": THING, "group": THING, "session": THING, "user": THING, "transaction": THING}
+BODIES: dict[tuple[str, str], object] = {
+    ("POST", "/topics"): {"topic": "another"},
+    ("PATCH", "/topics/{topic}"): {"settings": {"retention.ms": "1"}},
+    ("POST", "/topics/{topic}/messages"): {"messages": [{"value": "x"}]},
+    ("POST", "/groups/{group}/reset"): {"topic": THING, "to": "latest"},
+    ("PATCH", "/groups/{group}/settings"): {"settings": {"zhumq.filter": "key = 'a'"}},
+    ("POST", "/dead-letters/{topic}/replay"): {},
+    ("POST", "/hanging-transactions/abort"): {"topic": THING, "partition": 0, "start_offset": 0},
+    ("POST", "/users"): {"user": "another", "password": "x"},
+    ("PUT", "/users/{user}/password"): {"password": "x"},
+    ("POST", "/acls"): {
+        "acls": [
+            {
+                "resource_type": "TOPIC",
+                "resource_name": "*",
+                "principal": "User:mallory",
+                "operation": "ALL",
+            }
+        ]
+    },
+    ("PATCH", "/quotas"): {"entity": {"user": "mallory"}, "quotas": {"producer_byte_rate": 1}},
+}
+QUERIES = {
+    ("GET", "/topics/{topic}/lookup"): {"key": "k"},
+    ("DELETE", "/topics/{topic}/scheduled"): {"from_ms": "0", "to_ms": str(2**60)},
+    ("DELETE", "/acls"): {"principal": f"User:{ADMIN}"},
+}
+# What Kafka's protocol answers to every user that is authenticated: brokers, and lists of what they may see.
+EMPTY = {"/topics", "/groups", "/transactions", "/dead-letters", "/subscriptions", "/push-sessions", "/half-messages",
+         "/cluster/unwell-partitions", "/hanging-transactions", "/cluster/data-folders"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mallory(url: str, secured: SecuredBroker) -> Iterator[httpx.Client]:
+    """A user without any rights, beside things that are not for her."""
+    with client(url, ADMIN, secured.admin_security.password.reveal()) as admin:
+        settings = {"index.keys": "true", "delay.enable": "true"}
+        create(admin, THING, partitions=1, settings=settings)
+        create(admin, f"{THING}.dlq", partitions=1)
+        send(admin, THING, "x", key="k")
+        admin.post(f"/groups/{THING}/reset", json={"topic": THING, "to": "earliest"})
+        admin.post("/users", json={"user": THING, "password": "x"})
+        admin.post("/users", json={"user": "mallory", "password": "x"})
+    with client(url, "mallory", "x") as made:
+        yield made
+
+
+@pytest.mark.parametrize("row", [each for each in ROUTES if not each.is_open], ids=lambda row: f"{row.method} {row.path}")  # fmt: skip
+def test_a_user_without_rights_gets_nothing(mallory: httpx.Client, row: Endpoint) -> None:
+    key = (row.method, row.path)
+    path = row.path.format(**FILLED, message="0:0:1" if "scheduled" in row.path else THING)
+    answer = mallory.request(row.method, path, json=BODIES.get(key), params=QUERIES.get(key))
+    if answer.status_code == 200 and row.path == "/cluster":
+        assert (answer.json()["topics"], answer.json()["partitions"]) == (0, 0)
+    elif answer.status_code == 200:
+        assert row.path in EMPTY, answer.text
+        found = answer.json()
+        assert (found["items"] if isinstance(found, dict) else found) == []
+    else:
+        # 404 where the caller may not know whether there is one.
+        assert answer.status_code in (403, 404), answer.text
+        problem(answer, answer.status_code)
+    assert "value" not in answer.text
