@@ -136,14 +136,14 @@ def test_a_failure_that_nobody_waits_for_any_more_is_no_error_of_the_loop() -> N
         logged: list[object] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: logged.append(context))
-        heard = future_of(settles.append)
+        awaited = future_of(settles.append)
         settles.pop()(StorageFailed("the disk is gone"))
         with pytest.raises(StorageFailed):
-            await heard
-        unheard = future_of(settles.append)
+            await awaited
+        abandoned = future_of(settles.append)
         settles.pop()(StorageFailed("the disk is gone"))
-        assert unheard.done()
-        del unheard
+        assert abandoned.done()
+        del abandoned
         gc.collect()
         assert logged == []
 
