@@ -130,7 +130,7 @@ def test_a_waiter_fails_when_its_own_timeout_is_over() -> None:
     assert len(waiters) == 1
 
 
-def test_a_failure_that_nobody_waits_for_any_more_is_no_error_of_the_loop() -> None:
+def test_a_failure_without_a_waiter_is_no_error_of_the_loop() -> None:
     async def scenario() -> None:
         settles: list[DurableCallback] = []
         logged: list[object] = []
