@@ -13,7 +13,7 @@ from rest_support import create, problem, send
 
 from zhumq import Consumer
 from zhumq.testing.broker import RunningBroker
-from zhumq.web.app import BODY_BYTES_MAX
+from zhumq.web.bodies import BODY_BYTES_MAX
 
 SECONDS_MAX = 60.0
 
