@@ -72,6 +72,19 @@ with broker() as running:
     assert "push: off" in printed
 
 
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "msgspec"])
+def test_the_rest_api_without_its_packages_names_their_extra(package: str) -> None:
+    code = """
+from zhumq.cli.main import run
+import contextlib, io
+with contextlib.redirect_stderr(io.StringIO()) as written:
+    code = run(["web", "--listen", "127.0.0.1:0"])
+print(code, written.getvalue(), end="")
+"""
+    expected = f"1 zhumq: `zhumq web` needs {package}: pip install 'zhumq[console]'\n"
+    assert run_without((package,), code) == expected
+
+
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Prducer'"):
         _ = zhumq.Prducer

@@ -1,7 +1,7 @@
 """Dead letters: count, read and replay the messages that could not be delivered."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Self
@@ -84,7 +84,7 @@ def read_dead_letters(
     group: str | None = None,
     limit: int | None = None,
     begin: Mapping[int, int] | None = None,
-) -> Iterator[DeadLetter]:
+) -> Generator[DeadLetter, None, None]:
     """The dead letters of a topic (its own name, or that of the dead-letter topic), oldest first. `begin` is the offset
     to begin with in each partition."""
     name = _dead_letter_topic(topic)

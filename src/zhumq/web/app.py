@@ -1,6 +1,5 @@
 """The application of the REST API: builds it, and serves each request of the route table."""
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -20,6 +19,7 @@ from starlette.routing import Route
 from zhumq.client.errors import AuthenticationFailed
 from zhumq.client.security import ClientSecurity
 from zhumq.web.answers import JSON, json_response, problem_response
+from zhumq.web.bodies import Bodies
 from zhumq.web.brokers import BrokerPool
 from zhumq.web.credentials import WITHOUT_SASL, BrokerSecurity, refused
 from zhumq.web.endpoint import PREFIX, Endpoint, read_arguments
@@ -35,8 +35,6 @@ from zhumq.web.workers import Workers
 
 logger = logging.getLogger(__name__)
 
-BODY_BYTES_MAX: Final = 8 * 1024 * 1024
-BODY_SECONDS_MAX: Final = 20.0
 _HAS_NO_ANSWER: Final = frozenset({HTTPStatus.NO_CONTENT})
 
 
@@ -90,6 +88,7 @@ class _Api:
         self._security = config.security
         self._pool = BrokerPool(config.bootstrap, push=config.push)
         self._workers = Workers()
+        self._bodies = Bodies()
         self._sessions = LoginSessions()
         self._watching = Watching(self._pool, self._workers, seconds=config.event_seconds)
 
@@ -122,19 +121,19 @@ class _Api:
     async def _answer(self, row: Endpoint, request: Request) -> Response:
         visit = self._visit(request) if row.is_open else None
         security = self._caller(request) if visit is None else None
-        body = await _read_body(request)
         in_path: Mapping[str, str] = request.path_params
         pairs = request.query_params.multi_items()
-        arguments = read_arguments(row, in_path, pairs, body)
+        async with self._bodies.read(request) as body:
+            arguments = read_arguments(row, in_path, pairs, body)
 
-        def call() -> bytes:
-            if visit is not None:
-                return msgspec.json.encode(row.handler(visit, **arguments))
-            assert security is not None
-            with self._pool.lend(security) as brokers:
-                return msgspec.json.encode(row.handler(brokers, **arguments))
+            def call() -> bytes:
+                if visit is not None:
+                    return msgspec.json.encode(row.handler(visit, **arguments))
+                assert security is not None
+                with self._pool.lend(security) as brokers:
+                    return msgspec.json.encode(row.handler(brokers, **arguments))
 
-        content = await self._workers.run(call)
+            content = await self._workers.run(call)
         response = _response(row, content, request)
         if visit is not None and visit.set_cookie is not None:
             response.headers["Set-Cookie"] = visit.set_cookie
@@ -193,35 +192,6 @@ def _response(row: Endpoint, content: bytes, request: Request) -> Response:
     if row.method in SAFE_METHODS:
         return json_response(content, if_none_match=request.headers.get("if-none-match"))
     return Response(content, status_code=row.status, media_type=JSON)
-
-
-async def _read_body(request: Request) -> bytes:
-    """The body, within its bounds. Raises RequestRefused."""
-    chunks = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            async for chunk in request.stream():
-                chunks += chunk
-                if len(chunks) > BODY_BYTES_MAX:
-                    raise RequestRefused(
-                        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                        "Too large",
-                        f"a body has up to {BODY_BYTES_MAX} bytes",
-                    )
-    except TimeoutError:
-        raise RequestRefused(
-            HTTPStatus.REQUEST_TIMEOUT,
-            "Timed out",
-            f"the body did not come within {BODY_SECONDS_MAX:g} s",
-        ) from None
-    if chunks:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        # Pages of other sites can send forms and plain text without being asked, and no JSON.
-        if kind != JSON:
-            raise RequestRefused(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Not JSON", f"a body is {JSON}, not {kind!r}"
-            )
-    return bytes(chunks)
 
 
 def _serve(api: _Api, rows: Mapping[str, Endpoint]) -> Any:

@@ -10,7 +10,6 @@ from zhumq.client.errors import (
     AuthenticationFailed,
     ClientError,
     PushUnavailable,
-    SecurityFailed,
     SecurityInvalid,
 )
 from zhumq.filters.invalid import FilterInvalid
@@ -90,9 +89,10 @@ def problem_of(error: Exception) -> Problem:
             return _problem(HTTPStatus.UNAUTHORIZED, "Not authenticated", str(error))
         case FilterInvalid():
             return _problem(HTTPStatus.BAD_REQUEST, "Invalid request", error.headline)
-        case PushUnavailable():
-            return _problem(HTTPStatus.CONFLICT, "No push listener", str(error))
-        case SecurityFailed() | SecurityInvalid() | ClientError():
+        case PushUnavailable() | SecurityInvalid():
+            # The latter: push needs TLS for credentials, and the connection to the brokers is without.
+            return _problem(HTTPStatus.CONFLICT, "Not possible here", str(error))
+        case ClientError():
             return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "Unavailable", str(error))
         case _:
             detail = "the server failed: its log has the reason"

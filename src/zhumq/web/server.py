@@ -58,6 +58,7 @@ class WebServer(uvicorn.Server):
                 loop="uvloop",
                 lifespan="on",
                 log_config=None,
+                log_level="warning",
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,

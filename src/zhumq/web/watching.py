@@ -38,20 +38,14 @@ class Watching:
         self._workers = workers
         self._seconds = seconds
         self._watches: dict[ClientSecurity, _Watch] = {}
-        self._listeners = 0
 
     async def listen(self, request: Request, security: ClientSecurity) -> Response:
         """The stream of one listener. Raises RequestRefused, and what the first connection raises."""
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        if self._listeners >= LISTENERS_MAX:
+        if sum(len(each.queues) for each in self._watches.values()) >= LISTENERS_MAX:
             raise too_busy(f"{LISTENERS_MAX} streams of events are open: close one")
-        self._listeners += 1
-        try:
-            await self._workers.run(lambda: self._pool.check(security))
-        except BaseException:
-            self._listeners -= 1
-            raise
+        await self._workers.run(lambda: self._pool.check(security))
         return StreamingResponse(self._stream(security), media_type="text/event-stream")
 
     def look_soon(self) -> None:
@@ -85,7 +79,6 @@ class Watching:
                     return
                 yield _encoded(event)
         finally:
-            self._listeners -= 1
             watch.queues.discard(queue)
             if not watch.queues and self._watches.get(security) is watch:
                 del self._watches[security]
@@ -112,7 +105,7 @@ class _Watch:
         """The events of a new listener; None is the end."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue(QUEUED_MAX)
         self.queues.add(queue)
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         return queue
 

@@ -45,9 +45,12 @@ class Workers:
                 loop.call_soon_threadsafe(self._release)
 
         future.add_done_callback(on_done)
+        waiting = asyncio.wrap_future(future)
+        # What a call raises after its deadline has no taker, and asyncio would log that.
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             async with asyncio.timeout(self._seconds_max):
-                return await asyncio.shield(asyncio.wrap_future(future))
+                return await asyncio.shield(waiting)
         except TimeoutError:
             future.cancel()
             raise RequestRefused(

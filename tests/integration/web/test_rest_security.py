@@ -1,5 +1,8 @@
 """The REST API before a broker with SASL and ACLs: its callers have their own rights, and nothing more."""
 
+import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +11,7 @@ import httpx
 import pytest
 from rest_support import create, problem, send
 
+from zhumq.cli.dev_certificates import make_dev_certificates
 from zhumq.client.errors import AuthenticationFailed
 from zhumq.testing.secured import ADMIN, MECHANISM, USER, SecuredBroker, secured_broker
 from zhumq.testing.web import rest_api
@@ -224,6 +228,33 @@ def test_events_are_of_what_the_caller_may_see(
                 break
         assert topic in line
         assert "hidden" not in line
+
+
+@pytest.mark.usefixtures("security")
+def test_over_tls_cookies_are_for_tls_only(secured: SecuredBroker, tmp_path: Path) -> None:
+    certificates = make_dev_certificates(tmp_path / "tls", client="web", more_hosts=(), days=1)
+    properties = Path(secured.data_dir).parent / "web.properties"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zhumq", "web", "--listen", "127.0.0.1:0", "--bootstrap", secured.bootstrap,
+         "--config", str(properties), "--tls-cert", str(certificates.broker), "--tls-key", str(certificates.broker)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().split("url=")[1].split()[0]
+        assert url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=certificates.authority)
+        login = {"user": ADMIN, "password": secured.admin_security.password.reveal()}
+        answer = httpx.post(
+            f"{url}{PREFIX}/session", json=login, verify=trusted, timeout=SECONDS_MAX
+        )
+        assert answer.status_code == 200
+        assert "Secure" in answer.headers["set-cookie"].split("; ")
+        assert "max-age" in answer.headers["strict-transport-security"]
+    finally:
+        process.terminate()
+        process.wait(SECONDS_MAX)
+        process.stdout.close()
 
 
 FILLED = {"topic": THING, "group": THING, "session": THING, "user": THING, "transaction": THING}

@@ -1,5 +1,6 @@
 """The REST API on a broker without SASL: topics, messages, groups, the cluster, and what holds for every request."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -13,7 +14,9 @@ from rest_support import create, problem, send
 
 from zhumq import Consumer
 from zhumq.testing.broker import RunningBroker
-from zhumq.web.app import BODY_BYTES_MAX
+from zhumq.web.bodies import BODY_BYTES_MAX
+from zhumq.web.server import HEAD_SECONDS_MAX
+from zhumq.web.watching import LISTENERS_MAX
 
 SECONDS_MAX = 60.0
 
@@ -311,14 +314,36 @@ def _events(lines: Iterator[str]) -> Iterator[dict[str, object]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def test_a_client_that_sends_nothing_does_not_keep_others_out(url: str, api: httpx.Client) -> None:
+def test_streams_of_events_are_bounded_and_a_closed_one_makes_room(api: httpx.Client) -> None:
+    read = []  # An iterator that is dropped closes its stream.
+    with contextlib.ExitStack() as streams:
+        for _ in range(LISTENERS_MAX):
+            stream = streams.enter_context(api.stream("GET", "/events"))
+            assert stream.status_code == 200
+            read.append(stream.iter_lines())
+            next(read[-1])
+        with api.stream("GET", "/events") as refused:
+            assert refused.status_code == 503
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        with api.stream("GET", "/events") as again:
+            if again.status_code == 200:
+                break
+        assert time.monotonic() < deadline
+
+
+def test_clients_that_send_no_request_are_disconnected(url: str, api: httpx.Client) -> None:
     address = urlsplit(url)
-    silent = [socket.create_connection((address.hostname, address.port)) for _ in range(20)]
-    try:
+    with contextlib.ExitStack() as connections:
+        silent, slow = (
+            connections.enter_context(socket.create_connection((address.hostname, address.port)))
+            for _ in range(2)
+        )
+        slow.sendall(b"GET /healthz HTT")
         assert api.get("/topics").status_code == 200
-    finally:
-        for each in silent:
-            each.close()
+        for each in (silent, slow):
+            each.settimeout(HEAD_SECONDS_MAX + SECONDS_MAX)
+            assert each.recv(1) == b""
 
 
 def test_the_document_is_served(api: httpx.Client) -> None:

@@ -8,7 +8,12 @@ import pytest
 from msgspec import Meta
 
 from zhumq.admin.errors import AlreadyExists, InUse, NotFound, Refused, Unavailable
-from zhumq.client.errors import AuthenticationFailed, PushUnavailable, SecurityFailed
+from zhumq.client.errors import (
+    AuthenticationFailed,
+    PushUnavailable,
+    SecurityFailed,
+    SecurityInvalid,
+)
 from zhumq.web.brokers import Brokers
 from zhumq.web.endpoint import endpoint, read_arguments
 from zhumq.web.events import NAMED_MAX, Snapshot, changes
@@ -96,6 +101,7 @@ def test_a_request_that_has_neither_query_nor_body_is_refused_with_one() -> None
         (AuthenticationFailed("x"), 401),
         (SecurityFailed("x"), 503),
         (PushUnavailable("x"), 409),
+        (SecurityInvalid("x"), 409),
         (ZeroDivisionError("secret"), 500),
     ],
 )  # fmt: skip

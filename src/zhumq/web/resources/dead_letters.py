@@ -1,11 +1,13 @@
 """Dead letters: count, read and replay them."""
 
+import contextlib
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from zhumq.admin import dead_letters
+from zhumq.admin.messages import PAGE_BYTES_MAX
 from zhumq.web.brokers import Brokers
 from zhumq.web.content import Content, Header, show, show_headers
 from zhumq.web.names import Offset, PartitionNumber, TopicName
@@ -100,14 +102,18 @@ def read_dead_letters(
         brokers.connection,
         topic,
         group=query.group or None,
-        limit=query.limit + 1,
-        begin=begin,
+        begin=dict(begin),
     )
-    page = list(found)
-    shown = page[: query.limit]
-    for each in shown:
-        begin[each.partition] = each.offset + 1
-    has_more = len(page) > query.limit
+    shown: list[dead_letters.DeadLetter] = []
+    has_more, size = False, 0
+    with contextlib.closing(found):
+        for each in found:
+            if len(shown) == query.limit or size > PAGE_BYTES_MAX:
+                has_more = True
+                break
+            shown.append(each)
+            begin[each.partition] = each.offset + 1
+            size += len(each.key or b"") + len(each.value or b"")
     # Partitions of which nothing was read begin at their beginning again.
     return Page(
         items=[_shown(each, query) for each in shown],

@@ -1,6 +1,6 @@
 """Groups of every kind: list, show with lag, reset and delete them, and the settings of share groups."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -18,7 +18,7 @@ from zhumq.web.names import (
     SettingValue,
     TopicName,
 )
-from zhumq.web.paging import Page, PageQuery, page_of
+from zhumq.web.paging import PageQuery, page_of
 from zhumq.web.resources.topics import TopicSetting, shown_settings
 
 
@@ -28,6 +28,14 @@ class GroupQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     search: SearchText = ""
     state: Annotated[str, Meta(max_length=64, description="Such as Stable or Empty.")] = ""
     type: Annotated[str, Meta(max_length=64, description="Consumer, Classic or Share.")] = ""
+
+
+class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of groups. `warning` is why groups of subscriptions, or what is known of them, may be missing."""
+
+    items: Sequence[groups.GroupSummary]
+    next: str | None
+    warning: str | None
 
 
 class GroupReset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,17 +61,19 @@ class SettingsChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     settings: Annotated[Mapping[SettingName, SettingValue | None], Meta(min_length=1)]
 
 
-def list_groups(brokers: Brokers, query: GroupQuery) -> Page[groups.GroupSummary]:
+def list_groups(brokers: Brokers, query: GroupQuery) -> GroupPage:
     """List groups by name: of Kafka's consumers, share groups, and groups of subscriptions."""
     sought = query.search.lower()
+    listed = groups.list_groups(brokers.connection)
     found = [
         each
-        for each in groups.list_groups(brokers.connection).groups
+        for each in listed.groups
         if sought in each.group.lower()
         and query.state.lower() in ("", each.state.lower())
         and query.type.lower() in ("", each.type.lower())
     ]
-    return page_of(found, lambda each: each.group, limit=query.limit, after=query.after)
+    page = page_of(found, lambda each: each.group, limit=query.limit, after=query.after)
+    return GroupPage(items=page.items, next=page.next, warning=listed.warning)
 
 
 def describe_group(brokers: Brokers, group: GroupName) -> groups.Group:

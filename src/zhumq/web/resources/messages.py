@@ -40,6 +40,7 @@ from zhumq.web.problems import invalid
 WAIT_MS_MAX: Final = 10_000
 SENT_MAX: Final = 1_000  # messages of a request
 HEADERS_MAX: Final = 1_000  # of a message
+FOUND_MAX: Final = 100  # messages of a lookup
 NEWEST_READ_MAX: Final = 5_000  # messages that are read to find the newest of all partitions
 
 ShownBytes = Annotated[
@@ -74,6 +75,8 @@ class MessageQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fields=
 class LookupQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages with a key, or with a tag. One of key, key_base64 and tag is given."""
 
+    # Fewer than of other pages: a lookup has no bound in bytes.
+    limit: Annotated[int, Meta(ge=1, le=FOUND_MAX, description="The most items.")] = FOUND_MAX
     key: Annotated[str, Meta(max_length=8_192)] | None = None
     key_base64: Annotated[str, Meta(max_length=8_192)] | None = None
     tag: Annotated[str, Meta(max_length=8_192)] | None = None
