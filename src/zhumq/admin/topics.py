@@ -141,6 +141,14 @@ def topic_partitions(connection: ClusterConnection, name: str) -> list[int]:
     return sorted(each.id for each in _describe(connection, name).partitions)
 
 
+def partition_leaders(connection: ClusterConnection, name: str) -> dict[int, int | None]:
+    """The leader of each partition of a topic. Raises NotFound."""
+    return {
+        each.id: each.leader.id if each.leader is not None else None
+        for each in sorted(_describe(connection, name).partitions, key=lambda each: each.id)
+    }
+
+
 def led_partitions(connection: ClusterConnection, name: str) -> list[int]:
     """The partitions of a topic that have a leader, which knows their offsets. Raises NotFound."""
     return [each.id for each in _describe(connection, name).partitions if each.leader is not None]

@@ -134,19 +134,16 @@ def list_settings(brokers: Brokers, topic: TopicName) -> list[TopicSetting]:
 
 def list_sizes(brokers: Brokers, topic: TopicName, query: SizeQuery) -> list[PartitionSize]:
     """The sizes of a topic's partitions on the disks of the brokers."""
-    found = brokers.connection.metadata().topics.get(topic)
-    numbers = topics.topic_partitions(brokers.connection, topic)
-    if query.partition is not None:
-        numbers = [each for each in numbers if each == query.partition]
-    leaders = {each: part.leader for each, part in found.partitions.items()} if found else {}
+    leaders = topics.partition_leaders(brokers.connection, topic)
+    numbers = [each for each in leaders if query.partition in (None, each)]
     replicas: dict[int, list[sizes.ReplicaSize]] = {number: [] for number in numbers}
     for each in sizes.replica_sizes(brokers.connection, topic, numbers) if numbers else ():
-        replicas.setdefault(each.partition, []).append(each)
+        replicas[each.partition].append(each)
     return [
         PartitionSize(
             partition=number,
             size_bytes=next(
-                (each.size_bytes for each in held if each.broker == leaders.get(number)), None
+                (each.size_bytes for each in held if each.broker == leaders[number]), None
             ),
             replicas=held,
         )
