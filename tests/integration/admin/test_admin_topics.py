@@ -99,7 +99,8 @@ def test_a_position_is_an_offset_of_the_log(
 ) -> None:
     topic = "positions"
     if topic not in [each.topic for each in topics.list_topics(connection)]:
-        topics.create_topic(connection, topic)
+        # Kept: retention would delete messages of 1970.
+        topics.create_topic(connection, topic, settings={"retention.ms": "-1"})
         with Producer(connection.bootstrap) as producer:
             for number in range(4):
                 producer.send(topic, b"x", timestamp_ms=1_000 * (number + 1))
