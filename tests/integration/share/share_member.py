@@ -1,5 +1,6 @@
 """A member of a share group that sends exactly what a test requests, over one connection."""
 
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -194,7 +195,8 @@ def produce(
 ) -> int:
     """Append one batch, durable when this returns; returns the offset of its first record."""
     with RawClient(bootstrap) as client:
-        batch = build_batch([Record(value=value, timestamp=1_000) for value in values])
+        now_ms = time.time_ns() // 1_000_000  # Retention would delete messages of 1970.
+        batch = build_batch([Record(value=value, timestamp=now_ms) for value in values])
         answer = client.ask(
             ApiKey.PRODUCE,
             ProduceRequest(
