@@ -97,8 +97,8 @@ bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUIC
 lookup: $(READY)  ## lookups by key beside a scan, the size and the CPU of the index (MESSAGES=5000000)
 	$(BIN)/python -m benchmarks.lookup --messages $(or $(MESSAGES),5000000)
 
-delays: $(READY)  ## many delayed messages: memory while they are pending, how late they come, each once (PENDING=1000000 DUE=50000 KILLS=0)
-	$(BIN)/python -m benchmarks.delays --pending $(or $(PENDING),1000000) --due $(or $(DUE),50000) --kills $(if $(filter command environment,$(firstword $(origin KILLS))),$(KILLS),0)
+delays: $(READY)  ## many delayed messages: memory while they are pending, how late they come, each once (PENDING=1000000 DUE=50000 RATE=10000 KILLS=0)
+	$(BIN)/python -m benchmarks.delays --pending $(or $(PENDING),1000000) --due $(or $(DUE),50000) --rate $(or $(RATE),10000) --kills $(if $(filter command environment,$(firstword $(origin KILLS))),$(KILLS),0)
 
 scale: $(READY)  ## the cores at 10, 100 and 1,000 brokers and a million partitions: what breaks first
 	$(BIN)/python -m benchmarks.scale
