@@ -1,20 +1,22 @@
 """A consumer whose positions are committed by transactions: consume, process and produce exactly once."""
 
-from collections import deque
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 import confluent_kafka
 
-from zhumq.client.errors import RequestFailed, TransactionAborted
+from zhumq.client.errors import ClusterFailed, RequestFailed, TransactionAborted
 from zhumq.client.group_metadata import GroupMetadata, parse_group_metadata
-from zhumq.client.routes import REQUEST_SECONDS_MAX, quiet_settings
+from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
+from zhumq.client.stable_positions import StablePositions
 from zhumq.client.task import Task, is_transient, task_of
 from zhumq.client.waiting import Waiting
 from zhumq.model.ids import TopicPartition
 
 POLL_SECONDS: Final = 0.2
+PLACE_SECONDS: Final = 0.1  # between two lookups of positions with an open transaction
 MESSAGES_MAX: Final = 500
 REBALANCED: Final = "the group was rebalanced while messages were processed"
 
@@ -67,8 +69,19 @@ class TransactionalConsumer:
             # With read_committed the coordinator gives no offsets of which a transaction is open (KIP-447).
             | {"enable.auto.commit": False, "isolation.level": "read_committed"}
         )
+        # Of a group without a position, as a logical offset.
+        is_earliest = start == "earliest"
+        self._start = (
+            confluent_kafka.OFFSET_BEGINNING if is_earliest else confluent_kafka.OFFSET_END
+        )
+        self._stable = StablePositions(group, bootstrap, secured)
+        # Partitions that are not at their committed position yet, and where to begin without one. librdkafka cannot be
+        # trusted with it: one that is assigned while another one waits for an open transaction begins at
+        # `auto.offset.reset` (rd_kafka_assignment_apply_offsets). So messages of these are dropped.
+        self._unplaced: dict[TopicPartition, int] = {}
+        self._placed_at = 0.0
         # Taken before the messages: a generation that is older than theirs is refused, a newer one would be accepted.
-        self._metadata = self._early_metadata = GroupMetadata(group=group)
+        self._metadata = GroupMetadata(group=group)
         # Of the messages that the program got since the last transaction: the first offset, and the next one.
         self._first: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
@@ -76,8 +89,6 @@ class TransactionalConsumer:
         self._is_rebalanced = False  # during the last `poll`
         # Whether another member has got a partition whose messages the program is processing.
         self.has_lost = False
-        # Messages of partitions that were assigned while the others were paused.
-        self._early: deque[Task] = deque()
         self._consumer.subscribe(
             [topics] if isinstance(topics, str) else list(topics),
             on_assign=self._assigned,
@@ -94,6 +105,7 @@ class TransactionalConsumer:
     def close(self) -> None:
         """Leave the group. Messages whose transaction was not committed are read again."""
         self._consumer.close()
+        self._stable.close()
 
     def __iter__(self) -> Iterator[list[Task]]:
         while True:
@@ -109,17 +121,18 @@ class TransactionalConsumer:
         committed: they are returned again.
         """
         if self._must_rewind:
-            self._seek_committed()
+            self._unplace()
+        if self._unplaced and time.monotonic() >= self._placed_at + PLACE_SECONDS:
+            self._place()
         self._is_rebalanced = False
         is_first = not self._next
         if is_first:
-            self._metadata = self._early_metadata if self._early else self._membership()
-        if self._early:
-            found = [self._early.popleft() for _ in range(min(messages_max, len(self._early)))]
-        else:
-            found = self._receive(self._consumer.consume(1, timeout=seconds))
-            if found and messages_max > 1:
-                found += self._receive(self._consumer.consume(messages_max - 1, timeout=0))
+            self._metadata = parse_group_metadata(self._consumer.consumer_group_metadata())
+        # A partition waits for an open transaction: the poll ends soon, for the next lookup.
+        seconds = min(seconds, PLACE_SECONDS) if self._unplaced else seconds
+        found = self._receive(self._consumer.consume(1, timeout=seconds))
+        if found and messages_max > 1:
+            found += self._receive(self._consumer.consume(messages_max - 1, timeout=0))
         for task in found:
             place = TopicPartition(task.topic, task.partition)
             self._first.setdefault(place, task.offset)
@@ -138,9 +151,8 @@ class TransactionalConsumer:
     def keep_alive(self) -> None:
         """Stay in the group while messages are being processed, without reading more."""
         self._consumer.pause(self._consumer.assignment())
-        if not self._early:
-            self._early_metadata = self._membership()
-        self._early += self._receive(self._consumer.consume(1, timeout=0))
+        # What arrives is of partitions that are assigned just now, and not placed yet.
+        self._receive(self._consumer.consume(1, timeout=0))
 
     def resume(self) -> None:
         """Read on after `keep_alive`."""
@@ -170,63 +182,62 @@ class TransactionalConsumer:
         self.has_lost = False
         self._next.clear()
 
-    def _seek_committed(self) -> None:
+    def _unplace(self) -> None:
         """Read on from the committed positions: a transaction's outcome may not have been known."""
         assigned = {(each.topic, each.partition) for each in self._consumer.assignment()}
-        places = [
-            confluent_kafka.TopicPartition(*place) for place in self._first if place in assigned
-        ]
-        for place in self._committed(places) if places else ():
-            known = TopicPartition(place.topic, place.partition)
-            offset = place.offset if place.offset >= 0 else self._first[known]
-            try:
-                self._consumer.seek(confluent_kafka.TopicPartition(*known, offset))
-            except confluent_kafka.KafkaException as error:
-                # A partition that was assigned just now begins at its committed position by itself.
-                if error.args[0].code() != confluent_kafka.KafkaError._STATE:
-                    raise
-        self._drop_early(set(self._first))
+        self._unplaced |= {place: at for place, at in self._first.items() if place in assigned}
+        self._placed_at = 0.0
         self._first.clear()
         self._must_rewind = False
 
-    def _drop_early(self, places: set[TopicPartition]) -> None:
-        self._early = deque(
-            task for task in self._early if (task.topic, task.partition) not in places
-        )
-
-    def _membership(self) -> GroupMetadata:
-        return parse_group_metadata(self._consumer.consumer_group_metadata())
-
-    def _committed(self, places: list[Any]) -> list[Any]:
+    def _place(self) -> None:
+        """Begin at the committed positions, except where a transaction is open that may change them."""
         try:
-            found = self._consumer.committed(places, timeout=REQUEST_SECONDS_MAX)
-        except confluent_kafka.KafkaException as error:
-            message = f"cannot read the positions of the group: {error.args[0].str()}"
-            raise RequestFailed(self._waiting.explain(message)) from error
-        for place in found:
-            if place.error is not None:
-                raise RequestFailed(f"cannot read the position of {place}: {place.error.str()}")
-        return list(found)
+            found = self._stable.find(self._unplaced.keys())
+        except ClusterFailed as error:
+            self._waiting.note(str(error))
+            found = {}
+        # Nothing is read to be dropped.
+        self._consumer.pause(
+            [confluent_kafka.TopicPartition(*each) for each in self._unplaced if each not in found]
+        )
+        for place, committed in found.items():
+            offset = self._unplaced[place] if committed is None else committed
+            try:
+                self._consumer.seek(confluent_kafka.TopicPartition(*place, offset))
+                self._consumer.resume([confluent_kafka.TopicPartition(*place)])
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() != confluent_kafka.KafkaError._STATE:
+                    raise
+                continue  # It was assigned just now, and is not being read yet.
+            del self._unplaced[place]
+        self._placed_at = time.monotonic()
 
     def _receive(self, messages: Sequence[Any]) -> list[Task]:
         found = []
         for message in messages:
             error = message.error()
             if error is None:
-                found.append(task_of(message))
+                task = task_of(message)
+                if (task.topic, task.partition) not in self._unplaced:
+                    found.append(task)
             elif not is_transient(error):
                 text = f"cannot read {message.topic()!r}: {error.str()}"
                 raise RequestFailed(self._waiting.explain(text))
         return found
 
     def _assigned(self, consumer: Any, places: list[Any]) -> None:
-        del consumer, places
+        del consumer
         self._is_rebalanced = True
+        for place in places:
+            self._unplaced[TopicPartition(place.topic, place.partition)] = self._start
+        self._placed_at = 0.0
 
     def _revoked(self, consumer: Any, places: list[Any]) -> None:
         """Another member reads these from the committed positions on."""
         del consumer
         self._is_rebalanced = True
         revoked = {TopicPartition(place.topic, place.partition) for place in places}
-        self._drop_early(revoked)
+        for place in revoked:
+            self._unplaced.pop(place, None)
         self.has_lost |= not revoked.isdisjoint(self._next)

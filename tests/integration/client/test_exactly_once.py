@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import confluent_kafka
@@ -14,10 +15,12 @@ import pytest
 from client_support import until, working
 from committed_reads import PEER, new_topic, read
 
-from zhumq import Producer, TransactionalConsumer, TransactionalProducer, Worker
+from zhumq import Admin, Producer, TransactionalConsumer, TransactionalProducer, Worker
 from zhumq.client.errors import HandlerFailed, TransactionAborted
+from zhumq.client.group_metadata import GroupMetadata
 from zhumq.client.outputs import Outputs
 from zhumq.client.task import Task
+from zhumq.model.ids import TopicPartition
 from zhumq.testing.process import broker_process
 
 SEED = 20261117
@@ -134,6 +137,31 @@ def test_a_member_that_was_replaced_while_it_worked_commits_nothing(bootstrap: s
     ):
         commit_late(producer)
     assert sorted(read(bootstrap, target)) == numbers(100)
+
+
+def test_a_partition_with_an_open_transaction_begins_at_its_committed_position(
+    bootstrap: str,
+) -> None:
+    source, late, group = fill(bootstrap, 100, partitions=1), f"late-{SEED}", f"group-{SEED}"
+    place, anyone = TopicPartition(source, 0), GroupMetadata(group=group)
+    with ExitStack() as opened:
+        producer = opened.enter_context(TransactionalProducer(bootstrap, transactional_id=group))
+        with producer.transaction() as transaction:
+            transaction.commit_offsets({place: 50}, anyone)
+        with suppress(KeyError), producer.transaction() as transaction:
+            transaction.commit_offsets({place: 60}, anyone)
+            reader = TransactionalConsumer([source, late], group=group, bootstrap=bootstrap)
+            consumer = opened.enter_context(reader)
+            until(lambda: consumer.poll() == [] and consumer.metadata().is_member)
+            # Another partition is assigned meanwhile: librdkafka alone would begin at 0 now.
+            with Admin(bootstrap) as admin:
+                admin.create_topic(late)
+            with Producer(bootstrap) as sender:
+                sender.send(late, b"late")
+            assert [message.topic for message in until(consumer.poll)] == [late]
+            raise KeyError
+        first = until(consumer.poll)
+    assert (first[0].topic, first[0].offset) == (source, 50)
 
 
 def test_a_worker_sends_the_outputs_of_a_task_once_whatever_its_handler_raises(
