@@ -44,7 +44,8 @@ RACES = 10
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningBroker]:
-    with broker(settings=TWO_PHASE) as started:
+    # Some messages are of 1970.
+    with broker(settings=TWO_PHASE | {"log.retention.ms": "-1"}) as started:
         yield started
 
 

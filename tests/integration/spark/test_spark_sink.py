@@ -27,7 +27,8 @@ from zhumq.testing.process import BrokerProcess, broker_process
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningBroker]:
-    with broker() as started:
+    # Some messages are of 1970.
+    with broker(settings={"log.retention.ms": "-1"}) as started:
         create_topic(started.bootstrap, "t")
         yield started
 
