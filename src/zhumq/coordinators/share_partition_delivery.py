@@ -314,6 +314,11 @@ class SharePartitionDelivery:
 
     def close(self, failure: BrokerError) -> None:
         """Stop deliveries; later calls raise `failure`."""
+        # Also those of a write that failed after the share partition was closed.
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(failure)
         if self._failure is not None:
             return
         self._failure = failure
@@ -324,10 +329,6 @@ class SharePartitionDelivery:
             self._dead_lettering.cancel()
         if self.mirror is not None:
             self.mirror.close()
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_exception(failure)
         self._on_closed(self)
         self._loop.call_soon(self._wake)
 

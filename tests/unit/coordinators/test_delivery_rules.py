@@ -15,6 +15,7 @@ from delivery_support import (
 
 from zhumq.model.errors import (
     BrokerError,
+    FencedLeaderEpoch,
     InvalidRequest,
     NotLeaderOrFollower,
     OffsetOutOfRange,
@@ -330,3 +331,30 @@ def test_sessions_and_settings_of_a_group_are_kept_and_go_with_it() -> None:
 
     run(before)
     run(after)
+
+
+def test_an_acknowledgement_whose_write_fails_after_the_close_is_refused() -> None:
+    """Its consumer would wait for ever otherwise, and the broker for that consumer."""
+
+    async def scenario() -> None:
+        async with broker_without_listeners(MemoryDisk()) as world:
+            await world.make_topic()
+            world.fill(10)
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=10)
+            is_writing, is_closed = asyncio.Event(), asyncio.Event()
+
+            async def fail_after_the_close(update) -> None:
+                is_writing.set()
+                await is_closed.wait()
+                raise FencedLeaderEpoch("the share partition is at a later epoch")
+
+            share_partition._store.write = fail_after_the_close
+            answering = asyncio.ensure_future(share_partition.acknowledge("ann", [accept(0, 4)]))
+            await is_writing.wait()
+            share_partition.close(NotLeaderOrFollower("another broker leads the partition"))
+            is_closed.set()
+            with pytest.raises(FencedLeaderEpoch):
+                await answering
+
+    run(scenario)
