@@ -4,13 +4,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.cases import Case, Sizes, consuming, producing
+from benchmarks.cases import Case, Sizes, consuming, end_to_end, producing
 from benchmarks.server import Prepared, Server
 from zhumq.cli.dev_certificates import make_dev_certificates
 
 
 def cases(sizes: Sizes) -> list[Case]:
     return [
+        Case(
+            name="end to end at 1 k messages/s, TLS",
+            run=end_to_end(1000, max(2, sizes.of(10))),
+            main="p50_ms",
+            also=("p99_ms", "p999_ms"),
+        ),
         Case(
             name="produce 1 KB, TLS",
             run=producing(sizes.of(1_000_000), 1000, 1),
