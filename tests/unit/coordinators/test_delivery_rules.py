@@ -13,6 +13,7 @@ from delivery_support import (
     until,
 )
 
+from zhumq.coordinators.delivery_state import PersistedSharePartitionStore
 from zhumq.model.errors import (
     BrokerError,
     FencedLeaderEpoch,
@@ -333,7 +334,9 @@ def test_sessions_and_settings_of_a_group_are_kept_and_go_with_it() -> None:
     run(after)
 
 
-def test_an_acknowledgement_whose_write_fails_after_the_close_is_refused() -> None:
+def test_an_acknowledgement_whose_write_fails_after_the_close_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its consumer would wait for ever otherwise, and the broker for that consumer."""
 
     async def scenario() -> None:
@@ -344,12 +347,12 @@ def test_an_acknowledgement_whose_write_fails_after_the_close_is_refused() -> No
             share_partition.acquire("ann", records_max=10)
             is_writing, is_closed = asyncio.Event(), asyncio.Event()
 
-            async def fail_after_the_close(update) -> None:
+            async def fail_after_the_close(*_: object) -> None:
                 is_writing.set()
                 await is_closed.wait()
                 raise FencedLeaderEpoch("the share partition is at a later epoch")
 
-            share_partition._store.write = fail_after_the_close
+            monkeypatch.setattr(PersistedSharePartitionStore, "write", fail_after_the_close)
             answering = asyncio.ensure_future(share_partition.acknowledge("ann", [accept(0, 4)]))
             await is_writing.wait()
             share_partition.close(NotLeaderOrFollower("another broker leads the partition"))
