@@ -76,8 +76,8 @@ class TransactionalConsumer:
         )
         self._stable = StablePositions(group, bootstrap, secured)
         # Partitions that are not at their committed position yet, and where to begin without one. librdkafka cannot be
-        # trusted with it: one that is assigned while another one waits for an open transaction begins at
-        # `auto.offset.reset` (rd_kafka_assignment_apply_offsets). So messages of these are dropped.
+        # trusted with it: one that waits for an open transaction begins at `auto.offset.reset` if another one is
+        # assigned meanwhile (rd_kafka_assignment_apply_offsets). So messages of unplaced partitions are dropped.
         self._unplaced: dict[TopicPartition, int] = {}
         self._placed_at = 0.0
         # Taken before the messages: a generation that is older than theirs is refused, a newer one would be accepted.
@@ -151,7 +151,8 @@ class TransactionalConsumer:
     def keep_alive(self) -> None:
         """Stay in the group while messages are being processed, without reading more."""
         self._consumer.pause(self._consumer.assignment())
-        # What arrives is of partitions that are assigned just now, and not placed yet.
+        # A pause also drops what librdkafka has queued, to be fetched again: what arrives is of partitions that are
+        # assigned just now, and not placed yet.
         self._receive(self._consumer.consume(1, timeout=0))
 
     def resume(self) -> None:
