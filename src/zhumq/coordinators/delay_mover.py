@@ -11,9 +11,9 @@ from typing import Final
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.broker_transactions import BrokerTransactions
 from zhumq.coordinators.delay_service import DelayRuntime, DelayService, read_message
-from zhumq.coordinators.mover import mover_of
+from zhumq.coordinators.mover import mover_of, size_of
 from zhumq.coordinators.shard_loops import ShardLoops
-from zhumq.coordinators.shard_moves import ShardMoves, Taken, first_bytes
+from zhumq.coordinators.shard_moves import MOVED_BYTES_MAX, ShardMoves, Taken, first_bytes
 from zhumq.coordinators.staged_reader import StagedReader
 from zhumq.delays.due_index import Entry
 from zhumq.delays.headers import delivered_headers
@@ -118,8 +118,10 @@ class StagedDelays:
         self._clock = clock
         self._index = index
         self._on_dropped = on_dropped
-        # Of the messages that were taken last: when those are tried again that cannot be moved now.
+        # Of the messages that were taken last: when those are tried again that were refused, and for what others wait.
         self._put_off: dict[int, int] = {}
+        self._held: dict[int, TopicPartition] = {}
+        self._has_asked = False
         self.name = f"delayed messages of shard {index}"
 
     async def take(
@@ -127,12 +129,21 @@ class StagedDelays:
     ) -> Taken[DueMessage] | None:
         woken = self._service.woken(self._index)
         woken.clear()
-        request = TakeDue(now_ms=self._clock.now_ms(), put_off=self._put_off)
-        self._put_off = {}
+        request = TakeDue(
+            now_ms=self._clock.now_ms(),
+            put_off=self._put_off,
+            held=self._held,
+            avoided=frozenset(avoided),
+            # The first answer says whether an earlier leader has left some, which are ended then. Later ones are of
+            # the last transaction from here, which is not asked for more until it is known to be committed.
+            marks_count=self._has_asked,
+        )
+        self._put_off, self._held = {}, {}
         due = await self._runtime.submit(self._index, request)
         assert isinstance(due, Due)
-        if due.entries or due.is_marked or due.code is not ErrorCode.NONE:
-            return Taken(self._records_of(due.entries, avoided), due.code, due.is_marked)
+        self._has_asked |= due.code is ErrorCode.NONE
+        if due.entries or due.resumed or due.is_marked or due.code is not ErrorCode.NONE:
+            return Taken(self._records_of(due, avoided), due.code, due.is_marked)
         wait = CLOCK_SECONDS_MAX if seconds is None else min(seconds, CLOCK_SECONDS_MAX)
         if due.next_due_ms is not None:
             wait = min(wait, max(due.next_due_ms - self._clock.now_ms(), 1) / 1000)
@@ -142,24 +153,36 @@ class StagedDelays:
         return None
 
     def _records_of(
-        self, entries: Sequence[Entry], avoided: Mapping[TopicPartition, float]
+        self, due: Due, avoided: Mapping[TopicPartition, float]
     ) -> list[tuple[DueMessage, Record | None]]:
+        """What one transaction takes, in the order of the due times. Those that may not overtake others are held."""
+        resumed = first_bytes(
+            self._read([entry for _, entry in due.resumed]),
+            MOVED_BYTES_MAX // 2 if due.entries else MOVED_BYTES_MAX,
+        )
+        waiting = due.held.union(avoided)
+        if len(resumed) < len(due.resumed):  # The rest of them goes first.
+            waiting = waiting.union(partition for partition, _ in due.resumed)
+        found: list[tuple[DueMessage, Record | None]] = []
+        for message, record in self._read(due.entries):
+            if message.target in waiting:
+                self._held[message.key.serial] = message.target
+            else:
+                found.append((message, record))
+        left = MOVED_BYTES_MAX - sum(size_of(each) for _, each in resumed if each is not None)
+        moved = [*resumed, *first_bytes(found, left)] if found else resumed
+        return sorted(moved, key=lambda each: each[0].key)
+
+    def _read(self, entries: Sequence[Entry]) -> list[tuple[DueMessage, Record | None]]:
+        """The messages in the order of their due times."""
         if not entries:
             return []
         reader = self._service.reader(self._index)
         now_ms = self._clock.now_ms()
-        now = asyncio.get_running_loop().time()
-        found: list[tuple[DueMessage, Record | None]] = []
         # In the order of the log, for those whose records have to be read there.
-        for entry in sorted(entries, key=lambda each: each.offset):
-            message, record = _message(reader, entry, now_ms)
-            until = avoided.get(message.target) if avoided else None
-            if until is not None:
-                self._put_off[entry.serial] = now_ms + int((until - now) * 1000) + 1
-            else:
-                found.append((message, record))
-        found.sort(key=lambda each: each[0].key)
-        return first_bytes(found)
+        by_offset = sorted(entries, key=lambda each: each.offset)
+        found = [_message(reader, entry, now_ms) for entry in by_offset]
+        return sorted(found, key=lambda each: each[0].key)
 
     async def mark_moved(
         self,

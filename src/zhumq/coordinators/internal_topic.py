@@ -87,6 +87,11 @@ class InternalTopic:
         topic = self._store.image.topics.get(self._new_topic.name)
         return self._new_topic.partitions if topic is None else len(topic.partitions)
 
+    @property
+    def loading_count(self) -> int:
+        """How many of the partitions that this broker leads it does not coordinate yet."""
+        return self._runtime.loading_count
+
     async def ensure(self) -> None:
         """Create the topic if needed, and wait up to LOAD_WAIT_SECONDS_MAX for the shards led here.
 

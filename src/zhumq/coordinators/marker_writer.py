@@ -50,7 +50,11 @@ FENCED: Final = frozenset(
 
 
 class MarkerWriter:
-    """One loop for each shard takes decided transactions; one task for each of them writes its markers."""
+    """One loop for each shard takes decided transactions, and writes their markers.
+
+    Most transactions write where their coordinator is, and need no task. For the others, and after a failure, there is
+    one task for each transaction, which goes on until its markers are written.
+    """
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class MarkerWriter:
         return WriteMarkersResponse(markers=await self.appender.append_asked(request.markers))
 
     async def _serve(self, index: int, coordinator_epoch: int) -> None:
-        writes = TaskKeeper()
+        writes = _Writes(self._service)
         try:
             while True:
                 response = await self._runtime.submit(index, AwaitMarkers())
@@ -94,27 +98,55 @@ class MarkerWriter:
                     await writes.close()
                     await asyncio.sleep(RETRY_SECONDS_MIN)
                 for transaction in response.transactions:
-                    write = self._write(index, coordinator_epoch, transaction)
-                    writes.start(asyncio.create_task(write, name="markers"))
+                    self._begin(index, coordinator_epoch, transaction, writes)
         finally:
             await writes.close()
 
-    async def _write(self, index: int, coordinator_epoch: int, transaction: Transaction) -> None:
+    def _begin(
+        self, index: int, coordinator_epoch: int, transaction: Transaction, writes: "_Writes"
+    ) -> None:
+        """Append the markers of one transaction at once if this broker leads all of its partitions."""
+        end = _end_of(transaction, coordinator_epoch)
+        writes.begin(transaction)
+
+        def on_durable(is_written: bool) -> None:
+            if not writes.has(transaction):
+                return  # The shard was loaded again meanwhile, and has handed the transaction out again.
+            if is_written:
+                self._complete(index, transaction)
+                writes.end(transaction)
+            else:
+                write = self._write(index, end, transaction, writes)
+                writes.tasks.start(asyncio.get_running_loop().create_task(write, name="markers"))
+
+        if self.appender.may_append_at_once(transaction.partitions):
+            self.appender.append_at_once(end, sorted(transaction.partitions), on_durable)
+        else:
+            on_durable(False)
+
+    async def _write(
+        self, index: int, end: TransactionEnd, transaction: Transaction, writes: "_Writes"
+    ) -> None:
         """Write the markers of one transaction, to all of its partitions, however long that takes."""
-        with self._service.completing(transaction.transactional_id):
-            if await self._write_all(_end_of(transaction, coordinator_epoch), transaction):
-                if transaction.state is TransactionState.PREPARE_COMMIT:
-                    self.committed_total += 1
-                else:
-                    self.aborted_total += 1
-                self._service.complete(
-                    index,
-                    MarkersWritten(
-                        transactional_id=transaction.transactional_id,
-                        producer_id=transaction.producer_id,
-                        producer_epoch=transaction.producer_epoch,
-                    ),
-                )
+        try:
+            if await self._write_all(end, transaction) and writes.has(transaction):
+                self._complete(index, transaction)
+        finally:
+            writes.end(transaction)
+
+    def _complete(self, index: int, transaction: Transaction) -> None:
+        if transaction.state is TransactionState.PREPARE_COMMIT:
+            self.committed_total += 1
+        else:
+            self.aborted_total += 1
+        self._service.complete(
+            index,
+            MarkersWritten(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+            ),
+        )
 
     async def _write_all(self, end: TransactionEnd, transaction: Transaction) -> bool:
         """Returns False if others have fenced the markers."""
@@ -181,6 +213,33 @@ class MarkerWriter:
             timeout_ms=ANSWER_MS_MAX,
         )
         return codes_of(response.markers)
+
+
+class _Writes:
+    """The transactions of a shard whose markers are being written."""
+
+    def __init__(self, service: TransactionService) -> None:
+        self._service = service
+        self._transactions: dict[str, Transaction] = {}
+        self.tasks = TaskKeeper()
+
+    def begin(self, transaction: Transaction) -> None:
+        self._transactions[transaction.transactional_id] = transaction
+        self._service.begin_markers(transaction.transactional_id)
+
+    def has(self, transaction: Transaction) -> bool:
+        return self._transactions.get(transaction.transactional_id) is transaction
+
+    def end(self, transaction: Transaction) -> None:
+        if self.has(transaction):
+            del self._transactions[transaction.transactional_id]
+            self._service.end_markers(transaction.transactional_id)
+
+    async def close(self) -> None:
+        """Forget them all: no request waits for their markers any more."""
+        for transaction in tuple(self._transactions.values()):
+            self.end(transaction)
+        await self.tasks.close()
 
 
 class _Outbox:

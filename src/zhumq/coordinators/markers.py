@@ -1,8 +1,9 @@
 """Appends the markers of ended transactions to the partitions that this broker leads."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from zhumq.host.clock import Clock
@@ -16,6 +17,7 @@ from zhumq.protocol.messages.transactions import (
     WritableTxnMarkerTopicResult,
 )
 from zhumq.records.control import EndMarker, MarkerType
+from zhumq.replication.pending import DurableCallback, future_of
 from zhumq.replication.replica_manager import ReplicaManager
 
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -73,6 +75,48 @@ class MarkerAppender:
                 codes[partition] = reason.code
         return codes
 
+    def append_at_once(
+        self,
+        end: TransactionEnd,
+        partitions: Sequence[TopicPartition],
+        on_durable: Callable[[bool], None],
+    ) -> None:
+        """Append the markers, and call back once: when all of them are durable, or with False if one cannot be
+        appended here. Those that are appended stay: markers may be repeated."""
+        missing = len(partitions)
+
+        def settle(failure: BrokerError | None) -> None:
+            nonlocal missing
+            if not missing:
+                return  # An earlier marker has failed.
+            missing = 0 if failure is not None else missing - 1
+            if not missing:
+                on_durable(failure is None)
+
+        for partition in partitions:
+            try:
+                self._append(end, partition, settle)
+            except BrokerError as reason:
+                settle(reason)
+                return
+
+    def may_append_at_once(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether no coordinator has to know of these markers."""
+        return all(partition.topic not in self._shards for partition in partitions)
+
+    def _append(
+        self, end: TransactionEnd, partition: TopicPartition, settle: DurableCallback
+    ) -> None:
+        led = self._replicas.partition(*partition)
+        appended = led.append_marker(
+            end.marker,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            transaction_version=end.transaction_version,
+            now_ms=self._clock.now_ms(),
+        )
+        led.call_when_durable(appended.last_offset + 1, settle)
+
     async def append_asked(
         self, markers: Iterable[WritableTxnMarker]
     ) -> list[WritableTxnMarkerResult]:
@@ -113,15 +157,7 @@ class MarkerAppender:
                 producer_epoch=end.producer_epoch,
                 transaction_version=end.transaction_version,
             )
-        led = self._replicas.partition(partition.topic, partition.partition)
-        appended = led.append_marker(
-            end.marker,
-            producer_id=end.producer_id,
-            producer_epoch=end.producer_epoch,
-            transaction_version=end.transaction_version,
-            now_ms=self._clock.now_ms(),
-        )
-        return led.when_durable(appended.last_offset + 1)
+        return future_of(partial(self._append, end, partition))
 
 
 def _end_of(marker: WritableTxnMarker) -> TransactionEnd:

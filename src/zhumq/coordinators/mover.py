@@ -94,9 +94,17 @@ class Mover:
         self._staging = staging
         self._timeout_ms = timeout_ms
         self._producer: Producer | None = None
+        self._has_begun = False
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether it is not known how its last transaction ends: its records may still be in their partitions, and its
+        marks count, or none of that. After `begin` it has ended."""
+        return self._has_begun and self._producer is None
 
     async def begin(self) -> None:
         """Abort what an earlier leader left open, and wait for the end of it. Repeated until it succeeds."""
+        self._has_begun = True
         delay = RETRY_SECONDS_MIN
         while self._producer is None:
             try:
@@ -118,8 +126,10 @@ class Mover:
         assert producer is not None
         try:
             await self._write(producer, records, mark)
-        except MoveFailed:
+        except MoveFailed as failed:
             await self._end(producer, is_commit=False)
+            if not failed.errors:
+                self._producer = None  # The marks may be there until the transaction has ended.
             raise
         except BaseException:
             self._producer = None  # The next instance aborts the transaction.

@@ -32,6 +32,7 @@ class RouteKind(IntEnum):
     LOOKUP = 7
     STAGE_DELAYED = 8
     SCHEDULE = 9
+    OFFSET_TIMES = 10
 
 
 class Route(Protocol[Request, Response]):

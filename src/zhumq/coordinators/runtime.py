@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from zhumq.coordinators.state_log import (
@@ -67,7 +68,8 @@ class _Running(Generic[Request, Response]):
     durable_offset: int
     loaded_at_ms: int
     next_token: int = 0
-    waiting: dict[ReplyToken, tuple[Request, "asyncio.Future[Response]"]] = field(
+    # The requests without an answer, and what to call with it.
+    waiting: dict[ReplyToken, tuple[Request, Callable[[Response], None]]] = field(
         default_factory=dict
     )
     timer: DeadlineTimer | None = None
@@ -111,6 +113,11 @@ class CoordinatorRuntime(Generic[Request, Response]):
     def led(self) -> list[int]:
         """The partitions this broker leads, whether their shards serve already or not."""
         return sorted({*self._running, *self._loading})
+
+    @property
+    def loading_count(self) -> int:
+        """How many of these shards do not serve yet."""
+        return len(self._loading)
 
     @property
     def shards(self) -> list[LoadableShard[Request, Response]]:
@@ -159,18 +166,22 @@ class CoordinatorRuntime(Generic[Request, Response]):
     def submit(self, index: int, request: Request) -> "asyncio.Future[Response]":
         """Pass a request to a shard. The answer completes when the records it depends on are durable."""
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.call(index, request, partial(_settle, answer))
+        return answer
+
+    def call(self, index: int, request: Request, on_answer: Callable[[Response], None]) -> None:
+        """Pass a request to a shard, and call back with the answer when the records it depends on are durable."""
         running = self._running.get(index)
         if running is None:
             loading = self._loading.get(index)
             code = ErrorCode.NOT_COORDINATOR if loading is None else loading.code
-            answer.set_result(self._refuse(request, code))
-            return answer
+            on_answer(self._refuse(request, code))
+            return
         token = ReplyToken(running.next_token)
         running.next_token += 1
-        running.waiting[token] = (request, answer)
+        running.waiting[token] = (request, on_answer)
         now_ms = self._now_ms()
-        self._decide(running, lambda: running.shard.handle(request, token, now_ms), now_ms)
-        return answer
+        self._apply(running, self._handle(running, request, token, now_ms), now_ms)
 
     def report(self, index: int, request: Request) -> None:
         """Pass a request whose answer is not needed. Its records are flushed with later ones."""
@@ -180,13 +191,17 @@ class CoordinatorRuntime(Generic[Request, Response]):
         token = ReplyToken(running.next_token)
         running.next_token += 1
         now_ms = self._now_ms()
+        outcome = self._handle(running, request, token, now_ms)
+        if not outcome.records and len(outcome.replies) == 1 and outcome.replies[0].token == token:
+            self._set_timer(running)
+            return
+        others = tuple(reply for reply in outcome.replies if reply.token != token)
+        self._apply(running, replace(outcome, replies=others), now_ms)
 
-        def decide() -> Outcome[Response]:
-            outcome = running.shard.handle(request, token, now_ms)
-            others = tuple(reply for reply in outcome.replies if reply.token != token)
-            return replace(outcome, replies=others)
-
-        self._decide(running, decide, now_ms)
+    def shard(self, index: int) -> LoadableShard[Request, Response] | None:
+        """A shard to ask without a request, if it serves. Its decisions may not be durable before they are answered."""
+        running = self._running.get(index)
+        return None if running is None else running.shard
 
     async def submit_in_transaction(
         self,
@@ -249,7 +264,7 @@ class CoordinatorRuntime(Generic[Request, Response]):
 
         def settled(done: "asyncio.Future[None]") -> None:
             if not done.cancelled():  # by the caller, who does not wait any more
-                self._on_durable(running, next_offset, (), done)
+                self._on_durable(running, next_offset, (), done.exception())
 
         durable = running.partition.when_durable(next_offset)
         durable.add_done_callback(settled)
@@ -257,19 +272,19 @@ class CoordinatorRuntime(Generic[Request, Response]):
 
     # Serving
 
-    def _decide(
+    def _handle(
         self,
         running: _Running[Request, Response],
-        decide: Callable[[], Outcome[Response]],
+        request: Request,
+        token: ReplyToken,
         now_ms: int,
-    ) -> None:
+    ) -> Outcome[Response]:
         try:
-            outcome = decide()
+            return running.shard.handle(request, token, now_ms)
         except BaseException:
             # A bug: the shard may have changed in part, so it must not be used any more.
             self._discard(running, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             raise
-        self._apply(running, outcome, now_ms)
 
     def _apply(
         self, running: _Running[Request, Response], outcome: Outcome[Response], now_ms: int
@@ -305,28 +320,20 @@ class CoordinatorRuntime(Generic[Request, Response]):
         if running.durable_offset >= next_offset:
             self._release(running, replies)
             return
-        durable = running.partition.when_durable(next_offset)
-        if durable.done():
-            self._on_durable(running, next_offset, replies, durable)
-        else:
-            durable.add_done_callback(
-                lambda done: self._on_durable(running, next_offset, replies, done)
-            )
+        running.partition.call_when_durable(
+            next_offset, partial(self._on_durable, running, next_offset, replies)
+        )
 
     def _on_durable(
         self,
         running: _Running[Request, Response],
         next_offset: int,
         replies: tuple[Reply[Response], ...],
-        done: "asyncio.Future[None]",
+        error: BaseException | None,
     ) -> None:
-        error: BaseException | None
-        if done.cancelled():
-            error = NotLeaderOrFollower("the partition was closed")
-        else:
-            error = done.exception()
         if error is not None:
-            self._lose(running, error)
+            # Where the partition has another leader now, the shard is unloaded first.
+            asyncio.get_running_loop().call_soon(self._lose, running, error)
             return
         running.durable_offset = max(running.durable_offset, next_offset)
         self._release(running, replies)
@@ -336,9 +343,13 @@ class CoordinatorRuntime(Generic[Request, Response]):
     ) -> None:
         for reply in replies:
             waiting = running.waiting.pop(reply.token, None)
-            # Missing: the shard was discarded and the request refused. Done: the sender is gone.
-            if waiting is not None and not waiting[1].done():
-                waiting[1].set_result(reply.response)
+            if waiting is None:
+                continue  # The shard was discarded and the request refused.
+            try:
+                waiting[1](reply.response)
+            except Exception:
+                # A bug in one answer must not reach the others, nor the code that finishes the flush.
+                logger.exception("%s shard %d could not answer", self._name, running.index)
 
     # Deadlines
 
@@ -350,7 +361,12 @@ class CoordinatorRuntime(Generic[Request, Response]):
         running.timer.set(running.shard.next_deadline_ms)
 
     def _expire(self, running: _Running[Request, Response], now_ms: int) -> None:
-        self._decide(running, lambda: running.shard.expire(now_ms), now_ms)
+        try:
+            outcome = running.shard.expire(now_ms)
+        except BaseException:
+            self._discard(running, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise
+        self._apply(running, outcome, now_ms)
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms() + self._wall_minus_monotonic_ms
@@ -432,17 +448,20 @@ class CoordinatorRuntime(Generic[Request, Response]):
         code: ErrorCode,
     ) -> None:
         for reply in replies:
-            request, answer = running.waiting.pop(reply.token)
-            if not answer.done():
-                answer.set_result(self._refuse(request, code))
+            request, on_answer = running.waiting.pop(reply.token)
+            on_answer(self._refuse(request, code))
 
     def _refuse_waiting(self, running: _Running[Request, Response], code: ErrorCode) -> None:
         if running.timer is not None:
             running.timer.cancel()
-        for request, answer in running.waiting.values():
-            if not answer.done():
-                answer.set_result(self._refuse(request, code))
-        running.waiting.clear()
+        refused, running.waiting = running.waiting, {}
+        for request, on_answer in refused.values():
+            on_answer(self._refuse(request, code))
+
+
+def _settle(answer: "asyncio.Future[Response]", response: Response) -> None:
+    if not answer.done():  # Done: the sender is gone.
+        answer.set_result(response)
 
 
 def _close(shard: object) -> None:

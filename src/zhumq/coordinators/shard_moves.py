@@ -114,6 +114,9 @@ class ShardMoves(Generic[M]):
                 await asyncio.sleep(AVOID_SECONDS)
 
     async def _run_once(self) -> None:
+        if self._mover.is_unsettled:
+            # Messages of that transaction may have to be moved again, before those that come behind them.
+            await self._mover.begin()
         now = asyncio.get_running_loop().time()
         self._avoided = {each: until for each, until in self._avoided.items() if until > now}
         seconds = min(self._avoided.values()) - now if self._avoided else None

@@ -209,11 +209,7 @@ class SharePartitionDelivery:
             if offset is None or offset >= end_offset:
                 break
             read = reader.read(
-                offset,
-                records_left,
-                bytes_left,
-                at_least_one=not delivered,
-                isolation=isolation,
+                offset, records_left, bytes_left, at_least_one=not delivered, isolation=isolation
             )
             if not read.spans:
                 break
@@ -237,6 +233,8 @@ class SharePartitionDelivery:
             if records_left <= 0 or bytes_left <= 0:
                 break
         self.acquired_total += records_max - records_left
+        self.served.sent_messages += records_max - records_left
+        self.served.sent_bytes += bytes_max - bytes_left
         self._set_timer()
         if message_filter is not None and self._filtered_progress.note() and not delivered:
             # There may be more to look at. The caller begins to watch before the loop goes on.

@@ -1,9 +1,10 @@
 """The log of a shard: its partition, the batches of a decision, and the replay of batches."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from zhumq.model.errors import BrokerError
 from zhumq.model.state_machine import Outcome, Producer, Shard, StateRecord, TransactionalShard
 from zhumq.records.batch import Record, RecordBatch
 from zhumq.records.builder import build_batch
@@ -64,8 +65,13 @@ class StatePartition(Protocol):
     def allow_transaction(self, producer_id: int, producer_epoch: int, verification: int) -> None:
         """The transaction's coordinator confirmed that it includes this partition."""
 
+    def call_when_durable(
+        self, next_offset: int, callback: Callable[[BrokerError | None], None]
+    ) -> None:
+        """Call back when everything below is durable, or with the error if it never will be."""
+
     def when_durable(self, next_offset: int) -> "asyncio.Future[None]":
-        """Completes when everything below is durable; fails with a BrokerError if it never will be."""
+        """The same as a future."""
 
     def read(self, offset: int, max_bytes: int) -> LogPart:
         """Whole batches from the one that contains this offset on, at least one if there is one."""
@@ -76,6 +82,9 @@ def batches_of(outcome: Outcome[Any], now_ms: int, batch_bytes_max: int) -> byte
 
     Those of a producer's transaction have no sequences, as in Kafka.
     """
+    if len(outcome.records) == 1:
+        (only,) = outcome.records
+        return _batch_of([Record(key=only.key, value=only.value, timestamp=now_ms)], outcome)
     runs: list[list[Record]] = []
     size = batch_bytes_max
     for each in outcome.records:
@@ -85,15 +94,16 @@ def batches_of(outcome: Outcome[Any], now_ms: int, batch_bytes_max: int) -> byte
             size = BATCH_OVERHEAD_BYTES
         runs[-1].append(Record(key=each.key, value=each.value, timestamp=now_ms))
         size += record_bytes
+    return b"".join(_batch_of(records, outcome) for records in runs)
+
+
+def _batch_of(records: list[Record], outcome: Outcome[Any]) -> bytes:
     producer = outcome.producer or NO_PRODUCER
-    return b"".join(
-        build_batch(
-            records,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            is_transactional=outcome.producer is not None,
-        )
-        for records in runs
+    return build_batch(
+        records,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        is_transactional=outcome.producer is not None,
     )
 
 

@@ -45,14 +45,11 @@ class TransactionRoute:
         return JoinTransactionResponse(error_code=answer.code, missing=topics_of(answer.missing))
 
     async def join(self, request: AddPartitions) -> Answer:
-        if not self.knows(request.partitions):
+        image = self._store.image
+        if any(image.partition(each) is None for each in request.partitions):
             # A broker that does not know a partition yet could not write its marker.
             return Answer(code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return await self._service.handle(request)
-
-    def knows(self, partitions: Iterable[TopicPartition]) -> bool:
-        image = self._store.image
-        return all(image.partition(each) is not None for each in partitions)
 
     def encode_request(self, request: JoinTransactionRequest) -> bytes:
         return encode_versioned(request, _VERSION)
@@ -91,18 +88,9 @@ class RoutedTransactions:
     ) -> bool:
         """Whether the coordinator is here, and confirms without waiting that the partitions are in the
         transaction of a producer. If not, `join` tells."""
-        partitions = frozenset(partitions)
-        if not self._router.leads(self._shard_of(transactional_id)):
-            return False
-        request = AddPartitions(
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            partitions=partitions,
-            client_version=EPOCH_BUMPING_VERSION,
-            verify_only=True,
+        return self._service.verified_at_once(
+            transactional_id, producer_id, producer_epoch, frozenset(partitions)
         )
-        return self._route.knows(partitions) and self._service.verified_at_once(request)
 
     def _shard_of(self, transactional_id: str) -> TopicPartition:
         return TopicPartition(

@@ -11,11 +11,14 @@ from zhumq.model.errors import BrokerError
 
 # | due time i64 | serial i64 | offset i64 | end of its value, among the values of the run i64 |
 ENTRY: Final = struct.Struct(">qqqq")
-RUN_ENTRIES_MIN: Final = 4_096  # in memory are twice as many, at most
-# The more entries there are on disk, the longer a new run is: so their number grows with the logarithm only.
-RUNS_GOAL: Final = 256
+# In memory are twice as many entries as a new run has. The more there are on disk the longer it is, up to a limit: the number of
+# runs grows with the logarithm first, and then by one for so many entries.
+RUN_ENTRIES_MIN: Final = 2_048
+RUN_ENTRIES_MAX: Final = 8_192
+RUNS_GOAL: Final = 1_024
 TAKE_STEPS_MAX: Final = 10_000  # entries that one call takes or drops
 BLOCK_ENTRIES: Final = 32  # of a run, in memory
+BLOCKS_ENTRIES_MAX: Final = 8_192  # of all runs: with more runs, a block is smaller
 VALUE_BYTES_MAX: Final = 512  # A larger one is read from the log when it is due.
 REMOVED: Final = -1  # in place of the offset
 
@@ -66,16 +69,20 @@ class _Cursor:
         self._values_start = 0
         self._values: bytes | None = None  # of the block, once one of them is taken
 
-    def head(self) -> Entry | None:
-        """The next entry, without its value."""
+    @property
+    def in_memory(self) -> int:
+        return len(self._block)
+
+    def head(self, block_entries: int) -> Entry | None:
+        """The next entry, without its value. So many are read at once."""
         if not self._block:
-            self._block = self._read(self.taken)
+            self._block = self._read(self.taken, block_entries)
         return Entry(*self._block[self._place][:3]) if self._block else None
 
-    def pop(self) -> Entry:
+    def pop(self, block_entries: int) -> Entry:
         """Take the next entry, with its value. If the run cannot be read nothing has changed."""
         if not self._block:
-            self._block = self._read(self.taken)
+            self._block = self._read(self.taken, block_entries)
         block, place, start = self._block, self._place, self._values_start
         due_ms, serial, offset, end = block[place]
         if self._values is None:
@@ -84,21 +91,30 @@ class _Cursor:
         if place + 1 < len(block):
             self._place += 1
         else:
-            self._block, self._place = self._read(self.taken + 1), 0
+            self._block, self._place = self._read(self.taken + 1, block_entries), 0
             self._values_start, self._values = end, None
         self.taken += 1
         return Entry(due_ms, serial, offset, value)
 
-    def _read(self, first: int) -> list[tuple[int, int, int, int]]:
-        return list(ENTRY.iter_unpack(self.run.read(first, BLOCK_ENTRIES)))
+    def _read(self, first: int, count: int) -> list[tuple[int, int, int, int]]:
+        if first >= len(self.run):
+            return []  # A read could fail when its last entry is taken already, and that would be lost.
+        return list(ENTRY.iter_unpack(self.run.read(first, count)))
 
 
 class DueIndex:
     """A log-structured merge of entries. An entry that is removed stays until its removal meets it at the front."""
 
-    def __init__(self, store: RunStore, *, run_entries_min: int = RUN_ENTRIES_MIN) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        *,
+        run_entries_min: int = RUN_ENTRIES_MIN,
+        run_entries_max: int = RUN_ENTRIES_MAX,
+    ) -> None:
         self._store = store
         self._run_entries_min = run_entries_min
+        self._run_entries_max = run_entries_max
         self._memory: list[Entry] = []  # a heap
         self._fronts: list[tuple[Entry, int]] = []  # a heap: the first entry of each run
         self._cursors: dict[int, _Cursor] = {}
@@ -106,9 +122,17 @@ class DueIndex:
         self._spill_at = 2 * run_entries_min
         self.count = 0
 
+    def another(self, run_entries_min: int) -> "DueIndex":
+        """An empty index, whose runs are in the same store."""
+        return DueIndex(
+            self._store,
+            run_entries_min=run_entries_min,
+            run_entries_max=max(run_entries_min, self._run_entries_max),
+        )
+
     @property
     def in_memory(self) -> int:
-        return len(self._memory) + BLOCK_ENTRIES * len(self._cursors)
+        return len(self._memory) + sum(each.in_memory for each in self._cursors.values())
 
     def add(self, entry: Entry) -> None:
         self.count += 1
@@ -192,8 +216,9 @@ class DueIndex:
             return heapq.heappop(self._memory)
         number = self._fronts[0][1]
         cursor = self._cursors[number]
-        taken = cursor.pop()
-        following = cursor.head()
+        block_entries = min(max(BLOCKS_ENTRIES_MAX // len(self._cursors), 1), BLOCK_ENTRIES)
+        taken = cursor.pop(block_entries)
+        following = cursor.head(block_entries)
         if following is None:
             heapq.heappop(self._fronts)
             del self._cursors[number]
@@ -230,7 +255,8 @@ class DueIndex:
         heapq.heappush(self._fronts, (later[0], self._next_run))
         self._next_run += 1
         on_disk = sum(len(each.run) - each.taken for each in self._cursors.values())
-        self._spill_at = 2 * max(self._run_entries_min, on_disk // RUNS_GOAL)
+        longer = min(on_disk // RUNS_GOAL, self._run_entries_max)
+        self._spill_at = 2 * max(self._run_entries_min, longer)
 
 
 def _without_pairs(entries: list[Entry]) -> list[Entry]:

@@ -1,6 +1,6 @@
 """Reads from the headers of a message when it is due. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from zhumq.model.delay_headers import (
@@ -21,7 +21,7 @@ class InvalidDelay(ValueError):
     """The delay headers of a message are wrong; the text says what to do."""
 
 
-def due_times(records: Sequence[Record], now_ms: int, delay_max_ms: int) -> list[int | None]:
+def due_times(records: Iterable[Record], now_ms: int, delay_max_ms: int) -> list[int | None]:
     """When each record is due; None for one that is not delayed. Raises InvalidRecord, which lists the invalid records."""
     dues: list[int | None] = []
     invalid: list[int] = []

@@ -1,12 +1,13 @@
 """What a shard of delayed messages is asked, and what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from zhumq.delays.due_index import Entry
 from zhumq.delays.persisted import MessageKey, Position, Source
 from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import Producer
 from zhumq.protocol.messages.delays import DelayedRecord
 
@@ -27,10 +28,15 @@ class Stage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeDue:
     """The broker that leads the shard asks for messages that it moves into their topics. Answered with Due. The messages of
-    the last answer are in a transaction by now, or are given again, at the time in `put_off`."""
+    the last answer are in a transaction by now, or are given again: those in `put_off` at the time there, those in `held`
+    behind the others that wait for the same partition and were due before them."""
 
     now_ms: int
     put_off: Mapping[int, int] = field(default_factory=dict)  # serial -> when it is tried again
+    held: Mapping[int, TopicPartition] = field(default_factory=dict)  # serial -> for what it waits
+    avoided: Collection[TopicPartition] = ()  # Those that wait for these are left where they are.
+    # Whether open transactions with marks will be committed. Otherwise the answer is that there are some.
+    marks_count: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +85,12 @@ class Staged:
 class Due:
     code: ErrorCode = ErrorCode.NONE
     entries: tuple[Entry, ...] = ()
-    next_due_ms: int | None = None
-    # Since the shard was loaded, a transaction with marks is open, maybe of an earlier leader.
+    resumed: tuple[tuple[TopicPartition, Entry], ...] = ()  # that waited for their partitions
+    # Partitions that others still wait for: none of `entries` may overtake those.
+    held: frozenset[TopicPartition] = frozenset()
+    next_due_ms: int | None = None  # of those that do not wait for a partition
+    # A transaction with marks is open, maybe of an earlier leader. Until it has ended there are no messages: one that
+    # it has marked may be given again, and goes before them.
     is_marked: bool = False
 
 

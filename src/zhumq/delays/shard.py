@@ -1,9 +1,11 @@
 """One shard: the pending messages of one partition of `__delayed_messages`. Requests in, records and replies out."""
 
+import heapq
 from itertools import islice
 from typing import Final, assert_never
 
 from zhumq.delays.due_index import VALUE_BYTES_MAX, DueIndex, Entry
+from zhumq.delays.held import HeldMessages
 from zhumq.delays.persisted import (
     MessageKey,
     Position,
@@ -30,9 +32,11 @@ from zhumq.delays.requests import (
     TakeDue,
 )
 from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
 
 TAKEN_MAX: Final = 1_000  # messages in one answer to TakeDue
+RESUMED_MAX: Final = TAKEN_MAX // 2  # of those that waited for a partition: others have to get on
 
 
 class DelayShard:
@@ -48,18 +52,30 @@ class DelayShard:
         self.index = index
         self._positions: dict[Source, Position] = {}
         self._next_serial = 0
-        # Taken out of the index, and not ended.
+        self._held = HeldMessages(index.another)
+        # Taken out of the index, and not ended; and for what those of them had waited that had.
         self._taken: dict[int, Entry] = {}
+        self._resumed: dict[int, TopicPartition] = {}
         # Marks of open transactions, by producer.
         self._marks: dict[int, list[MessageKey]] = {}
         self._marked: set[int] = set()
         self._horizon_ms = -1  # Messages that were due up to here were taken.
-        self._has_reported_marks = False
 
     @property
     def pending(self) -> int:
         """How many messages are not ended. Too few after a restart, until those are passed that ended before."""
-        return max(self.index.count + len(self._taken), 0)
+        return max(self.index.count + self._held.count + len(self._taken), 0)
+
+    @property
+    def in_memory(self) -> int:
+        """How many entries are not on disk."""
+        return self.index.in_memory + self._held.in_memory
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the first message that is not taken was or is due, or an earlier time."""
+        times = (self.index.next_due_ms(), self._held.next_due_ms())
+        return min((each for each in times if each is not None), default=None)
 
     # The StateMachine interface
 
@@ -77,6 +93,7 @@ class DelayShard:
     def unloaded(self) -> None:
         """The shard is not used any more."""
         self.index.close()
+        self._held.close()
 
     def handle(
         self, request: DelayRequest, token: ReplyToken, _now_ms: int
@@ -130,6 +147,7 @@ class DelayShard:
         # Of an aborted one: they are still taken, and the next TakeDue puts them back.
 
     def _end(self, key: MessageKey) -> None:
+        self._resumed.pop(key.serial, None)
         if self._taken.pop(key.serial, None) is None:
             self.index.remove(key.due_ms, key.serial)
 
@@ -153,29 +171,39 @@ class DelayShard:
     # Moving
 
     def _take_due(self, request: TakeDue) -> Due:
+        if self._marks and not request.marks_count:
+            return Due(is_marked=True)
         self._put_back(request)
-        is_marked = bool(self._marks) and not self._has_reported_marks
-        self._has_reported_marks = True
-        taken = self.index.take(request.now_ms, TAKEN_MAX)
+        resumed = self._held.take(request.avoided, RESUMED_MAX)
+        self._taken.update((entry.serial, entry) for _, entry in resumed)
+        self._resumed.update((entry.serial, partition) for partition, entry in resumed)
+        taken = self.index.take(request.now_ms, TAKEN_MAX - len(resumed))
         self._taken.update((each.serial, each) for each in taken)
         if taken:
             self._horizon_ms = max(self._horizon_ms, taken[-1].due_ms)
-        next_due_ms = self.index.next_due_ms()
         return Due(
-            # One with a mark of an earlier leader stays taken until the marker says what happened to it.
-            entries=tuple(each for each in taken if each.serial not in self._marked),
-            next_due_ms=next_due_ms,
-            is_marked=is_marked,
+            entries=tuple(taken),
+            resumed=tuple(resumed),
+            held=self._held.partitions,
+            next_due_ms=self.index.next_due_ms(),
         )
 
     def _put_back(self, request: TakeDue) -> None:
+        """Each to where it keeps its place in the order of its partition."""
         for serial, entry in list(self._taken.items()):
-            if serial not in self._marked:
-                del self._taken[serial]
-                again_ms = request.put_off.get(serial)
-                if again_ms is not None:
-                    # Without its value: the message has the due time of its record, not this one.
-                    entry = Entry(again_ms, serial, entry.offset)
+            if serial in self._marked:
+                continue
+            del self._taken[serial]
+            waited_for = self._resumed.pop(serial, None)
+            again_ms = request.put_off.get(serial)
+            if again_ms is not None:
+                # Without its value: the message has the due time of its record, not this one.
+                self.index.add(Entry(again_ms, serial, entry.offset))
+                continue
+            waits_for = request.held.get(serial, waited_for)
+            if waits_for is not None:
+                self._held.add(waits_for, entry)
+            else:
                 self.index.add(entry)
 
     def _mark_moved(self, request: MarkMoved, token: ReplyToken) -> Outcome[DelayResponse]:
@@ -199,11 +227,9 @@ class DelayShard:
     # Lists
 
     def _scan(self, request: Scan) -> Scanned:
-        found = tuple(
-            islice(
-                self.index.scan(request.after.due_ms, request.after.serial + 1), request.limit + 1
-            )
-        )
+        start = request.after.due_ms, request.after.serial + 1
+        both = heapq.merge(self.index.scan(*start), self._held.scan(*start))
+        found = tuple(islice(both, request.limit + 1))
         return Scanned(
             entries=found[: request.limit],
             has_more=len(found) > request.limit,

@@ -90,7 +90,8 @@ class KernelSyncs:
     def sync(self, files: Sequence[SyncedFile], done: SyncCallback) -> None:
         """Sync these files, and call back."""
         group = _Group(len(files), done)
-        self._waiting.extend((file, group) for file in files)
+        for file in files:
+            self._waiting.append((file, group))
         self._submit_soon()
 
     def close(self) -> None:
@@ -139,4 +140,8 @@ class KernelSyncs:
         for number, code in ended:
             group = self._in_flight.pop(number)
             group.errno = code or group.errno
-            group.settle()
+            try:
+                group.settle()
+            except Exception:
+                # A bug in what waits for one log must not stop the syncs of the others.
+                logger.exception("what waited for a sync has failed")

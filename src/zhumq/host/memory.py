@@ -1,6 +1,7 @@
 """Settings of the C library's allocator: it keeps freed memory, and returns it after a burst."""
 
 import ctypes
+import mmap
 import resource
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,7 @@ class SpareMemory:
         """Trim if it is worth it; returns the freed bytes. Takes some milliseconds: run it in a thread."""
         self._skipped += 1
         try:
-            held = _resident_bytes()
+            held = resident_bytes()
             trim = ctypes.CDLL(None).malloc_trim
         except (AttributeError, OSError):
             return 0  # not Linux, or another C library
@@ -44,7 +45,7 @@ class SpareMemory:
         if held < self._least_bytes + SPARE_BYTES_MIN or self._skipped < self._skip:
             return 0
         trim(0)
-        left = _resident_bytes()
+        left = resident_bytes()
         gained = held - left
         self._skipped = 0
         self._skip = 1 if gained >= SPARE_BYTES_MIN else min(self._skip * 2, LOOKS_SKIPPED_MAX)
@@ -52,8 +53,14 @@ class SpareMemory:
         return gained
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """The memory of this process; Linux only."""
     return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+
+
+def mapped_memory(size: int) -> mmap.mmap:
+    """Memory outside the heap, of zeros, which the system gets back with the last reference: for what is large and short-lived."""
+    return mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def keep_freed_memory() -> bool:

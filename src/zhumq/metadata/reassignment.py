@@ -49,20 +49,33 @@ def plan_moves(
     For a broker that joined, pass all brokers. For a broker that leaves, pass all but that one.
     """
     members = tuple(brokers)
-    moves = []
-    for topic in image.topics.values():
-        present = [state.target_replicas for state in topic.partitions]
-        # After manual moves the partitions of one topic may have different numbers of replicas.
-        placed = {
-            copies: _placed(members, topic.name, len(present), copies, virtual_nodes)
-            for copies in {len(replicas) for replicas in present}
-        }
-        for index, before in enumerate(present):
-            after = placed[len(before)][index]
-            if after != before:
-                name = TopicPartition(topic.name, index)
-                moves.append(Move(topic_partition=name, before=before, after=after))
-    return moves
+    return [
+        move
+        for topic in image.topics.values()
+        for move in plan_moves_of(topic, members, virtual_nodes=virtual_nodes)
+    ]
+
+
+def plan_moves_of(
+    topic: Topic,
+    brokers: Sequence[Broker],
+    *,
+    copies: int | None = None,
+    virtual_nodes: int = VIRTUAL_NODES,
+) -> Iterator[Move]:
+    """The moves of one topic to its placement on these brokers, with so many replicas, or as many as it has."""
+    present = [state.target_replicas for state in topic.partitions]
+    counts = [copies or len(replicas) for replicas in present]
+    # After manual moves the partitions of one topic may have different numbers of replicas.
+    placed = {
+        each: _placed(brokers, topic.name, len(present), each, virtual_nodes)
+        for each in set(counts)
+    }
+    for index, before in enumerate(present):
+        after = placed[counts[index]][index]
+        if after != before:
+            name = TopicPartition(topic.name, index)
+            yield Move(topic_partition=name, before=before, after=after)
 
 
 def plan_more_copies(

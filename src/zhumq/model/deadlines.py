@@ -37,6 +37,8 @@ class Deadlines(Generic[Key]):
 
     @property
     def next_deadline_ms(self) -> int | None:
+        if not self._heap:
+            return None
         self._settle_top()
         return self._heap[0][0] if self._heap else None
 

@@ -36,33 +36,11 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_accepted_tick",
-        "_active_tick",
-        "_answers",
-        "_backlog",
-        "_closing",
-        "_codec",
-        "_counters",
-        "_draining",
-        "_frame_tick",
-        "_half_bytes",
-        "_has_asked",
-        "_limits",
-        "_memory",
-        "_mute",
-        "_owner",
-        "_pace",
-        "_requests_in_flight",
-        "_serving_scheduled",
-        "_slots",
-        "_transport",
-        "_wheel",
-        "_whole_bytes",
-        "info",
-        "is_reading",
-        "proven_bytes",
-        "reserved_bytes",
-    )
+        "_accepted_tick", "_active_tick", "_answers", "_backlog", "_closing", "_codec", "_counters", "_draining",
+        "_frame_tick", "_half_bytes", "_has_asked", "_limits", "_memory", "_mute", "_owner", "_pace",
+        "_requests_in_flight", "_serving_scheduled", "_slots", "_times", "_transport", "_wheel", "_whole_bytes",
+        "info", "is_reading", "proven_bytes", "reserved_bytes",
+    )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, info: ConnectionInfo, owner: Owner) -> None:
         self.info = info
@@ -72,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._counters = owner.counters
         self._memory = owner.memory
         self._wheel = owner.wheel
+        self._times = owner.times
         self._codec = ConnectionCodec(owner.limits.frame_bytes_max)
         if not info.is_authenticated:
             self._codec.limit_frames(owner.limits.unauthenticated_frame_bytes_max)
@@ -87,8 +66,8 @@ class Connection(asyncio.Protocol):
         info.mute = self._mute.extend
         self._backlog: deque[bytes] = deque()
         # Requests that the service has and has not answered yet, in order: (number of requests,
-        # their bytes, their answer or a future of it).
-        self._slots: deque[tuple[int, int, Answer]] = deque()
+        # their bytes, the key of their API, when they were served, their answer or a future of it).
+        self._slots: deque[tuple[int, int, bytes, float, Answer]] = deque()
         self._requests_in_flight = 0  # in `_slots`
         self._half_bytes = 0  # of a frame that is not whole yet
         # Invariant: 0, or all missing bytes of that frame, which are then reserved.
@@ -155,7 +134,7 @@ class Connection(asyncio.Protocol):
         self._owner.lane.leave(self)
         self._counters.requests_in_flight -= len(self._backlog) + self._requests_in_flight
         self._backlog.clear()
-        for _, _, answer in self._slots:
+        for *_, answer in self._slots:
             if isinstance(answer, asyncio.Future):
                 answer.cancel()
         self._slots.clear()
@@ -263,17 +242,20 @@ class Connection(asyncio.Protocol):
 
     def _serve_alone(self, frame: bytes) -> None:
         """Fast path: one request with nothing queued before it, usually answered at once."""
-        clock = monotonic if self._pace == QUICK else thread_time
-        begun = clock()
+        is_quick = self._pace == QUICK
+        worked = 0.0 if is_quick else thread_time()
+        begun = monotonic()
         try:
             _, answer = self._owner.service.handle((frame,), self.info)
         except Exception as error:
             self._fail(error)
             return
-        seconds = clock() - begun
-        if seconds > SLOW_SECONDS or self._pace != QUICK:
-            self._pace = self._owner.lane.next_pace(self._pace, seconds)
+        seconds = monotonic() - begun
+        if seconds > SLOW_SECONDS or not is_quick:
+            held = seconds if is_quick else thread_time() - worked
+            self._pace = self._owner.lane.next_pace(self._pace, held)
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], bytes):
+            self._times.record(frame[:2], seconds, 1)
             self._answers.write(answer[0])
             if self._answers.is_paused or self._mute.is_on:
                 self._regulate_reading()
@@ -282,8 +264,9 @@ class Connection(asyncio.Protocol):
         self._half_bytes += size
         self._memory.bytes_used += size
         self._accept((frame,))
-        self._take_answer(1, size, answer)
-        self._answers.flush()
+        self._take_answer(1, size, frame[:2], begun, answer)
+        if self._answers.bytes_queued:
+            self._answers.flush()
         self._regulate_reading()
 
     def _accept(self, frames: Sequence[bytes]) -> None:
@@ -308,8 +291,10 @@ class Connection(asyncio.Protocol):
         while backlog and turn and self._may_serve:
             if self._pace != QUICK and not from_lane and self._waits_in_lane:
                 break
-            clock = monotonic if self._pace == QUICK else thread_time
-            begun = clock()
+            is_quick = self._pace == QUICK
+            worked = 0.0 if is_quick else thread_time()
+            begun = monotonic()
+            key = backlog[0][:2]
             try:
                 count, answer = owner.service.handle(self._next_run(turn), self.info)
             except Exception as error:
@@ -321,10 +306,10 @@ class Connection(asyncio.Protocol):
             for _ in range(count):
                 size += len(backlog.popleft()) + FRAME_SIZE_BYTES
             turn -= count
-            seconds = (clock() - begun) / count
-            if seconds > SLOW_SECONDS or self._pace != QUICK:
-                self._pace = self._owner.lane.next_pace(self._pace, seconds)
-            self._take_answer(count, size, answer)
+            held = (monotonic() - begun if is_quick else thread_time() - worked) / count
+            if held > SLOW_SECONDS or not is_quick:
+                self._pace = self._owner.lane.next_pace(self._pace, held)
+            self._take_answer(count, size, key, begun, answer)
         self._answers.flush()
         # Where a limit holds requests back, `_pump` is called once there is room again.
         if backlog and self._may_serve and not self._serving_scheduled:
@@ -354,15 +339,18 @@ class Connection(asyncio.Protocol):
             and not self._closing
         )
 
-    def _take_answer(self, request_count: int, request_bytes: int, answer: Answer) -> None:
+    def _take_answer(
+        self, request_count: int, request_bytes: int, key: bytes, begun: float, answer: Answer
+    ) -> None:
         self._requests_in_flight += request_count
         if answer is None or isinstance(answer, list):
             if self._slots:
-                self._slots.append((request_count, request_bytes, answer))
+                self._slots.append((request_count, request_bytes, key, begun, answer))
             else:
+                self._times.record(key, monotonic() - begun, request_count)
                 self._answer(request_count, request_bytes, answer)
         else:
-            self._slots.append((request_count, request_bytes, answer))
+            self._slots.append((request_count, request_bytes, key, begun, answer))
             answer.add_done_callback(self._on_answered)
 
     def _serve_next_turn(self) -> None:
@@ -378,7 +366,7 @@ class Connection(asyncio.Protocol):
         self._active_tick = self._wheel.tick
         slots = self._slots
         while slots:
-            count, size, answer = slots[0]
+            count, size, key, begun, answer = slots[0]
             if isinstance(answer, asyncio.Future):
                 if not answer.done():
                     break
@@ -391,6 +379,7 @@ class Connection(asyncio.Protocol):
                     return
                 answer = answer.result()
             slots.popleft()
+            self._times.record(key, monotonic() - begun, count)
             self._answer(count, size, answer)
         self._pump()
         if self.info.closes_after_answer and not slots:

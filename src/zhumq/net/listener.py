@@ -14,6 +14,7 @@ from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.handshakes import Handshakes
 from zhumq.net.limits import Admission, Counters, Limits
 from zhumq.net.request_memory import RequestMemory
+from zhumq.net.request_times import RequestTimes
 from zhumq.net.service import ConnectionInfo, Service
 from zhumq.net.slow_lane import SlowLane
 from zhumq.net.tls_context import TlsSource
@@ -71,6 +72,7 @@ class Listener:
         service: Service,
         limits: Limits | None = None,
         delay_ms_of: Callable[[str], int] = lambda _address: 0,
+        counters: Counters | None = None,
     ) -> Self:
         """Listens. The limits hold for all endpoints together. Raises CannotBind.
 
@@ -78,7 +80,11 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         acceptor = _Acceptor(
-            loop, service=service, limits=limits or Limits(), delay_ms_of=delay_ms_of
+            loop,
+            service=service,
+            limits=limits or Limits(),
+            delay_ms_of=delay_ms_of,
+            counters=counters or Counters(),
         )
         servers: list[asyncio.Server] = []
         try:
@@ -104,6 +110,10 @@ class Listener:
     @property
     def counters(self) -> Counters:
         return self._acceptor.counters
+
+    @property
+    def times(self) -> RequestTimes:
+        return self._acceptor.times
 
     @property
     def memory(self) -> RequestMemory:
@@ -150,13 +160,15 @@ class _Acceptor:
         service: Service,
         limits: Limits,
         delay_ms_of: Callable[[str], int],
+        counters: Counters,
     ) -> None:
         self.loop = loop
         self._delay_ms_of = delay_ms_of
         self._refused_later = 0
         self.service = service
         self.limits = limits
-        self.counters = Counters()
+        self.counters = counters
+        self.times = RequestTimes()
         self._connections: dict[int, Connection] = {}
         self.memory = RequestMemory(limits.request_bytes_total_max, self._connections.values)
         self.lane = SlowLane(loop)

@@ -6,6 +6,7 @@ from typing import Protocol
 from zhumq.net.deadlines import DeadlineWheel
 from zhumq.net.limits import Counters, Limits
 from zhumq.net.request_memory import RequestMemory
+from zhumq.net.request_times import RequestTimes
 from zhumq.net.service import ConnectionInfo, Service
 from zhumq.net.slow_lane import SlowLane
 from zhumq.net.unread import UnreadAnswers
@@ -26,6 +27,8 @@ class Owner(Protocol):
     def memory(self) -> RequestMemory: ...
     @property
     def lane(self) -> SlowLane: ...
+    @property
+    def times(self) -> RequestTimes: ...
     @property
     def unread(self) -> UnreadAnswers: ...
     @property

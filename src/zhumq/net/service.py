@@ -29,6 +29,10 @@ class ConnectionInfo:
     mute: Callable[[int], None] = lambda _milliseconds: None
     # Set by the service together with an answer that it gives by a future: the last one of the connection.
     closes_after_answer: bool = False
+    # Produce requests that were served, those of them that are noted, and with which one the next is noted.
+    produced: int = 0
+    produced_seen: int = 0
+    produced_due: int = 0
     # Set by the connection, which holds a client to other limits until it has authenticated.
     on_authenticated: Callable[[], None] | None = None
 

@@ -11,11 +11,13 @@ from zhumq.protocol import fetch_codec, produce_codec
 from zhumq.protocol.compiler import Decode, Encode, decode_message, decoder, encoder
 from zhumq.protocol.messages import (
     acls,
+    audit_log,
     configs,
     consumer_groups,
     delays,
     fetch,
     groups,
+    history,
     lookup,
     metadata,
     offsets,
@@ -27,6 +29,7 @@ from zhumq.protocol.messages import (
     share,
     topics,
     transactions,
+    writing_producers,
 )
 from zhumq.protocol.primitives import BAD_BYTES, INT32, skip_tagged_fields
 from zhumq.protocol.schema import Message
@@ -104,6 +107,9 @@ class ApiKey(IntEnum):
     # Of our own: at or above OWN_KEY_MIN.
     LOOKUP = 20_000
     SCHEDULE = 20_001
+    WRITING_PRODUCERS = 20_002
+    HISTORY = 20_003
+    AUDIT_LOG = 20_004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +159,8 @@ class UnsupportedApiVersion(UnsupportedVersion):
 def _specs() -> dict[ApiKey, ApiSpec]:
     families = (
         produce, fetch, offsets, metadata, groups, consumer_groups, topics, producers, configs,
-        reassignments, share, acls, sasl, quotas, transactions, lookup, delays,
+        reassignments, share, acls, sasl, quotas, transactions, lookup, delays, writing_producers,
+        history, audit_log,
     )  # fmt: skip
     requests: dict[int, type[Message]] = {}
     responses: dict[int, type[Message]] = {}

@@ -1,15 +1,14 @@
 """Builds record batches of format 2 from records."""
 
+import struct
 from collections.abc import Sequence
+from typing import Final
 
 from zhumq.records.batch import (
     BATCH_LENGTH_MIN,
-    CHECKED_OFFSET,
     COMPRESSION_MASK,
     CONTROL_FLAG,
-    CRC_OFFSET,
     DELETE_HORIZON_FLAG,
-    HEADER,
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     NO_TIMESTAMP,
@@ -18,7 +17,13 @@ from zhumq.records.batch import (
     Record,
     TimestampType,
 )
-from zhumq.records.codecs import Compression, compress, crc32c
+from zhumq.records.codecs import Buffer, Compression, compress, crc32c
+
+# The two parts of a header, without and with the checksum; see `zhumq.records.batch`.
+UNCHECKED: Final = struct.Struct(">qiibI")
+CHECKED: Final = struct.Struct(">hiqqqhii")
+CHECKED_FIELD: Final = 5  # the number of the first field that the checksum covers
+SHORT_LENGTHS: Final = 1024
 
 
 def build_batch(
@@ -45,10 +50,15 @@ def build_batch(
         attributes |= TRANSACTIONAL_FLAG
     if is_control:
         attributes |= CONTROL_FLAG
-    payload = b"".join(
-        _encode_record(record, record.timestamp - base_timestamp, delta)
-        for delta, record in enumerate(records)
-    )
+    if len(records) == 1:  # as most batches of coordinators, and all markers
+        payload = _encode_record(records[0], 0, 0)
+        max_timestamp = base_timestamp
+    else:
+        payload = b"".join(
+            _encode_record(record, record.timestamp - base_timestamp, delta)
+            for delta, record in enumerate(records)
+        )
+        max_timestamp = max(record.timestamp for record in records)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -58,7 +68,7 @@ def build_batch(
         attributes=attributes,
         last_offset_delta=len(records) - 1,
         base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in records),
+        max_timestamp=max_timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
@@ -111,26 +121,57 @@ def append_varint(output: bytearray, value: int) -> None:
     output.append(value)
 
 
+def _varint(value: int) -> bytes:
+    output = bytearray()
+    append_varint(output, value)
+    return bytes(output)
+
+
+# Lengths that are written without a loop.
+SHORT_VARINTS: Final = tuple(map(_varint, range(SHORT_LENGTHS)))
+
+
 def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
     """A whole batch: the header with its length and checksum, and the payload, compressed as the header says."""
-    section = compress(header.compression, payload)
-    batch = bytearray(HEADER.pack(*header._replace(batch_length=BATCH_LENGTH_MIN + len(section))))
-    batch += section
-    checksum = crc32c(memoryview(batch)[CHECKED_OFFSET:])
-    batch[CRC_OFFSET:CHECKED_OFFSET] = checksum.to_bytes(4, "big")
-    return bytes(batch)
+    section: Buffer = payload
+    if header.attributes & COMPRESSION_MASK:
+        section = compress(header.compression, payload)
+    checked = CHECKED.pack(*header[CHECKED_FIELD:])
+    checksum = crc32c(section, crc32c(checked))
+    unchecked = UNCHECKED.pack(
+        header.base_offset,
+        BATCH_LENGTH_MIN + len(section),
+        header.partition_leader_epoch,
+        header.magic,
+        checksum,
+    )
+    return b"".join((unchecked, checked, section))
 
 
 def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
+    key, value, headers = record.key, record.value, record.headers
+    if (
+        key is not None
+        and value is not None
+        and not (timestamp_delta or offset_delta or headers)
+        and len(key) < SHORT_LENGTHS
+        and len(value) < SHORT_LENGTHS
+    ):
+        # The first record of a batch of a coordinator: its fields are short, and so are their lengths.
+        fields = SHORT_VARINTS[len(key)] + key + SHORT_VARINTS[len(value)] + value
+        # Attributes, both deltas, and the number of headers are one byte each.
+        length = len(fields) + 4
+        if length < SHORT_LENGTHS:
+            return SHORT_VARINTS[length] + b"\x00\x00\x00" + fields + b"\x00"
     body = bytearray(b"\x00")  # attributes, unused
     append_varint(body, timestamp_delta)
     append_varint(body, offset_delta)
-    _append_field(body, record.key)
-    _append_field(body, record.value)
-    append_varint(body, len(record.headers))
-    for key, value in record.headers:
-        _append_field(body, key.encode())
-        _append_field(body, value)
+    _append_field(body, key)
+    _append_field(body, value)
+    append_varint(body, len(headers))
+    for name, content in headers:
+        _append_field(body, name.encode())
+        _append_field(body, content)
     output = bytearray()
     append_varint(output, len(body))
     output += body

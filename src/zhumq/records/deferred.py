@@ -1,7 +1,7 @@
 """Deferred batches: control batches that hold delayed records until they are staged. Consumers skip them."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ DEFERRED_TYPE: Final = 20_000
 # value: | version i16 | records i32 | for each: index in the batch i32, due time i64 | the batch as the producer sent it |
 _VALUE = struct.Struct(">hi")
 _DUE = struct.Struct(">iq")
+_NO_DUE: Final = (-1, -1)
 _KEY: Final = MARKER_KEY.pack(0, DEFERRED_TYPE)
 
 
@@ -41,7 +42,7 @@ class DeferredBatch:
     """The delayed records of a batch, before they are decoded."""
 
     control: BatchHeader
-    dues: Sequence[tuple[int, int]]  # index in the batch, due time
+    dues: memoryview  # of each, in the order of the batch: index in the batch, due time
     sent: RecordBatch  # as the producer sent it
 
     @property
@@ -66,17 +67,18 @@ class DeferredBatch:
         """One at a time: a batch may hold a million of them. Raises CorruptMessage."""
         control = self.control
         first = control.next_offset if self.needs_companion else control.base_offset
-        due_of = dict(self.dues)
+        dues = _DUE.iter_unpack(self.dues)
+        following, due_ms = next(dues, _NO_DUE)
         for index, record in enumerate(self.sent.records()):
-            due_ms = due_of.get(index)
-            if due_ms is not None:
+            if index == following:
                 yield DeferredRecord(offset=first + index, due_ms=due_ms, record=record)
+                following, due_ms = next(dues, _NO_DUE)
 
 
 def defer(
     header: BatchHeader,
     sent: bytes,
-    records: Sequence[Record],
+    records: Iterable[Record],
     dues: Sequence[int | None],
     now_ms: int,
 ) -> list[bytes]:
@@ -85,13 +87,14 @@ def defer(
 
     The last one has the producer's sequence. So a batch that is sent again is found to be a repeat.
     """
-    delayed = [(index, due_ms) for index, due_ms in enumerate(dues) if due_ms is not None]
-    value = b"".join(
-        (_VALUE.pack(0, len(delayed)), *(_DUE.pack(index, due) for index, due in delayed), sent)
-    )
-    hidden = Record(offset=header.base_offset, timestamp=now_ms, key=_KEY, value=value)
-    kept = [record for record, due_ms in zip(records, dues, strict=True) if due_ms is None]
-    if kept:
+    value = bytearray(_VALUE.pack(0, len(dues) - dues.count(None)))
+    for index, due_ms in enumerate(dues):
+        if due_ms is not None:
+            value += _DUE.pack(index, due_ms)
+    value += sent
+    hidden = Record(offset=header.base_offset, timestamp=now_ms, key=_KEY, value=bytes(value))
+    if None in dues:
+        kept = [record for record, due_ms in zip(records, dues, strict=True) if due_ms is None]
         is_stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
         stamp = TimestampType.LOG_APPEND_TIME if is_stamped else TimestampType.CREATE_TIME
         return [
@@ -111,13 +114,12 @@ def deferred_in(batch: RecordBatch) -> DeferredBatch | None:
     for record in batch.records():
         if record.key != _KEY:
             return None
-        value = record.value or b""
-        try:
-            _, count = _VALUE.unpack_from(value)
-            end = _VALUE.size + count * _DUE.size
-            dues = tuple(_DUE.iter_unpack(value[_VALUE.size : end]))
-        except struct.error:
-            raise CorruptMessage(f"the deferred batch at {header.base_offset} is cut off") from None
+        # A view: a copy would take as much memory again, for as long as the messages are staged.
+        value = memoryview(record.value or b"")
+        count = _VALUE.unpack_from(value)[1] if len(value) >= _VALUE.size else -1
+        end = _VALUE.size + count * _DUE.size
+        if count < 0 or end > len(value):
+            raise CorruptMessage(f"the deferred batch at {header.base_offset} is cut off")
         for sent in batches(value[end:]):
-            return DeferredBatch(header, dues, sent)
+            return DeferredBatch(header, value[_VALUE.size : end], sent)
     return None

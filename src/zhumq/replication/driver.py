@@ -453,10 +453,11 @@ class ReplicaDriver:
             self.fail(failure)
             return
         flushed_offset = self.log.flushed_offset
-        if not self.is_sole and flushed_offset < self.log.log_end_offset:
+        is_sole = self.is_sole
+        if not is_sole and flushed_offset < self.log.log_end_offset:
             self.request_flush()
         # What a sole replica has on its disk is committed: its serving core has nothing to decide.
-        if not self.is_sole or not self.core.serving:
+        if not is_sole or not self.core.serving:
             self.step(Flushed(end_offset=flushed_offset))
         self._callbacks.on_flushed(flushed_offset)
 

@@ -192,8 +192,11 @@ class Partition(PartitionLog):
     def last_stable_offset(self) -> int:
         """Where consumers that read committed records have to stop: before the oldest transaction that is
         open, or whose marker is not committed."""
-        high_watermark = self.high_watermark
-        unstable = self.log.producer_state.first_unstable_offset(high_watermark)
+        high_watermark = self.log.log_end_offset if self.is_sole else self.high_watermark
+        producers = self.log.producer_state
+        if not producers.has_unstable:
+            return high_watermark
+        unstable = producers.first_unstable_offset(high_watermark)
         if unstable is None or unstable >= high_watermark:
             return high_watermark
         return max(unstable, self.log.log_start_offset)

@@ -1,8 +1,10 @@
 """Facts of a partition's log, for requests and metrics."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from zhumq.model.errors import BrokerError
+from zhumq.records.batch import HEADER, HEADER_BYTES, BatchHeader
 from zhumq.replication.flush_levels import FlushLevels
 from zhumq.replication.pending import Watcher, Watchers
 from zhumq.storage.key_indexes import KeyIndexes
@@ -13,16 +15,20 @@ from zhumq.storage.producer_state import ProducerEntry
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.transaction_index import AbortedTransaction
 
+CONTROL_BATCHES_MAX: Final = 16  # that are skipped in search of a message
+
 
 class PartitionLog:
     """What a partition knows by its log alone, as leader and as follower; and the watchers of its records."""
 
-    __slots__ = ("_watchers", "flush_levels", "log")
+    __slots__ = ("_watchers", "flush_levels", "log", "sent_bytes", "sent_messages")
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.flush_levels: FlushLevels | None = None
         self._watchers = Watchers()
+        # To consumers, since it is served here.
+        self.sent_messages = self.sent_bytes = 0
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers.add(watcher)
@@ -51,6 +57,11 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return self.log.size_bytes
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that were appended since the log was opened."""
+        return self.log.bytes_written
 
     @property
     def corrupt_ranges(self) -> tuple[CorruptRange, ...]:
@@ -82,6 +93,26 @@ class PartitionLog:
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The record with the largest timestamp."""
         return self.log.max_timestamp_offset()
+
+    def time_of(self, offset: int, end_offset: int) -> int | None:
+        """The timestamp of the first message from this offset on and before another one, to within its batch. None:
+        there is no message. Raises BrokerError.
+
+        Only headers of batches are read: within a batch, messages count as evenly spread over its time.
+        """
+        offset = max(offset, self.log_start_offset)
+        for _ in range(CONTROL_BATCHES_MAX):
+            if offset >= end_offset:
+                break
+            found = self.log.read(offset, max_bytes=1, up_to_offset=end_offset, for_consumer=True)
+            if not found.regions:
+                break
+            region = found.regions[0]
+            header = BatchHeader(*HEADER.unpack(region.file.read_at(region.position, HEADER_BYTES)))
+            if not header.is_control:
+                return _time_in(header, offset)
+            offset = header.next_offset
+        return None
 
     def aborted_transactions(self, offset: int, next_offset: int) -> Sequence[AbortedTransaction]:
         """The aborted transactions that reach from an offset to before another one."""
@@ -121,3 +152,11 @@ class PartitionLog:
         self.log.producer_state.allow_transaction(
             producer_id, producer_epoch, verification, begins_at_zero=begins_at_zero
         )
+
+
+def _time_in(header: BatchHeader, offset: int) -> int:
+    last_ms = header.max_timestamp
+    # Compaction keeps another time in the place of the first timestamp.
+    first_ms = last_ms if header.delete_horizon_ms is not None else header.base_timestamp
+    passed = max(offset - header.base_offset, 0)
+    return first_ms + (last_ms - first_ms) * passed // max(header.last_offset_delta, 1)

@@ -1,13 +1,16 @@
 """Requests that wait: appends for the disk, fetches for bytes. Kafka calls this the purgatory."""
 
 import asyncio
+import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 # (the partition, whether this broker leads and serves it from now on, in which epoch)
 LeadershipCallback = Callable[[TopicPartition, bool, int], None]
@@ -126,7 +129,10 @@ def future_of(register: Callable[[DurableCallback], None]) -> asyncio.Future[Non
 
 
 class DurabilityWaiters:
-    """Callbacks that wait until a log is on disk up to an offset, in the order of their offsets."""
+    """Callbacks that wait until a log is on disk up to an offset, in the order of their offsets.
+
+    One that fails is a bug. It is logged, and the others are called all the same: each answers another client.
+    """
 
     __slots__ = ("_waiters",)
 
@@ -145,7 +151,11 @@ class DurabilityWaiters:
     def reached(self, flushed_offset: int) -> None:
         waiters = self._waiters
         while waiters and waiters[0][0] <= flushed_offset:
-            waiters.popleft()[1](None)
+            callback = waiters.popleft()[1]
+            try:
+                callback(None)
+            except Exception:
+                logger.exception(_FAILED)
 
     def is_any_overdue(self, now_ms: int) -> bool:
         return any(give_up_at_ms <= now_ms for _, _, give_up_at_ms in self._waiters)
@@ -159,10 +169,19 @@ class DurabilityWaiters:
                 overdue.append(waiter[1])
             else:
                 self._waiters.append(waiter)
-        for callback in overdue:
-            callback(reason)
+        _fail_all(overdue, reason)
 
     def failed(self, reason: BrokerError) -> None:
         waiters, self._waiters = self._waiters, deque()
-        for _, callback, _ in waiters:
+        _fail_all((callback for _, callback, _ in waiters), reason)
+
+
+_FAILED: Final = "an append that is over could not be answered"
+
+
+def _fail_all(callbacks: Iterable[DurableCallback], reason: BrokerError) -> None:
+    for callback in callbacks:
+        try:
             callback(reason)
+        except Exception:
+            logger.exception(_FAILED)

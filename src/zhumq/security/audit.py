@@ -1,8 +1,9 @@
 """Events of the audit log, and the bound on how many of them are written. Pure."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 # Different events of one flush. Beyond it events are counted, not written: a client that makes up names
 # must not fill the disk.
@@ -21,6 +22,21 @@ class AuditEvent:
     operation: str  # such as WRITE; empty for Authenticate
     resource: str  # such as topic:orders; for Authenticate the mechanism
     allowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which lines a reader asks for. Texts are parts of names, in any case."""
+
+    principal: str = ""
+    resource: str = ""
+    allowed: bool | None = None
+
+    def passes(self, event: Mapping[str, Any]) -> bool:
+        """Whether a line that was read back passes. One about dropped events does, unless a name is sought."""
+        if self.allowed is not None and event.get("allowed") is not self.allowed:
+            return False
+        return _has(event, "principal", self.principal) and _has(event, "resource", self.resource)
 
 
 class AuditBuffer:
@@ -47,6 +63,10 @@ class AuditBuffer:
         if dropped:
             lines.append(json.dumps({"time": time, "dropped": dropped}))
         return lines
+
+
+def _has(event: Mapping[str, Any], name: str, sought: str) -> bool:
+    return not sought or sought.lower() in str(event.get(name, "")).lower()
 
 
 def _line(time: str, event: AuditEvent, count: int) -> str:

@@ -109,7 +109,7 @@ class CompactionTicket:
     def _latest_offsets(self) -> LatestOffsets:
         """The last offset of each key in the dirty part. Lowers end_offset if there are too many keys: the next pass
         compacts the records behind them."""
-        latest = LatestOffsets()
+        latest = LatestOffsets(min(KEYS_MAX, self.end_offset - self.first_dirty_offset))
         transactions = CleanedTransactions(
             each for each in self.aborted if each.last_offset >= self.first_dirty_offset
         )
@@ -125,7 +125,7 @@ class CompactionTicket:
                     continue
                 if transactions.is_aborted(header):
                     continue  # Its records replace none.
-                if len(latest) + header.records_count > KEYS_MAX and latest:
+                if not latest.has_room(header.records_count, header.last_offset):
                     self.end_offset = header.base_offset
                     return latest
                 for record in _records(_read(file, position, header)) or ():

@@ -90,19 +90,23 @@ class DeferringAppender(LogAppender):
             payload = bytes(decompress(header.compression, section, size_max=WALKED_BYTES_MAX))
             if DELAY_HEADERS_PREFIX not in payload:
                 return []
-            records = list(decode_payload(header, payload))
         except CorruptMessage as error:
-            raise InvalidRecord(f"the records of a batch cannot be read: {error}") from None
+            raise _unreadable(error) from None
         if header.producer_id >= 0:
             # First: a repeat is answered as the first one was, whatever the time is now.
             repeated = self._check_producers([(header, ())], origin)
             if repeated is not None:
                 return repeated
-        dues = due_times(records, now_ms, self._log.config.delay_max_ms)
-        delayed = tuple(index for index, due_ms in enumerate(dues) if due_ms is not None)
-        if not delayed:
+        # The records are decoded one at a time, and again if some are kept: all of a batch at once take
+        # several times its bytes, and leave holes in the heap between the entries of pending messages.
+        try:
+            dues = due_times(decode_payload(header, payload), now_ms, self._log.config.delay_max_ms)
+        except CorruptMessage as error:
+            raise _unreadable(error) from None
+        if all(due_ms is None for due_ms in dues):
             return []
         if header.is_transactional:
+            delayed = tuple(index for index, due_ms in enumerate(dues) if due_ms is not None)
             raise InvalidRecord(
                 "a message in a transaction cannot be delayed: send it without one", delayed
             )
@@ -110,7 +114,7 @@ class DeferringAppender(LogAppender):
             raise NotEnoughReplicas(
                 f"{self._log.topic_partition}: the coordinator of delayed messages is not ready yet"
             )
-        return defer(header, bytes(batch), records, dues, now_ms)
+        return defer(header, bytes(batch), decode_payload(header, payload), dues, now_ms)
 
     def _write_deferred(
         self, header: BatchHeader, batches: Sequence[bytes], leader_epoch: int
@@ -124,3 +128,7 @@ class DeferringAppender(LogAppender):
         last_offset = log.log_end_offset - 1
         base_offset = last_offset - header.last_offset_delta
         return Appended(base_offset, last_offset, append_time_ms, log.log_start_offset, False)
+
+
+def _unreadable(error: CorruptMessage) -> InvalidRecord:
+    return InvalidRecord(f"the records of a batch cannot be read: {error}")

@@ -63,6 +63,10 @@ class Log(Protocol):
         """Bytes of all batches."""
 
     @property
+    def bytes_written(self) -> int:
+        """Bytes of the batches that were appended since the log was opened, whether they are still there or not."""
+
+    @property
     def producer_state(self) -> ProducerState:
         """The last batches and the open transactions of the producers."""
 

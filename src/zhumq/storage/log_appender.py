@@ -163,7 +163,7 @@ class LogAppender:
         header = decode_header(data)
         log.producer_state.check_marker(header, marker, transaction_version)
         checked: list[CheckedBatch] = [(header, (data[HEAD_BYTES:],))]
-        offset = self._write(checked, len(data), leader_epoch)
+        offset = self._write(checked, len(data), leader_epoch, marker)
         append_time_ms = now_ms if log.config.stamps_append_time else -1
         return Appended(offset, offset, append_time_ms, log.log_start_offset, duplicate=False)
 
@@ -192,8 +192,17 @@ class LogAppender:
             duplicate=True,
         )
 
-    def _write(self, checked: list[CheckedBatch], size: int, leader_epoch: int) -> int:
-        """Assign the next offsets, and write the batches at the end. Returns the first offset."""
+    def _write(
+        self,
+        checked: list[CheckedBatch],
+        size: int,
+        leader_epoch: int,
+        marker: EndMarker | None = None,
+    ) -> int:
+        """Assign the next offsets, and write the batches at the end. Returns the first offset.
+
+        Control batches are only those with a marker, one at a time.
+        """
         log = self._log
         base_offset = log.log_end_offset
         next_offset = base_offset
@@ -217,10 +226,16 @@ class LogAppender:
         except BrokerError as error:
             self._note_failed_write(error)
             raise
-        self._note(checked, segment, position)
+        self._note(checked, segment, position, marker)
         return base_offset
 
-    def _note(self, checked: list[CheckedBatch], segment: Segment, position: int) -> None:
+    def _note(
+        self,
+        checked: list[CheckedBatch],
+        segment: Segment,
+        position: int,
+        marker: EndMarker | None,
+    ) -> None:
         """Update indexes, producer state and log end offset for batches that were written."""
         log = self._log
         offset = log.log_end_offset
@@ -232,10 +247,13 @@ class LogAppender:
             segment.note_batch(next_offset - 1, position, size, header.max_timestamp)
             remember(offset, position)
             if header.producer_id >= 0:
-                self._note_producer(header, segment, position, offset)
+                if marker is None:
+                    log.producer_state.update(header, offset)
+                else:
+                    self._end_transaction(header, marker, segment, offset)
             position += size
             offset = next_offset
-        log.bytes_since_checkpoint += position - start
+        log.bytes_written += position - start
         log.log_end_offset = offset
 
     # Batches of the leader
@@ -304,13 +322,13 @@ class LogAppender:
         except BrokerError as error:
             self._note_failed_write(error)
             raise
-        for header, _ in run:
+        for header, data in run:
             size = header.size
             segment.note_batch(header.last_offset, position, size, header.max_timestamp)
             log.segments.remember(header.base_offset, position)
             if header.producer_id >= 0:
-                self._note_producer(header, segment, position, header.base_offset)
-            log.bytes_since_checkpoint += size
+                self._note_producer(header, data, segment)
+            log.bytes_written += size
             position += size
         log.log_end_offset = run[-1].header.next_offset
 
@@ -336,20 +354,21 @@ class LogAppender:
         self._log.make_files()
         self._log.leader_epochs.assign(leader_epoch, start_offset)
 
-    def _note_producer(
-        self, header: BatchHeader, segment: Segment, position: int, base_offset: int
-    ) -> None:
-        log = self._log
+    def _note_producer(self, header: BatchHeader, data: memoryview, segment: Segment) -> None:
         if not header.is_control or not header.is_transactional:
-            log.producer_state.update(header, base_offset)
+            self._log.producer_state.update(header, header.base_offset)
             return
-        data = memoryview(segment.file.read_at(position, header.size))
         for record in RecordBatch(header, data).records():
             marker = decode_end_marker(record)
             if marker is not None:
-                aborted = log.producer_state.end_transaction(header, marker, base_offset)
-                if aborted is not None:
-                    log.transaction_indexes.add(segment.base_offset, aborted)
+                self._end_transaction(header, marker, segment, header.base_offset)
+
+    def _end_transaction(
+        self, header: BatchHeader, marker: EndMarker, segment: Segment, offset: int
+    ) -> None:
+        aborted = self._log.producer_state.end_transaction(header, marker, offset)
+        if aborted is not None:
+            self._log.transaction_indexes.add(segment.base_offset, aborted)
 
     def _note_failed_write(self, error: BrokerError) -> None:
         if isinstance(error, DiskFull):

@@ -40,6 +40,7 @@ class LogFlushing:
         self._is_new = loaded.is_new  # the next flush syncs the folder itself as well
         self._had_folder = loaded.has_folder
         self._checkpoint_at_ms = clock.monotonic_ms()
+        self._checkpointed_bytes = 0  # of those written since the log was opened
         self.snapshot_offset = loaded.snapshot_offset  # of the newest snapshot on disk
 
     @property
@@ -59,7 +60,8 @@ class LogFlushing:
             return True
         age_ms = self._clock.monotonic_ms() - self._checkpoint_at_ms
         return (
-            log.bytes_since_checkpoint >= config.checkpoint_bytes or age_ms >= config.checkpoint_ms
+            log.bytes_written - self._checkpointed_bytes >= config.checkpoint_bytes
+            or age_ms >= config.checkpoint_ms
         )
 
     # Flushes
@@ -132,7 +134,7 @@ class LogFlushing:
             lambda: log.disk.write_file(snapshot, producers, sync=True),
             self._prepare_leader_epochs(sync=True),
         )
-        log.bytes_since_checkpoint = 0
+        self._checkpointed_bytes = log.bytes_written
         self._checkpoint_at_ms = self._clock.monotonic_ms()
 
     def finish(self, ticket: FlushTicket) -> None:

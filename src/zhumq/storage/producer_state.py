@@ -104,6 +104,11 @@ class ProducerState:
         """The first offset of the oldest open transaction."""
         return next(iter(self._transactions.values()), None)
 
+    @property
+    def has_unstable(self) -> bool:
+        """Whether there is a transaction for `first_unstable_offset`."""
+        return bool(self._transactions or self._ended)
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of the oldest transaction that is open or whose marker is not committed: the
         last stable offset cannot pass it."""
@@ -117,15 +122,12 @@ class ProducerState:
 
     def forget_ended(self, high_watermark: int) -> None:
         """Forget the transactions whose markers are below the high watermark."""
-        if not self._ended:
-            return
-        committed = []
-        for marker_offset in self._ended:
+        ended = self._ended
+        while ended:
+            marker_offset = next(iter(ended))
             if marker_offset >= high_watermark:
                 break
-            committed.append(marker_offset)
-        for marker_offset in committed:
-            del self._ended[marker_offset]
+            del ended[marker_offset]
 
     def has_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a transaction of this producer, with this epoch, is open."""

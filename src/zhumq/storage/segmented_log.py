@@ -60,7 +60,7 @@ class SegmentedLog:
         self.flushed_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.first_dirty_offset = 0  # everything below was compacted
-        self.bytes_since_checkpoint = 0
+        self.bytes_written = 0  # since the log was opened
         self.truncations = 0  # since the log was opened
         self.writes_without_room = 0  # appends that a full disk refused
         self.failure: StorageFailed | None = None

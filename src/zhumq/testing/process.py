@@ -35,8 +35,13 @@ class BrokerProcess:
         broker_id: int = 0,
         zookeeper: str | None = None,
         program: Sequence[str] = ("-m", "zhumq"),
+        options: Sequence[str] = (),
     ) -> None:
-        """`program` is what Python runs: a test may wrap `zhumq`, to inject faults into it."""
+        """`program` is what Python runs: a test may wrap `zhumq`, to inject faults into it.
+
+        `options` are further ones of `zhumq start`.
+        """
+        self._options = tuple(options)
         self.program = tuple(program)
         self.data_dir = data_dir
         self.broker_id = broker_id
@@ -83,6 +88,7 @@ class BrokerProcess:
             command += ["--zookeeper", self.zookeeper]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
+        command += self._options
         with open(self._log_path, "a") as log:
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment
@@ -140,9 +146,10 @@ def broker_process(
     *,
     settings: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[BrokerProcess]:
     """A running broker process; killed at the end of the block if it still runs."""
-    process = BrokerProcess(data_dir, settings=settings, environment=environment)
+    process = BrokerProcess(data_dir, settings=settings, environment=environment, options=options)
     process.start()
     try:
         yield process

@@ -1,5 +1,6 @@
 """The records of `__transaction_state`, in Kafka's format: encoding and decoding."""
 
+import functools
 from collections import defaultdict
 from typing import Final
 
@@ -16,6 +17,7 @@ from zhumq.transactions.transaction import NO_PARTITIONS, Transaction, Transacti
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
+KEYS_REMEMBERED_MAX: Final = 4_096  # each transaction of an id has two records
 STATUS_OF: Final = {
     TransactionState.EMPTY: 0,
     TransactionState.ONGOING: 1,
@@ -108,5 +110,6 @@ def _partitions(found: TransactionLogValue) -> frozenset[TopicPartition]:
     )
 
 
+@functools.lru_cache(maxsize=KEYS_REMEMBERED_MAX)
 def _key(transactional_id: str) -> bytes:
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)

@@ -2,12 +2,13 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, assert_never
 
 from zhumq.model.deadlines import Deadlines
 from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import Outcome, Reply, ReplyToken, StateRecord
 from zhumq.transactions.persisted import (
     decode_key,
@@ -54,6 +55,7 @@ ENDED_AT_ONCE_MAX: Final = 1_000  # timeouts, and expired ids; the others are du
 # How long the record of a completion may be missing. The next transaction of a busy producer replaces it.
 COMPLETION_MS_MAX: Final = 1_000
 State = TransactionState
+_NO_ERROR: Final = Answer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +67,17 @@ class TransactionSettings:
     allow_two_phase_commit: bool = False  # transaction.two.phase.commit.enable
 
 
-@dataclass(slots=True)
 class _Turn:
     """The decision on one request, while it is made."""
 
-    now_ms: int
-    records: list[StateRecord] = field(default_factory=list)
-    states: deque[tuple[StateRecord, Transaction]] = field(default_factory=deque)
-    replies: list[Reply[TransactionResponse]] = field(default_factory=list)
-    prepared: list[Transaction] = field(default_factory=list)
+    __slots__ = ("now_ms", "prepared", "records", "replies", "states")
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.records: list[StateRecord] = []
+        self.states: deque[tuple[StateRecord, Transaction]] = deque()
+        self.replies: list[Reply[TransactionResponse]] = []
+        self.prepared: list[Transaction] = []
 
     def write(self, transaction: Transaction) -> None:
         if transaction.state in PREPARED:
@@ -158,6 +162,24 @@ class TransactionShard:
             case _:
                 assert_never(request)
         return self._finish(turn)
+
+    def has_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+    ) -> bool:
+        """Whether AddPartitions with `verify_only` would confirm that these are in the producer's transaction."""
+        current = self.transactions.get(transactional_id)
+        return (
+            current is not None
+            and current.state is State.ONGOING
+            and not current.is_kept
+            and current.producer_id == producer_id
+            and current.producer_epoch == producer_epoch
+            and partitions <= current.partitions
+        )
 
     def expire(self, now_ms: int) -> Outcome[TransactionResponse]:
         turn = _Turn(now_ms)
@@ -324,7 +346,7 @@ class TransactionShard:
             turn.write(
                 add_partitions(current, request.partitions, request.client_version, turn.now_ms)
             )
-        return Answer()
+        return _NO_ERROR
 
     # EndTxn
 
@@ -383,7 +405,7 @@ class TransactionShard:
             return Answer(code=ErrorCode.INVALID_TXN_STATE)  # late: another coordinator was faster
         self._change(complete(current, turn.now_ms))
         self._unwritten[request.transactional_id] = turn.now_ms + COMPLETION_MS_MAX
-        return Answer()
+        return _NO_ERROR
 
     def _await(self, token: ReplyToken, turn: _Turn) -> None:
         if self._waiter is not None:
