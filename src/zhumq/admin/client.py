@@ -8,6 +8,7 @@ from zhumq.admin.schedule import cancel_scheduled, list_scheduled
 from zhumq.admin.sessions import list_sessions, resume_session
 from zhumq.admin.subscriptions import release_topic, subscription_groups
 from zhumq.admin.topics import create_topic, delete_topic, list_topics
+from zhumq.client.retrying_admin import RETRY_SECONDS
 from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
 
@@ -28,11 +29,17 @@ class Admin(ClusterConnection):
         *,
         push: str | None = None,
         security: Security = None,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """`security` is a ClientSecurity, or settings with Kafka's names."""
+        """`security` is a ClientSecurity, or settings with Kafka's names. `retry_seconds` is how long a request is
+        repeated while no broker, or not the right one, answers."""
         secured = as_security(security)
         super().__init__(
-            bootstrap, push=push, waiting=Waiting(bootstrap, secured), security=secured
+            bootstrap,
+            push=push,
+            waiting=Waiting(bootstrap, secured),
+            security=secured,
+            retry_seconds=retry_seconds,
         )
 
     create_topic = create_topic

@@ -2,10 +2,18 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from confluent_kafka.admin import AdminClient
 
 from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.errors import Refused, Unavailable
+from zhumq.admin.sizes import data_folders
+from zhumq.model.broker_facts import VERSION_SETTING
+from zhumq.protocol.api import ApiKey
+from zhumq.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+
+_BROKER: Final = 4  # the code of this type of resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +26,20 @@ class BrokerState:
     controller: bool
     leads: int  # partitions
     replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDetails:
+    """A live broker with its version and the size of its data. Of these, what the caller may not know is None."""
+
+    broker: int
+    address: str
+    rack: str | None
+    controller: bool
+    leads: int  # partitions
+    replicas: int
+    version: str | None
+    size_bytes: int | None  # of all its replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +109,42 @@ def describe_cluster(connection: ClusterConnection) -> ClusterState:
         brokers=brokers,
         unwell=tuple(unwell),
     )
+
+
+def describe_brokers(connection: ClusterConnection) -> list[BrokerDetails]:
+    """The live brokers, each with its version and what its replicas take on its disk."""
+    sizes: Counter[int] = Counter()
+    try:
+        for folder in data_folders(connection):
+            sizes[folder.broker] += folder.size_bytes
+    except (Refused, Unavailable):
+        # Without the right to the cluster, or with a broker that does not answer: the rest is known all the same.
+        sizes.clear()
+    return [
+        BrokerDetails(
+            broker=each.broker,
+            address=each.address,
+            rack=each.rack,
+            controller=each.controller,
+            leads=each.leads,
+            replicas=each.replicas,
+            version=_version_of(connection, each),
+            size_bytes=sizes.get(each.broker),
+        )
+        for each in describe_cluster(connection).brokers
+    ]
+
+
+def _version_of(connection: ClusterConnection, broker: BrokerState) -> str | None:
+    resource = DescribeConfigsResource(
+        resource_type=_BROKER,
+        resource_name=str(broker.broker),
+        configuration_keys=[VERSION_SETTING],
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    try:
+        answer = connection.request(ApiKey.DESCRIBE_CONFIGS, request, address=broker.address)
+    except Unavailable:
+        return None
+    values = [each.value for result in answer.results for each in result.configs]
+    return values[0] if values else None

@@ -1,13 +1,22 @@
 """The connection that every administrative operation takes: requests to the brokers at one address."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from zhumq.admin.errors import Unavailable, kafka_errors
+from zhumq.admin.errors import AdminError, Unavailable, kafka_errors
 from zhumq.admin.reachability import REACH_TIMEOUT_SECONDS, addresses_of
-from zhumq.client.retrying_admin import RETRY_SECONDS, AdminRequest, RetryingAdmin
+from zhumq.client.retrying_admin import (
+    PAUSE_SECONDS,
+    RETRY_SECONDS,
+    TRANSIENT,
+    AdminRequest,
+    RetryingAdmin,
+)
 from zhumq.client.routes import quiet_settings
 from zhumq.client.security import Security, as_security
 from zhumq.client.waiting import Waiting
@@ -15,12 +24,15 @@ from zhumq.model.address import Address
 from zhumq.model.errors import MalformedFrame
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from zhumq.client.wire import Connection
     from zhumq.protocol.api import ApiKey
 
 REQUEST_TIMEOUT_SECONDS: Final = 15.0  # for the answer to one request of `request`
 
 Answer = TypeVar("Answer")
+Key = TypeVar("Key")
 
 
 class ClusterConnection:
@@ -44,6 +56,7 @@ class ClusterConnection:
     ) -> None:
         self.bootstrap = bootstrap
         self.push = push
+        self.retry_seconds = retry_seconds
         self.security = as_security(security)
         self._client_id = client_id
         self._waiting = waiting
@@ -77,10 +90,40 @@ class ClusterConnection:
         with kafka_errors(doing, self._waiting):
             return self._admin.ask(request)
 
+    def ask_each(
+        self, begin: Callable[[AdminClient, float], Mapping[Key, "Future[Answer]"]]
+    ) -> dict[Key, Answer]:
+        """The answers that there are to a request about many things, which may be repeated: what is refused has none, nor
+        what no broker can serve in the time."""
+        found: dict[Key, Answer] = {}
+
+        def request(admin: AdminClient, seconds: float) -> None:
+            failure: KafkaException | None = None
+            for key, future in begin(admin, seconds).items():
+                try:
+                    found[key] = future.result()
+                except KafkaException as error:
+                    if error.args[0].code() in TRANSIENT:
+                        failure = error
+            if failure is not None:
+                raise failure
+
+        with suppress(AdminError):
+            self.ask_with("ask for each", request)
+        return found
+
     def change(self, doing: str, method: Callable[..., Any], *arguments: Any) -> None:
         """Carry out a request that must not be carried out twice: a method of AdminClient."""
         with kafka_errors(doing, self._waiting):
             self._admin.change(_request(method, arguments))
+
+    def attempts(self) -> Iterator[bool]:
+        """Attempts at what brokers cannot serve for a while, with a pause between them; True: the last one."""
+        deadline = time.monotonic() + self.retry_seconds
+        while time.monotonic() < deadline:
+            yield False
+            time.sleep(PAUSE_SECONDS)
+        yield True
 
     def metadata(self) -> ClusterMetadata:
         """The topics and brokers of the cluster."""
@@ -94,9 +137,16 @@ class ClusterConnection:
             number: str(Address(each.host, each.port)) for number, each in sorted(found.items())
         }
 
-    def request(self, key: "ApiKey", body: Any, *, address: str | None = None) -> Any:
+    def request(
+        self,
+        key: "ApiKey",
+        body: Any,
+        *,
+        address: str | None = None,
+        version: int | None = None,
+    ) -> Any:
         """The answer to a request that Kafka's client library lacks, of any broker or the one at the address.
-        It is not repeated."""
+        It is not repeated. Without a version it goes out in the newest."""
         # Imported here: most operations do not need the codecs, which take time to load.
         from zhumq.client.wire import Connection  # noqa: PLC0415
 
@@ -111,7 +161,7 @@ class ClusterConnection:
                     request_seconds=REQUEST_TIMEOUT_SECONDS,
                     security=self.security,
                 )
-            return wire.ask(key, body)
+            return wire.ask(key, body, version)
         except (OSError, MalformedFrame) as reason:
             lost = self._wires.pop(address, None)
             if lost is not None:

@@ -41,6 +41,15 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EditedMessage:
+    """What is sent back in place of a dead letter."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterCount:
     """How many dead letters a topic has: offsets, so that the marker of a transaction counts as one."""
 
@@ -99,6 +108,7 @@ def replay_dead_letters(
     *,
     group: str | None = None,
     offsets: Mapping[int, set[int]] | None = None,
+    edited: Mapping[tuple[int, int], EditedMessage] | None = None,
     again: bool = False,
     limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -106,7 +116,8 @@ def replay_dead_letters(
     """Send dead letters back to the topics they came from. Returns how many were sent.
 
     Replayed dead letters are committed, so that a second replay, or one after a crash, skips them. `again`
-    and `offsets` replay them all the same. A crash between sending and committing repeats at most
+    and `offsets` replay them all the same. `edited` is what is sent for the dead letter of a partition and an
+    offset. A crash between sending and committing repeats at most
     REPLAY_BATCH dead letters: a header of each names the dead letter it was. It ends after `limit` dead letters; another
     call goes on, unless it is one with `again`.
     """
@@ -134,11 +145,13 @@ def replay_dead_letters(
                     is_cut = True
                     break
                 mark = f"{dead_letter.topic}-{dead_letter.partition}@{dead_letter.offset}"
+                place = (dead_letter.partition, dead_letter.offset)
+                sent = (edited or {}).get(place, dead_letter)
                 producer.send(
                     dead_letter.story.topic,
-                    dead_letter.value,
-                    key=dead_letter.key,
-                    headers=[*dead_letter.headers, (REPLAYED_FROM, mark.encode())],
+                    sent.value,
+                    key=sent.key,
+                    headers=[*sent.headers, (REPLAYED_FROM, mark.encode())],
                     partition=dead_letter.story.partition,
                 )
                 replayed += 1

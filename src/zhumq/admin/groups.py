@@ -1,25 +1,24 @@
 """Groups of Kafka clients and of subscriptions: list, describe, reset and delete them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, ConsumerGroupListing
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
 from zhumq.admin.connection import ClusterConnection
-from zhumq.admin.errors import AdminError, InUse, NotFound, Refused
-from zhumq.admin.offsets import LATEST, Position, committed_offsets, resolve_offsets
+from zhumq.admin.errors import AdminError, InUse, NotFound
+from zhumq.admin.offsets import Position, committed_offsets, known_ends, resolve_offsets
 from zhumq.admin.subscriptions import SubscriptionGroup, known_subscriptions
-from zhumq.admin.topics import led_partitions, topic_partitions
+from zhumq.admin.topics import led_places, topic_partitions
+
+if TYPE_CHECKING:
+    from zhumq.admin.group_requests import Description, Place
 
 _SHARE: Final = "Share"
 _CONSUMER: Final = "Consumer"
+_UNKNOWN_STATE: Final = "Dead"  # as Kafka writes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +78,8 @@ class Group:
     members: tuple[Member, ...]
     offsets: tuple[GroupOffset, ...]
     warning: str | None  # why the subscriptions are missing
+    # The age of the first message that it is not done with, as the brokers last sampled it; None: they do not know it.
+    lag_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,40 +121,97 @@ def list_groups(connection: ClusterConnection) -> GroupList:
 
 def describe_group(connection: ClusterConnection, name: str) -> Group:
     """A group with its members, offsets and lag. Raises NotFound."""
-    subscriptions, warning = known_subscriptions(connection, name)
-    subscription = subscriptions.get(name)
-    described = _describe(connection, name)
-    # For an unknown group Kafka returns the state Dead, not an error.
-    is_known = described.state != ConsumerGroupState.DEAD
-    if subscription is None and not is_known:
-        raise NotFound(f"there is no group {name!r}", "see `zhumq group list`")
-    members: list[Member] = []
-    holders: dict[tuple[str, int], str] = {}
-    for each in sorted(described.members, key=lambda each: each.member_id):
-        held = each.assignment.topic_partitions if each.assignment is not None else []
-        holders |= {(place.topic, place.partition): each.member_id for place in held}
-        members.append(
-            Member(
-                member=each.member_id,
-                client=each.client_id,
-                host=each.host,
-                static_id=each.group_instance_id,
-                partitions=len(held),
-            )
+    found = describe_groups(connection, [name])[name]
+    if isinstance(found, AdminError):
+        raise found
+    return found
+
+
+def describe_groups(
+    connection: ClusterConnection, names: Sequence[str]
+) -> dict[str, Group | AdminError]:
+    """Groups with their members, offsets and lag, each with why it cannot be shown. A broker is asked for all of them at
+    once, but for their lag in seconds."""
+    from zhumq.admin.group_requests import fetch_offsets  # noqa: PLC0415 - as below
+
+    names = tuple(dict.fromkeys(names))
+    subscriptions, warning = known_subscriptions(connection, names[0] if len(names) == 1 else "")
+    found: dict[str, Group | AdminError] = {}
+    described: dict[str, Description] = {}
+    for name, answer in _describe(connection, names).items():
+        if isinstance(answer, AdminError):
+            found[name] = answer
+        elif answer.state is None and name not in subscriptions:
+            found[name] = NotFound(f"there is no group {name!r}", "see `zhumq group list`")
+        else:
+            described[name] = answer
+    committed: dict[str, Mapping[Place, int]] = {}
+    for name, offsets in fetch_offsets(connection, described).items():
+        if isinstance(offsets, AdminError):
+            found[name] = offsets
+        else:
+            committed[name] = offsets
+    latest = _latest(
+        connection,
+        {place for each in committed.values() for place in each}
+        | {place for name in committed for place in _holders(described[name])},
+    )
+    shown = []
+    for name, known in committed.items():
+        group = _group(name, described[name], known, latest, warning)
+        subscription = subscriptions.get(name)
+        if subscription is not None:
+            group = _with_subscription(group, subscription, described[name])
+        shown.append(group)
+    found |= {each.group: each for each in _with_ages(connection, shown)}
+    return {name: found[name] for name in names}
+
+
+def _group(
+    name: str,
+    described: "Description",
+    committed: "Mapping[Place, int]",
+    latest: "Mapping[Place, int]",
+    warning: str | None,
+) -> Group:
+    """A group as its coordinator knows it."""
+    members = [
+        Member(
+            member=each.member,
+            client=each.client,
+            host=each.host,
+            static_id=each.static_id,
+            partitions=len(each.places),
         )
-    group = Group(
+        for each in sorted(described.members, key=lambda each: each.member)
+    ]
+    return Group(
         group=name,
-        state=_state_name(described.state),
-        protocol=described.partition_assignor or None,
+        state=described.state or _UNKNOWN_STATE,
+        protocol=described.assignor or None,
         mode=None,
         claims=(),
-        coordinator=described.coordinator.id if described.coordinator else None,
+        coordinator=described.coordinator,
         members=tuple(members),
-        offsets=_offsets_with_lag(connection, name, holders),
+        offsets=_offsets_with_lag(committed, latest, _holders(described)),
         warning=warning,
     )
-    if subscription is None:
-        return group
+
+
+def _holders(described: "Description") -> dict["Place", str]:
+    """The member that reads each partition."""
+    return {
+        place: each.member
+        for each in sorted(described.members, key=lambda each: each.member)
+        for place in each.places
+    }
+
+
+def _with_subscription(
+    group: Group, subscription: SubscriptionGroup, described: "Description"
+) -> Group:
+    """The group with what the push listeners know of it."""
+    is_known = described.state is not None
     return replace(
         group,
         state=subscription.state if subscription.consumers or not is_known else group.state,
@@ -162,6 +220,21 @@ def describe_group(connection: ClusterConnection, name: str) -> Group:
         members=group.members or _subscription_members(subscription),
         offsets=_subscription_offsets(subscription, group.offsets),
     )
+
+
+def _with_ages(connection: ClusterConnection, groups: Sequence[Group]) -> list[Group]:
+    """The groups with their lags in seconds. One that has read everything is known to be at zero before the next sample."""
+    # Imported here, as the connection does: listing groups needs no codecs.
+    from zhumq.admin.history import present_figures  # noqa: PLC0415
+
+    ages: dict[str, float] = {}
+    for group in groups:
+        lags = [each.lag for each in group.offsets]
+        if lags and not any(lags) and None not in lags:
+            ages[group.group] = 0.0
+    late = [each.group for each in groups if each.group not in ages]
+    ages |= present_figures(connection, "group", late, "lag_seconds")
+    return [replace(each, lag_seconds=ages.get(each.group)) for each in groups]
 
 
 def reset_offsets(
@@ -179,20 +252,18 @@ def reset_offsets(
         if partition not in numbers:
             raise NotFound(f"{topic!r} has no partition {partition}")
         numbers = [partition]
-    if _describe(connection, group).members:
+    described = _describe(connection, [group])[group]
+    if isinstance(described, AdminError):
+        raise described
+    if described.members:
         raise InUse(f"group {group!r} has members", "stop its consumers first")
     before = committed_offsets(connection, group)
     target = resolve_offsets(connection, topic, numbers, position)
     if not dry_run:
-        places = [TopicPartition(topic, number, target[number]) for number in numbers]
-        targets = [ConsumerGroupTopicPartitions(group, places)]
-        doing = f"reset {group!r}"
-        changed = connection.ask(doing, AdminClient.alter_consumer_group_offsets, targets)
-        for entry in changed.topic_partitions:
-            if entry.error is not None:
-                raise Refused(
-                    f"cannot reset {topic} partition {entry.partition}: {entry.error.str()}"
-                )
+        # Imported here: listing groups needs no codecs.
+        from zhumq.admin.group_requests import commit_offsets  # noqa: PLC0415
+
+        commit_offsets(connection, group, topic, target)
     return [
         OffsetChange(
             topic=topic,
@@ -206,8 +277,9 @@ def reset_offsets(
 
 def delete_group(connection: ClusterConnection, name: str) -> None:
     """Delete a group with its offsets. Raises NotFound, and InUse if it has members."""
-    _describe(connection, name)  # waits until the coordinator answers
-    connection.change(f"delete group {name!r}", AdminClient.delete_consumer_groups, [name])
+    from zhumq.admin.group_requests import delete  # noqa: PLC0415 - as above
+
+    delete(connection, name)
 
 
 def _listing(connection: ClusterConnection) -> list[ConsumerGroupListing]:
@@ -220,31 +292,25 @@ def _listing(connection: ClusterConnection) -> list[ConsumerGroupListing]:
     return connection.ask_with("list groups", request)
 
 
-def _describe(connection: ClusterConnection, group: str) -> ConsumerGroupDescription:
-    doing = f"describe group {group!r}"
-    found: ConsumerGroupDescription = connection.ask(
-        doing, AdminClient.describe_consumer_groups, [group]
-    )
-    return found
+def _describe(
+    connection: ClusterConnection, groups: Iterable[str]
+) -> "dict[str, Description | AdminError]":
+    from zhumq.admin.group_requests import describe  # noqa: PLC0415 - as above
+
+    return describe(connection, groups)
+
+
+def _latest(connection: ClusterConnection, places: "set[Place]") -> "dict[Place, int]":
+    """The ends of partitions; a deleted topic, whose offsets are still there, has none."""
+    return known_ends(connection, places & led_places(connection, {topic for topic, _ in places}))
 
 
 def _offsets_with_lag(
-    connection: ClusterConnection, group: str, holders: dict[tuple[str, int], str]
+    committed: "Mapping[Place, int]", latest: "Mapping[Place, int]", holders: "Mapping[Place, str]"
 ) -> tuple[GroupOffset, ...]:
     """One for each partition with a committed offset or a member."""
-    committed = committed_offsets(connection, group)
-    places = sorted(set(committed) | set(holders))
-    latest: dict[tuple[str, int], int] = {}
-    for topic in sorted({topic for topic, _ in places}):
-        try:
-            led = led_partitions(connection, topic)
-            numbers = [number for name, number in places if name == topic and number in led]
-            found = resolve_offsets(connection, topic, numbers, LATEST)
-        except AdminError:
-            continue  # such as a deleted topic, whose offsets are still there: the lag is unknown
-        latest |= {(topic, number): offset for number, offset in found.items()}
     offsets = []
-    for place in places:
+    for place in sorted(set(committed) | set(holders)):
         offset, end = committed.get(place), latest.get(place)
         offsets.append(
             GroupOffset(

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.errors import AdminError
 from zhumq.model.isolation import Isolation
 
 
@@ -60,14 +61,26 @@ def resolve_offsets(
 
 def committed_offsets(connection: ClusterConnection, group: str) -> dict[tuple[str, int], int]:
     """The committed offsets of a group by topic and partition."""
-    groups = [ConsumerGroupTopicPartitions(group)]
-    doing = f"read the offsets of {group!r}"
-    listing = connection.ask(doing, AdminClient.list_consumer_group_offsets, groups)
-    return {
-        (place.topic, place.partition): place.offset
-        for place in listing.topic_partitions
-        if place.offset >= 0
-    }
+    # Imported here: other operations on offsets need no codecs.
+    from zhumq.admin.group_requests import fetch_offsets  # noqa: PLC0415
+
+    found = fetch_offsets(connection, [group])[group]
+    if isinstance(found, AdminError):
+        raise found
+    return found
+
+
+def known_ends(
+    connection: ClusterConnection, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """The ends of these partitions, by one request to each leader; without those that cannot be read."""
+    requests = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+    if not requests:
+        return {}
+    found = connection.ask_each(
+        lambda admin, seconds: admin.list_offsets(requests, request_timeout=seconds)
+    )
+    return {(place.topic, place.partition): each.offset for place, each in found.items()}
 
 
 def _list_offsets(

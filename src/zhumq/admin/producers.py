@@ -1,7 +1,7 @@
-"""Producers that have written to partitions with an id of their own: idempotent and transactional ones."""
+"""Producers: those that write now, with their rates, and those that partitions remember by their ids."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Final
 
 from zhumq.admin.connection import ClusterConnection
@@ -10,6 +10,7 @@ from zhumq.admin.leaders import Leader, by_leader, find_leaders
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.producers import DescribeProducersRequest, TopicRequest
+from zhumq.protocol.messages.writing_producers import WritingProducersRequest
 
 AT_ONCE_MAX: Final = 500  # partitions in one request
 
@@ -26,6 +27,53 @@ class ActiveProducer:
     last_ms: int  # the timestamp of its last message
     coordinator_epoch: int  # of its last marker; -1: none
     transaction_start: int | None  # the first offset of its open transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingProducer:
+    """A producer and a partition that it writes to, as the leader of the partition has seen it.
+
+    The leader looks at some of the requests of a producer that sends many: then the counts are estimates.
+    """
+
+    client_id: str
+    principal: str
+    host: str
+    port: int
+    producer_id: int  # -1: neither idempotent nor transactional
+    producer_epoch: int
+    transactional_id: str | None
+    kind: str  # plain, idempotent or transactional
+    topic: str
+    partition: int
+    requests: int  # since the broker has seen it first
+    messages: int
+    size_bytes: int
+    request_rate: float  # a second, in the last five seconds or so
+    message_rate: float
+    byte_rate: float
+    first_ms: int
+    last_ms: int  # when it was last seen
+    broker_id: int
+
+
+_SAME_FIELDS: Final = tuple(
+    each.name for each in fields(WritingProducer) if each.name != "broker_id"
+)
+
+
+def list_writing(
+    connection: ClusterConnection, *, topics: Sequence[str] | None = None
+) -> list[WritingProducer]:
+    """The producers that write to the brokers, or to some topics, those that were seen last first. Each broker keeps 2,000
+    pairs of a producer and a partition. Topics that may not be read are left out."""
+    request = WritingProducersRequest(topics=None if topics is None else list(topics))
+    found = [
+        WritingProducer(broker_id=broker_id, **{name: getattr(each, name) for name in _SAME_FIELDS})
+        for broker_id, address in connection.broker_addresses().items()
+        for each in connection.request(ApiKey.WRITING_PRODUCERS, request, address=address).producers
+    ]
+    return sorted(found, key=lambda each: each.last_ms, reverse=True)
 
 
 def list_producers(

@@ -3,16 +3,16 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from zhumq.admin.connection import ClusterConnection
-from zhumq.admin.errors import AdminError, NotFound, Refused
+from zhumq.admin.errors import AdminError, NotFound, Refused, Unavailable
 from zhumq.admin.settings import alter_setting_of_all_brokers, broker_setting
 from zhumq.metadata.image import Broker, ClusterImage, PartitionState, Topic
-from zhumq.metadata.reassignment import Move, plan_moves
-from zhumq.model.errors import BrokerError, ErrorCode
+from zhumq.metadata.reassignment import Move, plan_moves, plan_moves_of
+from zhumq.model.errors import RETRIABLE_CODES, BrokerError, ErrorCode
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -20,7 +20,9 @@ from zhumq.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
+    OngoingPartitionReassignment,
     ReassignablePartition,
+    ReassignablePartitionResponse,
     ReassignableTopic,
 )
 
@@ -29,6 +31,7 @@ ELECTIONS_MS_MAX: Final = 10_000  # later elections are left to the controller
 FAILURES_IN_A_ROW_MAX: Final = 20
 _VIRTUAL_NODES_SETTING: Final = "placement.virtual.nodes"
 _RATE_SETTING: Final = "leader.replication.throttled.rate"
+_UNLIMITED: Final = str(2**63 - 1)  # the default of that setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +57,43 @@ def plan_rebalancing(connection: ClusterConnection, without: Iterable[int] = ())
 
     Raises NotFound if a broker of `without` is not alive, and Refused if too few brokers would stay.
     """
-    # The brokers' setting: the plan has to be made on the same ring.
-    virtual_nodes = int(broker_setting(connection, _VIRTUAL_NODES_SETTING))
-    image = _read_image(connection)
     leaving = list(without)
-    unknown = [each for each in leaving if each not in image.brokers]
-    if unknown:
-        raise NotFound(f"broker {unknown[0]} is not alive", "see `zhumq cluster status`")
-    staying = [each for each in image.brokers.values() if each.broker_id not in leaving]
-    try:
-        planned = plan_moves(image, staying, virtual_nodes=virtual_nodes)
-    except BrokerError as reason:
-        raise Refused(str(reason)) from reason
-    moving = moving_partitions(connection)
-    # A partition that moves already is left alone.
-    moves = tuple(move for move in planned if move.topic_partition not in moving)
-    return Plan(moves=moves, brokers=_shares(image, moves))
+    return _plan(
+        connection,
+        lambda image, nodes: plan_moves(image, _without(image, leaving), virtual_nodes=nodes),
+    )
+
+
+def plan_draining(connection: ClusterConnection, broker: int) -> Plan:
+    """The moves that empty a broker, and no others. Raises NotFound and Refused as `plan_rebalancing` does."""
+
+    def plan(image: ClusterImage, nodes: int) -> list[Move]:
+        moves = plan_moves(image, _without(image, [broker]), virtual_nodes=nodes)
+        return [move for move in moves if broker in move.before]
+
+    return _plan(connection, plan)
+
+
+def plan_topic(
+    connection: ClusterConnection,
+    topic: str,
+    *,
+    brokers: Iterable[int] | None = None,
+    replicas: int | None = None,
+) -> Plan:
+    """The moves of a topic to its place on these brokers, or on all live ones, with so many replicas, or as many as it has.
+
+    Raises NotFound if there is no such topic or broker, and Refused if there are more replicas than brokers.
+    """
+
+    def plan(image: ClusterImage, nodes: int) -> list[Move]:
+        found = image.topics.get(topic)
+        if found is None:
+            raise NotFound(f"there is no topic {topic!r}", "see `zhumq topic list`")
+        chosen = list(image.brokers.values()) if brokers is None else _alive(image, set(brokers))
+        return list(plan_moves_of(found, chosen, copies=replicas, virtual_nodes=nodes))
+
+    return _plan(connection, plan)
 
 
 def run_moves(
@@ -92,7 +116,7 @@ def run_moves(
             room = max(at_once - len(begun & moving), 0)
             batch = waiting[:room]
             if batch:
-                _begin(connection, batch)
+                begin_moves(connection, {move.topic_partition: move.after for move in batch})
         except AdminError:
             # Brokers may restart while replicas move; the moves continue without this caller.
             failures += 1
@@ -119,14 +143,28 @@ def elect_preferred_leaders(connection: ClusterConnection) -> None:
 
 def moving_partitions(connection: ClusterConnection) -> frozenset[TopicPartition]:
     """The partitions whose reassignment is not finished."""
+    return frozenset(ongoing_moves(connection))
+
+
+def ongoing_moves(
+    connection: ClusterConnection,
+) -> dict[TopicPartition, OngoingPartitionReassignment]:
+    """The reassignments that are not finished, as the brokers describe them."""
     listed = connection.request(
         ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest(topics=None)
     )
-    return frozenset(
-        TopicPartition(topic.name, partition.partition_index)
+    _check("list reassignments", listed.error_code, listed.error_message)
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition
         for topic in listed.topics
         for partition in topic.partitions
-    )
+    }
+
+
+def copy_rate(connection: ClusterConnection) -> int | None:
+    """The bytes a second that each broker sends to new replicas at most; None: no limit."""
+    value = broker_setting(connection, _RATE_SETTING)
+    return None if value == _UNLIMITED else int(value)
 
 
 def set_copy_rate(connection: ClusterConnection, bytes_per_second: int | None) -> None:
@@ -148,27 +186,88 @@ def throttled(connection: ClusterConnection, bytes_per_second: int | None) -> It
         set_copy_rate(connection, None)
 
 
-def _begin(connection: ClusterConnection, moves: Sequence[Move]) -> None:
+def begin_moves(
+    connection: ClusterConnection, targets: Mapping[TopicPartition, Sequence[int]]
+) -> None:
+    """Begin to move partitions to these replicas, which the brokers carry out.
+
+    Raises NotFound and Refused if one of them cannot move; the others do.
+    """
+    asked = {name: list(replicas) for name, replicas in targets.items()}
+    for name, result in _alter(connection, asked).items():
+        _check(f"move {name}", result.error_code, result.error_message)
+
+
+def cancel_moves(connection: ClusterConnection, partitions: Iterable[TopicPartition]) -> int:
+    """Return partitions to their replicas from before their moves. Gives how many: a move may have ended meanwhile."""
+    results = _alter(connection, dict.fromkeys(partitions))
+    ended = 0
+    for name, result in results.items():
+        if result.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+            ended += 1
+        else:
+            _check(f"cancel the move of {name}", result.error_code, result.error_message)
+    return len(results) - ended
+
+
+def _alter(
+    connection: ClusterConnection, targets: Mapping[TopicPartition, list[int] | None]
+) -> dict[TopicPartition, ReassignablePartitionResponse]:
+    """Request replicas for partitions; None cancels a move."""
     topics: dict[str, ReassignableTopic] = {}
-    for move in moves:
-        name = move.topic_partition.topic
-        topic = topics.setdefault(name, ReassignableTopic(name=name))
-        topic.partitions.append(
-            ReassignablePartition(
-                partition_index=move.topic_partition.partition, replicas=list(move.after)
-            )
-        )
+    for name, replicas in targets.items():
+        topic = topics.setdefault(name.topic, ReassignableTopic(name=name.topic))
+        asked = ReassignablePartition(partition_index=name.partition, replicas=replicas)
+        topic.partitions.append(asked)
     answer = connection.request(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         AlterPartitionReassignmentsRequest(topics=list(topics.values())),
     )
-    for response in answer.responses:
-        for partition in response.partitions:
-            if partition.error_code != ErrorCode.NONE:
-                raise Refused(
-                    f"{response.name}-{partition.partition_index} cannot move:"
-                    f" {partition.error_message or ErrorCode(partition.error_code).name}"
-                )
+    _check("change reassignments", answer.error_code, answer.error_message)
+    return {
+        TopicPartition(response.name, partition.partition_index): partition
+        for response in answer.responses
+        for partition in response.partitions
+    }
+
+
+def _check(doing: str, code: int, message: str | None) -> None:
+    if code == ErrorCode.NONE:
+        return
+    name = ErrorCode(code).name
+    kind: type[AdminError] = Unavailable if code in RETRIABLE_CODES else Refused
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        kind = NotFound
+    raise kind(f"cannot {doing}: {message or name}", code=name)
+
+
+def _plan(
+    connection: ClusterConnection, plan: Callable[[ClusterImage, int], Sequence[Move]]
+) -> Plan:
+    # The brokers' setting: the plan has to be made on the same ring.
+    virtual_nodes = int(broker_setting(connection, _VIRTUAL_NODES_SETTING))
+    image = _read_image(connection)
+    try:
+        planned = plan(image, virtual_nodes)
+    except BrokerError as reason:
+        raise Refused(str(reason)) from reason
+    moving = moving_partitions(connection)
+    # A partition that moves already is left alone.
+    moves = tuple(move for move in planned if move.topic_partition not in moving)
+    return Plan(moves=moves, brokers=_shares(image, moves))
+
+
+def _without(image: ClusterImage, leaving: Collection[int]) -> list[Broker]:
+    _alive(image, leaving)
+    return [each for each in image.brokers.values() if each.broker_id not in leaving]
+
+
+def _alive(image: ClusterImage, chosen: Collection[int]) -> list[Broker]:
+    """The brokers of these ids. Raises NotFound."""
+    unknown = sorted(set(chosen) - image.brokers.keys())
+    if unknown:
+        raise NotFound(f"broker {unknown[0]} is not alive", "see `zhumq cluster status`")
+    return [each for each in image.brokers.values() if each.broker_id in chosen]
 
 
 def _read_image(connection: ClusterConnection) -> ClusterImage:

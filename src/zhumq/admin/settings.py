@@ -1,7 +1,8 @@
 """Settings: of a topic, of a share group, of a broker, and of all brokers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from confluent_kafka.admin import (
@@ -9,7 +10,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
     ResourceType,
 )
 
@@ -17,19 +17,47 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Refused
 
 # The protocol's codes.
+_TOPIC: Final = 2
 _BROKER: Final = 4
 _ALL_BROKERS: Final = ""
 _SET: Final = 0
 _DELETE: Final = 1
-_OF_GROUP: Final = 8  # the source of a setting of the group's own
+_TOPICS_AT_ONCE: Final = 500  # in one request
+
+
+class Origin(StrEnum):
+    """Where the value of a setting comes from."""
+
+    OWN = "own"  # It was set for this topic or group.
+    BROKER = "broker"  # It was set for a broker while that was running.
+    ALL_BROKERS = "all-brokers"
+    FILE = "file"  # the settings that the broker was started with
+    DEFAULT = "default"
+
+
+# DescribeConfigs' codes.
+_ORIGINS: Final = {
+    1: Origin.OWN,
+    2: Origin.BROKER,
+    3: Origin.ALL_BROKERS,
+    4: Origin.FILE,
+    5: Origin.DEFAULT,
+    8: Origin.OWN,  # of a group
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting of a topic or a group. `is_own`: it was set for this one, and is not a default."""
+    """A setting of a topic or a group, and what it is if none is set anywhere."""
 
     value: str | None
-    is_own: bool
+    default: str | None
+    origin: Origin
+
+    @property
+    def is_own(self) -> bool:
+        """It was set for this one, and is not a default."""
+        return self.origin is Origin.OWN
 
 
 def topic_settings(connection: ClusterConnection, topic: str) -> dict[str, Setting]:
@@ -39,11 +67,37 @@ def topic_settings(connection: ClusterConnection, topic: str) -> dict[str, Setti
     found: dict[str, Any] = connection.ask(
         f"read the settings of {topic!r}", AdminClient.describe_configs, [resource]
     )
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {
-        name: Setting(value=entry.value, is_own=entry.source == own)
-        for name, entry in found.items()
-    }
+    return {name: _setting(entry) for name, entry in found.items()}
+
+
+def topics_with(
+    connection: ClusterConnection, topics: Sequence[str], name: str, value: str
+) -> list[str]:
+    """Those of the topics whose setting has this value. Topics whose settings may not be read are left out."""
+    # Imported here, as the connection does: most operations do without the codecs.
+    from zhumq.protocol.api import ApiKey  # noqa: PLC0415
+    from zhumq.protocol.messages.configs import (  # noqa: PLC0415
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+
+    found = []
+    for first in range(0, len(topics), _TOPICS_AT_ONCE):
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=_TOPIC, resource_name=topic, configuration_keys=[name]
+                )
+                for topic in topics[first : first + _TOPICS_AT_ONCE]
+            ]
+        )
+        answer = connection.request(ApiKey.DESCRIBE_CONFIGS, request)
+        found += [
+            each.resource_name
+            for each in answer.results
+            if any(config.name == name and config.value == value for config in each.configs)
+        ]
+    return found
 
 
 def alter_topic_settings(
@@ -64,10 +118,7 @@ def group_settings(connection: ClusterConnection, group: str) -> dict[str, Setti
     found: dict[str, Any] = connection.ask(
         f"read the settings of {group!r}", AdminClient.describe_configs, [resource]
     )
-    return {
-        name: Setting(value=entry.value, is_own=entry.source == _OF_GROUP)
-        for name, entry in found.items()
-    }
+    return {name: _setting(entry) for name, entry in found.items()}
 
 
 def alter_group_settings(
@@ -87,6 +138,18 @@ def _check_known(unset: Iterable[str], known: Mapping[str, Setting], of_what: st
         # Brokers ignore the deletion of an unknown setting, as Kafka does.
         if name not in known:
             raise Refused(f"cannot unset {name!r}: {of_what} have no such setting")
+
+
+def _setting(entry: Any) -> Setting:
+    origin = _ORIGINS.get(entry.source, Origin.DEFAULT)
+    defaults = [
+        each.value
+        for each in (entry.synonyms or {}).values()
+        if _ORIGINS.get(each.source) is Origin.DEFAULT
+    ]
+    if origin is Origin.DEFAULT:
+        return Setting(value=entry.value, default=entry.value, origin=origin)
+    return Setting(value=entry.value, default=defaults[0] if defaults else None, origin=origin)
 
 
 def _alter(
@@ -141,5 +204,5 @@ def alter_setting_of_all_brokers(
     )
     for response in answer.responses:
         if response.error_code != ErrorCode.NONE:
-            why = response.error_message or ErrorCode(response.error_code).name
-            raise Refused(f"cannot set {name}: {why}")
+            code = ErrorCode(response.error_code).name
+            raise Refused(f"cannot set {name}: {response.error_message or code}", code=code)

@@ -1,10 +1,13 @@
 """Sizes of partitions on the disks of the brokers, and the disks themselves."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Refused
 from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.configs import (
     DescribableLogDirTopic,
@@ -38,20 +41,35 @@ def replica_sizes(
     connection: ClusterConnection, topic: str, partitions: list[int]
 ) -> list[ReplicaSize]:
     """The replicas of a topic's partitions on all brokers that answer, by partition and broker."""
-    asked = [DescribableLogDirTopic(topic=topic, partitions=partitions)]
-    found = [
-        ReplicaSize(
-            topic=each.name,
-            partition=part.partition_index,
-            broker=broker,
-            size_bytes=part.partition_size,
-        )
+    found = sizes_by_replica(connection, {topic: partitions})
+    return [
+        ReplicaSize(topic=name.topic, partition=name.partition, broker=broker, size_bytes=size)
+        for (name, broker), size in sorted(found.items())
+    ]
+
+
+def sizes_by_replica(
+    connection: ClusterConnection, topics: Mapping[str, list[int]]
+) -> dict[tuple[TopicPartition, int], int]:
+    """The bytes of the replicas of these partitions, by partition and broker."""
+    asked = [DescribableLogDirTopic(topic=name, partitions=each) for name, each in topics.items()]
+    return {
+        (TopicPartition(each.name, part.partition_index), broker): part.partition_size
         for broker, answer in _answers(connection, DescribeLogDirsRequest(topics=asked))
         for result in answer.results
         for each in result.topics
         for part in each.partitions
-    ]
-    return sorted(found, key=lambda each: (each.partition, each.broker))
+    }
+
+
+def topic_sizes(connection: ClusterConnection) -> dict[str, int]:
+    """The bytes of all replicas of each topic, on all brokers that answer."""
+    found: Counter[str] = Counter()
+    for _, answer in _answers(connection, DescribeLogDirsRequest(topics=None)):
+        for result in answer.results:
+            for each in result.topics:
+                found[each.name] += sum(part.partition_size for part in each.partitions)
+    return dict(found)
 
 
 def data_folders(connection: ClusterConnection) -> list[DataFolder]:

@@ -1,6 +1,6 @@
 """Topics: create, list, describe, grow, release and delete them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,6 +92,17 @@ def list_topics(connection: ClusterConnection) -> list[TopicSummary]:
     ]
 
 
+def describe_new_topic(connection: ClusterConnection, name: str) -> Topic:
+    """A topic that was just created, as soon as the brokers that serve it know it."""
+    for is_last in connection.attempts():
+        try:
+            return describe_topic(connection, name)
+        except NotFound:
+            if is_last:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
 def describe_topic(connection: ClusterConnection, name: str) -> Topic:
     """A topic with the state and the offsets of its partitions. Raises NotFound."""
     found = _describe(connection, name)
@@ -152,6 +163,22 @@ def partition_leaders(connection: ClusterConnection, name: str) -> dict[int, int
 def led_partitions(connection: ClusterConnection, name: str) -> list[int]:
     """The partitions of a topic that have a leader, which knows their offsets. Raises NotFound."""
     return [each.id for each in _describe(connection, name).partitions if each.leader is not None]
+
+
+def led_places(connection: ClusterConnection, names: Collection[str]) -> set[tuple[str, int]]:
+    """The partitions of topics that have a leader, by one request. A topic that was deleted has none."""
+    if not names:
+        return set()
+    topics = TopicCollection(sorted(names))
+    found = connection.ask_each(
+        lambda admin, seconds: admin.describe_topics(topics, request_timeout=seconds)
+    )
+    return {
+        (name, each.id)
+        for name, topic in found.items()
+        for each in topic.partitions
+        if each.leader is not None
+    }
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int) -> None:

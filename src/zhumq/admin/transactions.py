@@ -1,18 +1,17 @@
 """Transactions: list, describe, commit and abort them, and find those that no coordinator will end."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zhumq.admin.connection import REQUEST_TIMEOUT_SECONDS, ClusterConnection
-from zhumq.admin.errors import NotFound, Refused, Unavailable
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.coordinators import CoordinatorKind, ask_coordinator, check
+from zhumq.admin.errors import NotFound, Refused
 from zhumq.admin.leaders import Leader, by_leader, find_leaders
 from zhumq.admin.producers import producers_of
-from zhumq.model.address import Address
 from zhumq.model.errors import RETRIABLE_CODES, ErrorCode
 from zhumq.protocol.api import ApiKey
-from zhumq.protocol.messages.groups import FindCoordinatorRequest
 from zhumq.protocol.messages.producers import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -29,8 +28,6 @@ from zhumq.protocol.messages.transactions import (
 
 MAX_TIMEOUT_MS: Final = 900_000  # the default of transaction.max.timeout.ms
 AT_ONCE_MAX: Final = 500  # transactional ids in one request
-PAUSE_SECONDS: Final = 0.1
-_TRANSACTION_KEY: Final = 1  # in FindCoordinator
 _NO_TIMEOUT_MS: Final = 2**31 - 1  # of two-phase producers (KIP-939)
 _FENCING_TIMEOUT_MS: Final = (
     1_000  # of the instance that replaces a producer; it begins no transaction
@@ -109,7 +106,7 @@ def list_transactions(
         listed = _answered(connection, address, ApiKey.LIST_TRANSACTIONS, request)
         if listed.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
             raise Refused(f"the pattern {pattern!r} is not an expression of RE2")
-        _check("list transactions", listed.error_code)
+        check("list transactions", listed.error_code)
         if listed.unknown_state_filters:
             unknown = ", ".join(listed.unknown_state_filters)
             raise Refused(
@@ -152,12 +149,14 @@ def describe_transaction(
         (found,) = _describe_once(connection, coordinator.address, [transactional_id])
         return found
 
-    coordinator, found = _of_coordinator(connection, transactional_id, ask)
+    coordinator, found = ask_coordinator(
+        connection, CoordinatorKind.TRANSACTION, transactional_id, ask
+    )
     if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise NotFound(
             f"there is no transactional id {transactional_id!r}", "see `zhumq transaction list`"
         )
-    _check(f"describe {transactional_id!r}", found.error_code)
+    check(f"describe {transactional_id!r}", found.error_code)
     return _details(found, coordinator.broker, _now_ms())
 
 
@@ -247,7 +246,7 @@ def abort_hanging(
         ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), address=leader.address
     )
     (result,) = answer.markers[0].topics[0].partitions
-    _check(f"abort the transaction in {topic}-{partition}", result.error_code)
+    check(f"abort the transaction in {topic}-{partition}", result.error_code)
     return found
 
 
@@ -280,8 +279,8 @@ def _replace_producer(
         return connection.request(ApiKey.INIT_PRODUCER_ID, request, address=coordinator.address)
 
     answer: InitProducerIdResponse
-    _, answer = _of_coordinator(connection, transactional_id, ask)
-    _check(f"replace the producer of {transactional_id!r}", answer.error_code)
+    _, answer = ask_coordinator(connection, CoordinatorKind.TRANSACTION, transactional_id, ask)
+    check(f"replace the producer of {transactional_id!r}", answer.error_code)
     return answer
 
 
@@ -304,54 +303,20 @@ def _end_kept(connection: ClusterConnection, found: TransactionDetails, *, is_co
     def ask(coordinator: Leader) -> Any:
         return connection.request(ApiKey.END_TXN, request, address=coordinator.address)
 
-    _, answer = _of_coordinator(connection, name, ask)
-    _check(f"end the transaction of {name!r}", answer.error_code)
+    _, answer = ask_coordinator(connection, CoordinatorKind.TRANSACTION, name, ask)
+    check(f"end the transaction of {name!r}", answer.error_code)
 
 
 # Requests, and where they go
 
 
-def _of_coordinator(
-    connection: ClusterConnection, transactional_id: str, ask: Callable[[Leader], Any]
-) -> tuple[Leader, Any]:
-    """The coordinator of an id, and what it answers once the request need not be repeated."""
-    asked = FindCoordinatorRequest(key_type=_TRANSACTION_KEY, coordinator_keys=[transactional_id])
-    for is_last in _attempts():
-        (found,) = connection.request(ApiKey.FIND_COORDINATOR, asked).coordinators
-        if found.error_code == ErrorCode.NONE:
-            coordinator = Leader(found.node_id, str(Address(found.host, found.port)))
-            answer = ask(coordinator)
-            if answer.error_code not in RETRIABLE_CODES or is_last:
-                return coordinator, answer
-        elif found.error_code not in RETRIABLE_CODES or is_last:
-            _check(f"find the coordinator of {transactional_id!r}", found.error_code)
-    raise AssertionError("the last attempt returns or raises")
-
-
 def _answered(connection: ClusterConnection, address: str, key: ApiKey, request: Any) -> Any:
     """The answer of a broker, once its shards are loaded."""
-    for is_last in _attempts():
+    for is_last in connection.attempts():
         answer = connection.request(key, request, address=address)
         if answer.error_code not in RETRIABLE_CODES or is_last:
             return answer
     raise AssertionError("the last attempt returns")
-
-
-def _attempts() -> Iterator[bool]:
-    """Attempts at a request, with a pause between them; True: the last one."""
-    deadline = time.monotonic() + REQUEST_TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        yield False
-        time.sleep(PAUSE_SECONDS)
-    yield True
-
-
-def _check(doing: str, code: int) -> None:
-    if code == ErrorCode.NONE:
-        return
-    kind = Unavailable if code in RETRIABLE_CODES else Refused
-    name = ErrorCode(code).name
-    raise kind(f"cannot {doing}: {name}", code=name)
 
 
 def _describe_once(
@@ -419,13 +384,13 @@ def _known_to_coordinators(
     request = ListTransactionsRequest(producer_id_filters=sorted(producer_ids))
     for broker, address in connection.broker_addresses().items():
         listed = _answered(connection, address, ApiKey.LIST_TRANSACTIONS, request)
-        _check("list transactions", listed.error_code)
+        check("list transactions", listed.error_code)
         names = [each.transactional_id for each in listed.transaction_states]
         for found in _describe_all(connection, address, names):
             if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 continue
             # An id that cannot be described now must not pass for one that no coordinator knows.
-            _check(f"describe {found.transactional_id!r}", found.error_code)
+            check(f"describe {found.transactional_id!r}", found.error_code)
             for each in _details(found, broker, 0).partitions:
                 known[found.producer_id, each.topic, each.partition] = found.transactional_id
     return known

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from zhumq.broker.access import Access
@@ -13,6 +14,7 @@ from zhumq.broker.config import BrokerConfig
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
+from zhumq.broker.http import Metric
 from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of
 from zhumq.broker.quota_settings import quota_sampling
@@ -25,8 +27,9 @@ from zhumq.broker.wiring.cluster_member import ClusterMember, open_ensemble
 from zhumq.broker.wiring.coordinators import Coordinators
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.handlers import all_handlers
-from zhumq.broker.wiring.http import open_http
+from zhumq.broker.wiring.http import all_metrics, open_http
 from zhumq.broker.wiring.membership import Membership, SoleMember
+from zhumq.broker.wiring.observation import Observation
 from zhumq.broker.wiring.push import open_push
 from zhumq.cluster.local_store import LocalStore
 from zhumq.cluster.metadata_client import MetadataClient
@@ -40,7 +43,7 @@ from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
 from zhumq.model.errors import BrokerError
 from zhumq.model.replication_mode import Mode
-from zhumq.net.limits import Limits
+from zhumq.net.limits import Counters, Limits
 from zhumq.net.listener import CannotBind, Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
@@ -63,12 +66,14 @@ class BrokerApp:
         kafka_address: Address,
         http_address: Address,
         push_name: str,
+        metrics: Callable[[], list[Metric]],
         parts: contextlib.AsyncExitStack,
     ) -> None:
         self.config = config
         self.kafka_address = kafka_address  # of the first listener
         self.http_address = http_address
         self.push_name = push_name  # where push consumers connect, or `off`
+        self.metrics = metrics  # the current ones, as at /metrics
         self._parts = parts
 
     @classmethod
@@ -116,9 +121,9 @@ class BrokerApp:
                 due_runs=DueRuns(disk, str(config.data_dir)),
             )
             coordinators = Coordinators.open(base, parts)
-            authentication = await open_authentication(config, member, clock, audit)
+            authentication = await open_authentication(config, member, clock, audit.record)
             parts.callback(authentication.close)
-            authorization = open_authorization(config, store, audit)
+            authorization = open_authorization(config, store, audit.record)
             quotas = ClientQuotas(quota_sampling(config.settings), clock)
             quotas.apply(store.image)
             store.watch(quotas.apply)
@@ -133,7 +138,15 @@ class BrokerApp:
                 disk_room,
             )
             parts.push_async_callback(push.close)
-            produce = ProduceHandler(replicas, store, clock, coordinators.transactions.routed)
+            counters = Counters()
+            observation = Observation(config.data_dir, base, coordinators, disk_room, counters)
+            produce = ProduceHandler(
+                replicas,
+                store,
+                clock,
+                coordinators.transactions.routed,
+                observation.seen_producers,
+            )
             dispatcher = Dispatcher(
                 all_handlers(
                     config,
@@ -143,6 +156,8 @@ class BrokerApp:
                     produce,
                     authentication,
                     quotas,
+                    observation,
+                    audit.reader,
                     has_authorizer=authorization is not None,
                 ),
                 produce.answer_run,
@@ -152,7 +167,7 @@ class BrokerApp:
             )
             parts.callback(_write_high_watermarks, logs, replicas)
             peer_address = await member.listen(parts)
-            listener = await _listen(config, dispatcher, quotas)
+            listener = await _listen(config, dispatcher, quotas, counters)
             parts.push_async_callback(listener.close, DRAIN_SECONDS)
             scrubber = Scrubber(
                 logs,
@@ -160,8 +175,8 @@ class BrokerApp:
                 bytes_per_second=config.settings.integer("log.scrub.bytes.per.second"),
                 interval_ms=config.settings.integer("log.scrub.interval.ms"),
             )
-            http = await open_http(
-                config.http,
+            metrics = partial(
+                all_metrics,
                 listener,
                 dispatcher,
                 replicas,
@@ -171,27 +186,28 @@ class BrokerApp:
                 retention,
                 scrubber,
                 authentication,
+                observation,
+            )
+            http = await open_http(
+                config.http,
+                metrics,
+                config.broker_id,
+                replicas,
+                coordinators,
+                member,
+                disk_room,
+                authentication,
                 authorization,
             )
             parts.push_async_callback(http.close)
             addresses = [Address(*address) for address in listener.addresses]
             broker = _registration(config, addresses, peer_address, push.advertised)
             await member.join(broker, replicas)
-            chores = asyncio.create_task(
-                do_chores(
-                    broker_chores(
-                        config.settings,
-                        logs,
-                        flusher,
-                        replicas,
-                        clock,
-                        disk_room,
-                        scrubber,
-                        retention,
-                    )
-                )
+            chores = broker_chores(
+                config.settings, logs, flusher, replicas, clock, disk_room, scrubber, retention
             )
-            parts.push_async_callback(_cancel, chores)
+            chores += observation.chores()
+            parts.push_async_callback(_cancel, asyncio.create_task(do_chores(chores)))
             http_address = Address(*http.address)
             ports = {"http": http_address.port, "push": push.port}
             for each, address in zip(config.listeners, addresses, strict=True):
@@ -199,7 +215,7 @@ class BrokerApp:
             if peer_address is not None:
                 ports["inter-broker"] = peer_address.port
             keep_ports(config, disk, {name: port for name, port in ports.items() if port})
-            return cls(config, addresses[0], http_address, push.name, parts.pop_all())
+            return cls(config, addresses[0], http_address, push.name, metrics, parts.pop_all())
 
     @property
     def ready_line(self) -> str:
@@ -214,7 +230,9 @@ class BrokerApp:
         await self._parts.aclose()
 
 
-async def _listen(config: BrokerConfig, dispatcher: Dispatcher, quotas: ClientQuotas) -> Listener:
+async def _listen(
+    config: BrokerConfig, dispatcher: Dispatcher, quotas: ClientQuotas, counters: Counters
+) -> Listener:
     endpoints = [endpoint_of(listener) for listener in config.listeners]
     try:
         return await Listener.open(
@@ -222,6 +240,7 @@ async def _listen(config: BrokerConfig, dispatcher: Dispatcher, quotas: ClientQu
             service=dispatcher,
             limits=_limits(config),
             delay_ms_of=quotas.connection_delay_ms,
+            counters=counters,
         )
     except CannotBind as reason:
         failed = config.listeners[endpoints.index(reason.endpoint)]

@@ -1,66 +1,24 @@
 """The audit log of a broker: JSON lines in a file that is rotated, written off the event loop."""
 
 import asyncio
-import errno
 import logging
-import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from zhumq.host.clock import Clock
+from zhumq.host.rotated_file import RotatedFile
 from zhumq.security.audit import AuditBuffer, AuditEvent
 
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 0.2
-FILE_MODE: Final = 0o600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFile:
-    """Where the lines go, and the most that is kept of them: `bytes_max` in each of `files` files."""
-
-    path: Path
-    bytes_max: int
-    files: int
-
-    def append(self, data: bytes) -> None:
-        """Raises OSError."""
-        descriptor = os.open(
-            self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
-        )
-        try:
-            size = os.fstat(descriptor).st_size
-            if not size or size + len(data) <= self.bytes_max:
-                if os.write(descriptor, data) < len(data):
-                    os.ftruncate(descriptor, size)  # no half lines
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return
-        finally:
-            os.close(descriptor)
-        self._rotate()
-        self.append(data)
-
-    def _rotate(self) -> None:
-        """NAME becomes NAME.1, NAME.1 becomes NAME.2; the oldest one is replaced."""
-        for number in range(self.files - 1, 0, -1):
-            younger = self.rotated(number - 1)
-            if younger.exists():
-                younger.replace(self.rotated(number))
-        if self.files == 1:
-            self.path.unlink()
-
-    def rotated(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
 
 class AuditLog:
     """Collects events and writes them soon. Events are never waited for: a full disk loses some, and
     the log of the broker says so."""
 
-    def __init__(self, file: AuditFile, clock: Clock) -> None:
+    def __init__(self, file: RotatedFile, clock: Clock) -> None:
         self._file = file
         self._clock = clock
         self._buffer = AuditBuffer()

@@ -10,7 +10,7 @@ from zhumq.delays.shard import DelayShard
 def delay_metrics(shards: Sequence[DelayShard], mover: DelayMover, now_ms: int) -> Iterable[Metric]:
     """The delayed messages that this broker coordinates."""
     overdue_ms = max(
-        (now_ms - due_ms for each in shards if (due_ms := each.index.next_due_ms()) is not None),
+        (now_ms - due_ms for each in shards if (due_ms := each.next_due_ms) is not None),
         default=0,
     )
     for name, kind, help_text, value in (
@@ -24,7 +24,7 @@ def delay_metrics(shards: Sequence[DelayShard], mover: DelayMover, now_ms: int) 
             "zhumq_delayed_messages_in_memory",
             "gauge",
             "Entries of pending messages that are in memory; the others are on disk.",
-            sum(each.index.in_memory for each in shards),
+            sum(each.in_memory for each in shards),
         ),
         (
             "zhumq_delayed_messages_overdue_seconds",

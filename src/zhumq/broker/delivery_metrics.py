@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from zhumq.broker.http import Metric, escape_label
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_service import DeliveryService
+from zhumq.coordinators.offset_times import Place
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.share.push_session import SessionState
@@ -22,8 +24,9 @@ def delivery_metrics(
 ) -> Iterable[Metric]:
     """Current values for the share partitions and shards of this broker."""
     opened = list(service.opened())
-    lags = _summed(opened, lambda share_partition: share_partition.lag)
-    lags.update(_idle_lags(opened, shards, store, replicas))
+    lags: Counter[_Name] = Counter()
+    for each in share_partitions_behind(service, shards, store, replicas):
+        lags[each.group, each.topic] += each.messages
     closed = service.counters
     yield _by_subscription(
         "zhumq_subscription_lag", "gauge", "Messages a group is not done with.",
@@ -87,6 +90,7 @@ def delivery_metrics(
         name="zhumq_push_sessions",
         kind="gauge",
         help="Push sessions whose state is kept here.",
+        labels=("state",),
         samples=[
             (f'{{state="{state.value}"}}', sessions[state.value])
             for state in (SessionState.ACTIVE, SessionState.RETRYING, SessionState.PARKED)
@@ -94,23 +98,40 @@ def delivery_metrics(
     )
 
 
-def _idle_lags(
-    opened: Iterable[SharePartitionDelivery],
+class Behind(NamedTuple):
+    """A share partition, and how far its group is behind in it."""
+
+    group: str
+    topic: str
+    place: Place  # of the first message that the group is not done with
+    messages: int
+
+
+def share_partitions_behind(
+    service: DeliveryService,
     shards: Iterable[DeliveryShard],
     store: MetadataStore,
     replicas: ReplicaManager,
-) -> Counter[_Name]:
-    """Lags of share partitions without consumers, which are not open but still fall behind."""
-    is_open = {share_partition.key for share_partition in opened}
-    lags: Counter[_Name] = Counter()
+) -> list[Behind]:
+    """The share partitions here: those with consumers, and those without, which are not open but still fall behind."""
+    opened = list(service.opened())
+    found = [
+        Behind(
+            each.group, each.topic, Place(each.served.topic_partition, each.start_offset), each.lag
+        )
+        for each in opened
+    ]
+    is_open = {each.key for each in opened}
     for shard in shards:
         for key, kept in shard.share_partitions().items():
             topic = store.image.topics_by_id.get(key.topic_id)
             served = None if topic is None else replicas.find(topic.name, key.partition)
             if topic is not None and served is not None and key not in is_open:
-                behind = served.high_watermark - kept.state.start_offset - kept.state.done_count
-                lags[key.group_id, topic.name] += max(behind, 0)
-    return lags
+                start_offset = kept.state.start_offset
+                messages = max(served.high_watermark - start_offset - kept.state.done_count, 0)
+                place = Place(served.topic_partition, start_offset)
+                found.append(Behind(key.group_id, topic.name, place, messages))
+    return found
 
 
 def _summed(
@@ -128,6 +149,7 @@ def _by_subscription(name: str, kind: str, help_text: str, values: Mapping[_Name
         name=name,
         kind=kind,
         help=help_text,
+        labels=("group", "topic"),
         samples=[
             (f'{{group="{escape_label(group)}",topic="{escape_label(topic)}"}}', value)
             for (group, topic), value in values.items()

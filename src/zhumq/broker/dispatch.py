@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Final, Protocol
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[["RequestContext", Any], Any]
 # Answers the first requests of a run, with a throttle time: returns how many, and their joined
 # answers. None, and nothing was done: the first one is for the handler.
-AnswerRun = Callable[[ProduceRun, int], tuple[int, Answer] | None]
+AnswerRun = Callable[[ProduceRun, int, ConnectionInfo], tuple[int, Answer] | None]
 
 
 class Gate(Protocol):
@@ -58,6 +58,9 @@ class RequestContext:
     may: May = may_do_all
     sees: May = may_do_all
     throttle_ms: int = 0  # for how long the connection is not read after this request
+    is_piece: bool = (
+        False  # of a long request: its response is joined with others before it is encoded
+    )
 
     @property
     def version(self) -> int:
@@ -74,7 +77,30 @@ class RequestContext:
 class EncodedAnswer:
     """A future of parts that the handler encodes itself, which saves the hot path a second future."""
 
-    future: asyncio.Future[list[Part] | None]
+    future: asyncio.Future[Any]  # of parts, or None
+
+
+class DeferredAnswer(EncodedAnswer):
+    """The answer of a handler that is called back once, and has no task."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: RequestContext) -> None:
+        super().__init__(asyncio.get_running_loop().create_future())
+        self._context = context
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.future.__await__()
+
+    def settle(self, response: Message) -> None:
+        if self.future.done():
+            return  # The connection is gone.
+        try:
+            context = self._context
+            self.future.set_result(response if context.is_piece else context.encode(response))
+        except Exception as failure:
+            # The listener closes the connection: its client must not wait for ever.
+            self.future.set_exception(failure)
 
 
 class Dispatcher:
@@ -120,7 +146,7 @@ class Dispatcher:
                 if quotas.is_active:
                     answered = self._answer_run_within_quotas(run, frames, connection)
                 else:
-                    answered = self._answer_run(run, 0)
+                    answered = self._answer_run(run, 0, connection)
                 if answered is not None:
                     self.requests_handled += answered[0]
                     return answered
@@ -149,7 +175,7 @@ class Dispatcher:
         quotas, client_id = self._access.quotas, run.client_id
         sizes = [len(frame) for frame in frames[: len(run.correlation_ids)]]
         throttle_ms = quotas.record_request(connection, client_id, _PRODUCE, sum(sizes))
-        answered = self._answer_run(run, throttle_ms)
+        answered = self._answer_run(run, throttle_ms, connection)
         rest = sum(sizes if answered is None else sizes[answered[0] :])
         if rest:
             quotas.take_back(connection, client_id, rest)
@@ -198,7 +224,7 @@ class Dispatcher:
         def handle(header: RequestHeader, body: Any) -> Any:
             nonlocal context
             if context is None:
-                context = RequestContext(header, connection)
+                context = RequestContext(header, connection, is_piece=True)
                 return self._call(context, body, len(frame))
             return self._call_handler(context, body)
 

@@ -1,4 +1,4 @@
-"""The HTTP listener of a broker: /healthz for supervisors, /metrics for Prometheus."""
+"""The HTTP listener of a broker: /healthz and /readyz for supervisors, /metrics for Prometheus."""
 
 import asyncio
 import logging
@@ -33,8 +33,10 @@ class Metric:
     """One metric with its current samples, in the Prometheus text format."""
 
     name: str
-    kind: str  # counter or gauge
+    kind: str  # counter, gauge or histogram
     help: str
+    labels: tuple[str, ...] = ()  # the names of its labels
+    # Each with its labels as text; of a histogram, with the end of its name before them.
     samples: list[tuple[str, float]] = field(default_factory=list)
 
     def render(self) -> str:
@@ -86,12 +88,14 @@ class HttpServer:
         metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Sequence[str]] = list,
         *,
+        obstacles: Callable[[], Sequence[str]] = list,
         tls: TlsSource | None = None,
         guard: Guard | None = None,
     ) -> Self:
-        """Serve current metrics, and the problems that a restart would not solve."""
+        """Serve current metrics, the problems that a restart would not solve, and the obstacles for which clients
+        are not served."""
         loop = asyncio.get_running_loop()
-        pages = _Pages(loop, metrics, problems, guard)
+        pages = _Pages(loop, metrics, problems, obstacles, guard)
         handshakes = Handshakes(loop, count_max=CONNECTIONS_MAX, seconds_max=REQUEST_SECONDS_MAX)
         server = await loop.create_server(
             lambda: _Connection(pages) if tls is None else _TlsConnection(pages, tls, handshakes),
@@ -196,6 +200,7 @@ class _Pages:
         loop: asyncio.AbstractEventLoop,
         metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Sequence[str]],
+        obstacles: Callable[[], Sequence[str]],
         guard: Guard | None,
     ) -> None:
         self.loop = loop
@@ -203,6 +208,7 @@ class _Pages:
         self.connections: dict[_Connection, None] = {}  # the oldest first
         self._metrics = metrics
         self._problems = problems
+        self._obstacles = obstacles
         self._metrics_page = b""
         self._page_until = float("-inf")
 
@@ -223,6 +229,13 @@ class _Pages:
             return _response(
                 "200 OK", "\n".join(["degraded", *problems, ""] if problems else ["ok", ""])
             )
+        if path == b"/readyz":
+            obstacles = self._obstacles()
+            if obstacles:
+                return _response(
+                    "503 Service Unavailable", "\n".join(["not ready", *obstacles, ""])
+                )
+            return _response("200 OK", "ready\n")
         if path == b"/metrics":
             if self._guard is not None:
                 try:
@@ -230,7 +243,7 @@ class _Pages:
                 except Refused as refused:
                     return _response(refused.status, f"{refused}\n")
             return self._metrics_now()
-        return _response("404 Not Found", "try /healthz or /metrics\n")
+        return _response("404 Not Found", "try /healthz, /readyz or /metrics\n")
 
     def _metrics_now(self) -> bytes:
         """The current page. A page that is slow or large is cached and shared for a while.

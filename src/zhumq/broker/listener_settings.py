@@ -52,7 +52,7 @@ LISTENER_SETTINGS: Final = (
     ),
     _text(
         "http.security.protocol",
-        "What --http speaks. With SASL, /metrics needs a user (Basic) or a token (Bearer), and /healthz nothing."
+        "What --http speaks. With SASL, /metrics needs a user (Basic) or a token (Bearer), and /healthz and /readyz nothing."
         " Its own settings of TLS and SASL begin with listener.name.http.",
         default=SecurityProtocol.PLAINTEXT,
         allowed=tuple(SecurityProtocol),

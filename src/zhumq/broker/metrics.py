@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from zhumq.broker.authentication import Authentication
 from zhumq.broker.dispatch import Dispatcher
@@ -29,6 +29,7 @@ from zhumq.transactions.transaction import NO_TIMEOUT_MS, TransactionState
 
 PROBLEMS_MAX: Final = 20  # partitions that /healthz names
 _NO_LABELS = ""
+_PARTITION_LABELS: Final = ("topic", "partition")
 
 
 def authentication_metrics(authentication: Authentication) -> Iterable[Metric]:
@@ -110,6 +111,11 @@ def broker_metrics(
         disk_room.usage.free_bytes,
     )
     yield _gauge(
+        "zhumq_disk_total_bytes",
+        "Bytes of the disk of the data folder.",
+        disk_room.usage.total_bytes,
+    )
+    yield _gauge(
         "zhumq_disk_full", "Whether writes are refused because the disk is full.", disk_room.is_full
     )
     yield _counter("zhumq_scrub_bytes_total", "Bytes read to find damage.", scrubber.bytes_read)
@@ -131,13 +137,24 @@ def broker_metrics(
         if partition.corrupt_ranges:
             corrupt.append((labels, len(partition.corrupt_ranges)))
     yield Metric(
-        name="zhumq_log_bytes", kind="gauge", help="Size of a partition on disk.", samples=sizes
+        name="zhumq_log_bytes",
+        kind="gauge",
+        help="Size of a partition on disk.",
+        labels=_PARTITION_LABELS,
+        samples=sizes,
     )
-    yield Metric(name="zhumq_log_end_offset", kind="gauge", help="Log end offset.", samples=ends)
+    yield Metric(
+        name="zhumq_log_end_offset",
+        kind="gauge",
+        help="Log end offset.",
+        labels=_PARTITION_LABELS,
+        samples=ends,
+    )
     yield Metric(
         name="zhumq_log_corrupt_ranges",
         kind="gauge",
         help="Ranges of a partition that fail their checksum.",
+        labels=_PARTITION_LABELS,
         samples=corrupt,
     )
 
@@ -159,12 +176,14 @@ def retention_metrics(retention: Retention, disk_room: DiskRoom) -> Iterable[Met
         name="zhumq_retention_segments_total",
         kind="counter",
         help="Segments that retention deleted.",
+        labels=("reason",),
         samples=[(labels, count.segments) for labels, count in deleted],
     )
     yield Metric(
         name="zhumq_retention_bytes_total",
         kind="counter",
         help="Bytes of the segments that retention deleted.",
+        labels=("reason",),
         samples=[(labels, count.size_bytes) for labels, count in deleted],
     )
 
@@ -305,13 +324,16 @@ def membership_problems(session: SessionState, unserved: Sequence[TopicPartition
         yield f"leader of {len(unserved)} partitions that it does not serve: {some}"
 
 
-def cluster_metrics(
-    broker_id: BrokerId,
-    image: ClusterImage,
-    session: SessionState,
-    unserved: Sequence[TopicPartition],
-) -> Iterable[Metric]:
-    """This broker's membership, and counts of partitions of the cluster by problem."""
+class PartitionCounts(NamedTuple):
+    """Partitions of a cluster that need attention."""
+
+    leaderless: int
+    under_replicated: int
+    moving: int
+
+
+def partition_counts(image: ClusterImage) -> PartitionCounts:
+    """Count the partitions by what is unusual about them."""
     leaderless = under_replicated = moving = 0
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -319,6 +341,17 @@ def cluster_metrics(
             alive = [each for each in state.in_sync if each in image.brokers]
             under_replicated += len(alive) < len(state.target_replicas)
             moving += bool(state.adding or state.removing or state.planned_replicas)
+    return PartitionCounts(leaderless, under_replicated, moving)
+
+
+def cluster_metrics(
+    broker_id: BrokerId,
+    image: ClusterImage,
+    session: SessionState,
+    unserved: Sequence[TopicPartition],
+) -> Iterable[Metric]:
+    """This broker's membership, and counts of partitions of the cluster by problem."""
+    counts = partition_counts(image)
     yield _gauge(
         "zhumq_session_connected",
         "Whether the session with ZooKeeper is connected.",
@@ -339,14 +372,14 @@ def cluster_metrics(
     yield _gauge(
         "zhumq_cluster_partitions_leaderless",
         "Partitions without a leader, and those this broker leads and does not serve.",
-        leaderless + len(unserved),
+        counts.leaderless + len(unserved),
     )
     yield _gauge(
         "zhumq_cluster_partitions_under_replicated",
         "Partitions with replicas that are dead or not in sync.",
-        under_replicated,
+        counts.under_replicated,
     )
-    yield _gauge("zhumq_cluster_partitions_moving", "Partitions being reassigned.", moving)
+    yield _gauge("zhumq_cluster_partitions_moving", "Partitions being reassigned.", counts.moving)
     yield _counter(
         "zhumq_cluster_changes_total", "Changes of the cluster's metadata.", image.version
     )

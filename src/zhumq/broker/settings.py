@@ -85,6 +85,11 @@ BROKER_SETTINGS: Final = SettingsTable(
         "The most partitions of all topics together; internal topics are exempt.",
         minimum=1,
     ),
+    _boolean(
+        "history.enable",
+        True,
+        "Whether this broker keeps a history of its traffic and lag for the last day, in at most 15 MB of the data folder.",
+    ),
     # The cluster
     _integer(
         "zookeeper.session.timeout.ms",

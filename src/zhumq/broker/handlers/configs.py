@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
+from importlib import metadata
 
 from zhumq.broker.config_entries import ConfigEntries, ConfigEntry, ConfigSource
 from zhumq.broker.dispatch import Handler, RequestContext
@@ -16,6 +17,7 @@ from zhumq.metadata.topics import (
     existing_topic,
     subtract_from_list_setting,
 )
+from zhumq.model.broker_facts import VERSION_SETTING
 from zhumq.model.errors import BrokerError, InvalidConfig, InvalidRequest
 from zhumq.model.ids import BrokerId
 from zhumq.model.replication_mode import MODES_SETTING, write_modes
@@ -128,7 +130,9 @@ class ConfigsHandler:
                 raise InvalidRequest(
                     f"this is broker {self._broker_id}, not {resource.resource_name!r}"
                 )
-            return self._entries.of_broker(self._store.image, self._broker_id, names)
+            entries = self._entries.of_broker(self._store.image, self._broker_id, names)
+            # Not in the list of all settings, which Kafka's tools print: it is none.
+            return entries if VERSION_SETTING not in (names or ()) else [*entries, _version()]
         raise InvalidRequest(f"resource type {resource.resource_type} has no settings here")
 
     async def alter_configs(
@@ -276,6 +280,19 @@ def _modes_of(topic: Topic) -> ConfigEntry:
         source=ConfigSource.DEFAULT,  # Kafka's tools show what was set: this was not.
         type=SettingType.STRING,
         documentation="The replication mode that each partition is in now. Cannot be set.",
+        read_only=True,
+        synonyms=(),
+    )
+
+
+def _version() -> ConfigEntry:
+    """The version of this broker."""
+    return ConfigEntry(
+        name=VERSION_SETTING,
+        value=metadata.version("zhumq"),
+        source=ConfigSource.DEFAULT,
+        type=SettingType.STRING,
+        documentation="The version of zhumq that this broker runs. Cannot be set.",
         read_only=True,
         synonyms=(),
     )

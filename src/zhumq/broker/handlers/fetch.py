@@ -47,7 +47,7 @@ _TOPIC: Final = ResourceType.TOPIC
 class _Attempt:
     """One pass over the requested partitions: what it read, and whether to respond at once."""
 
-    __slots__ = ("answers", "bytes_read", "must_answer", "readable")
+    __slots__ = ("answers", "bytes_read", "must_answer", "readable", "taken")
 
     def __init__(self) -> None:
         self.answers: list[tuple[FetchedPartition, PartitionData]] = []
@@ -55,6 +55,8 @@ class _Attempt:
         # An error is answered at once: waiting does not help.
         self.must_answer = False
         self.readable: list[Partition] = []
+        # What was read: partition, messages, bytes.
+        self.taken: list[tuple[Partition, int, int]] = []
 
 
 class FetchHandler:
@@ -145,6 +147,9 @@ class FetchHandler:
                 self._sessions.end(session.session_id)
                 session = None
             return FetchResponse(session_id=session.session_id if session else NO_SESSION_ID)
+        for partition, messages, size in attempt.taken:
+            partition.sent_messages += messages
+            partition.sent_bytes += size
         return _respond(attempt, session, only_changed=only_changed)
 
     async def _wait_and_fetch(
@@ -223,6 +228,9 @@ class FetchHandler:
             size = len(records)
             answer.records = records.regions[0] if size else b""
             attempt.bytes_read += size
+            if size:
+                messages = records.next_offset - fetched.fetch_offset
+                attempt.taken.append((partition, messages, size))
             if records.aborted:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from zhumq.broker.dispatch import EncodedAnswer, Handler, RequestContext
 from zhumq.broker.handlers.produce_verification import ProduceVerification
+from zhumq.broker.seen_producers import SeenProducers
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.host.clock import Clock
@@ -21,7 +22,7 @@ from zhumq.model.errors import (
     UnknownTopicId,
 )
 from zhumq.model.ids import TopicPartition
-from zhumq.net.service import Answer
+from zhumq.net.service import Answer, ConnectionInfo
 from zhumq.protocol.api import ApiKey, Part, RequestHeader, encode_response
 from zhumq.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -63,11 +64,13 @@ class ProduceHandler:
         store: MetadataStore,
         clock: Clock,
         transactions: RoutedTransactions,
+        seen: SeenProducers,
     ) -> None:
         self._replicas = replicas
         self._store = store
         self._clock = clock
         self._verification = ProduceVerification(transactions)
+        self._seen = seen
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {ApiKey.PRODUCE: self.produce}
@@ -132,6 +135,7 @@ class ProduceHandler:
     ) -> tuple[ProduceResponse | None, list[Undurable]]:
         """The response, and what has to be durable before it is sent. Partitions with errors are refused."""
         acks = request.acks
+        connection = context.connection
         by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
         now_ms = self._clock.now_ms()
         budget = WalkBudget()
@@ -177,6 +181,19 @@ class ProduceHandler:
                     log_start_offset=appended.log_start_offset,
                 )
                 answers.append(answer)
+                connection.produced += 1
+                if connection.produced >= connection.produced_due:
+                    self._seen.look(
+                        connection,
+                        context.header.client_id,
+                        partition.topic_partition,
+                        data.records or b"",
+                        requests=1,
+                        messages=appended.last_offset - appended.base_offset + 1,
+                        size_bytes=len(data.records or b""),
+                        now_ms=now_ms,
+                        transactional_id=request.transactional_id,
+                    )
                 wait = _how_to_wait(acks, partition, appended.last_offset + 1)
                 if wait is not None:
                     undurable.append((wait, appended.last_offset + 1, answer))
@@ -187,7 +204,9 @@ class ProduceHandler:
             return None, []
         return ProduceResponse(responses=topics), undurable
 
-    def answer_run(self, run: ProduceRun, throttle_ms: int) -> tuple[int, Answer] | None:
+    def answer_run(
+        self, run: ProduceRun, throttle_ms: int, connection: ConnectionInfo
+    ) -> tuple[int, Answer] | None:
         """Fast path, for requests about one partition each, which most requests are. Answers the first
         ones of the run. Returns their number and their joined answers.
 
@@ -218,6 +237,9 @@ class ProduceHandler:
         if not offsets and type(last) is Appended:
             # One request, which most often comes alone.
             base_offset, last_offset, append_time_ms, log_start_offset, _ = last
+            produced = connection.produced = connection.produced + 1
+            if produced >= connection.produced_due:
+                self._look(run, 1, last_offset - base_offset + 1, partition, connection, now_ms)
             encoded_one = encode(
                 correlation_ids[0], base_offset, append_time_ms, log_start_offset, throttle_ms
             )
@@ -256,12 +278,37 @@ class ProduceHandler:
                 )
             )
             count += 1
+        connection.produced += len(encoded)
+        if encoded and connection.produced >= connection.produced_due:
+            first_offset = offsets[0] if offsets else next_offset
+            self._look(run, len(encoded), next_offset - first_offset, partition, connection, now_ms)
         answers = [b"".join(encoded), *refused]
         wait = _how_to_wait(acks, partition, next_offset)
         if wait is None or not encoded:
             return count, answers
         del correlation_ids[len(encoded) :]
         return count, _answer_run_when_durable(run, wait, next_offset, answers, throttle_ms)
+
+    def _look(
+        self,
+        run: ProduceRun,
+        requests: int,
+        messages: int,
+        partition: Partition,
+        connection: ConnectionInfo,
+        now_ms: int,
+    ) -> None:
+        """Note who sent the first requests of a run."""
+        self._seen.look(
+            connection,
+            run.client_id,
+            partition.topic_partition,
+            run.records[0],
+            requests=requests,
+            messages=messages,
+            size_bytes=sum(map(len, run.records[:requests])),
+            now_ms=now_ms,
+        )
 
     def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
         if version < _FIRST_VERSION_WITH_TOPIC_IDS:

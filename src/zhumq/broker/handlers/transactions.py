@@ -1,10 +1,11 @@
 """Requests about transactions: what joins them, how they end, markers, descriptions and lists."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
 
-from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.dispatch import DeferredAnswer, EncodedAnswer, Handler, RequestContext
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.coordinators.markers import MarkerAppender
@@ -36,7 +37,7 @@ from zhumq.protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from zhumq.security.acl import Operation, ResourceType
-from zhumq.transactions.requests import AddPartitions, EndTransaction, ListTransactions
+from zhumq.transactions.requests import AddPartitions, Answer, EndTransaction, ListTransactions
 from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION, TransactionState
 
 _FIRST_ADD_VERSION_OF_BROKERS: Final = 4
@@ -75,21 +76,35 @@ class TransactionsHandler:
             ApiKey.LIST_TRANSACTIONS: self.list,
         }
 
-    async def add_partitions(
+    def add_partitions(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> EncodedAnswer | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
+        if context.version >= _FIRST_ADD_VERSION_OF_BROKERS:
+            return self._add_for_broker(context, request)
+        answer = DeferredAnswer(context)
+        self._add(
+            context,
+            AddPartitionsToTxnTransaction(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                topics=request.v3_and_below_topics,
+            ),
+            lambda codes: answer.settle(
+                AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(codes))
+            ),
+        )
+        return answer
+
+    async def _add_for_broker(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
-        if context.version < _FIRST_ADD_VERSION_OF_BROKERS:
-            codes = await self._add(
-                context,
-                AddPartitionsToTxnTransaction(
-                    transactional_id=request.v3_and_below_transactional_id,
-                    producer_id=request.v3_and_below_producer_id,
-                    producer_epoch=request.v3_and_below_producer_epoch,
-                    topics=request.v3_and_below_topics,
-                ),
-            )
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(codes))
-        added = await asyncio.gather(*(self._add(context, each) for each in request.transactions))
+        loop = asyncio.get_running_loop()
+        asked: list[asyncio.Future[Codes]] = []
+        for each in request.transactions:
+            asked.append(loop.create_future())
+            self._add(context, each, partial(_settle, asked[-1]))
+        added = await asyncio.gather(*asked)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -99,18 +114,31 @@ class TransactionsHandler:
             ]
         )
 
-    async def _add(
-        self, context: RequestContext, transaction: AddPartitionsToTxnTransaction
-    ) -> Codes:
+    def _add(
+        self,
+        context: RequestContext,
+        transaction: AddPartitionsToTxnTransaction,
+        on_codes: Callable[[Codes], None],
+    ) -> None:
         partitions = frozenset(partitions_of(transaction.topics))
         refused = self._refused(context, partitions)
         if refused:
             # All or nothing, as in Kafka.
-            return {
-                each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions
-            }
+            on_codes(
+                {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+            )
+            return
         is_broker = context.version >= _FIRST_ADD_VERSION_OF_BROKERS
-        answer = await self._service.handle(
+
+        def on_answer(answer: Answer) -> None:
+            has_abortable = context.version >= _FIRST_ADD_VERSION_WITH_ABORTABLE
+            missing = (
+                ErrorCode.TRANSACTION_ABORTABLE if has_abortable else ErrorCode.INVALID_TXN_STATE
+            )
+            code = _known_to(context, answer.code)
+            on_codes({each: missing if each in answer.missing else code for each in partitions})
+
+        self._service.ask(
             AddPartitions(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,
@@ -118,12 +146,9 @@ class TransactionsHandler:
                 partitions=partitions,
                 client_version=EPOCH_BUMPING_VERSION if is_broker else 0,
                 verify_only=transaction.verify_only,
-            )
+            ),
+            on_answer,
         )
-        has_abortable = context.version >= _FIRST_ADD_VERSION_WITH_ABORTABLE
-        missing = ErrorCode.TRANSACTION_ABORTABLE if has_abortable else ErrorCode.INVALID_TXN_STATE
-        code = _known_to(context, answer.code)
-        return {each: missing if each in answer.missing else code for each in partitions}
 
     def _refused(self, context: RequestContext, partitions: frozenset[TopicPartition]) -> Codes:
         """The partitions that a client may not write to, or that do not exist."""
@@ -155,22 +180,30 @@ class TransactionsHandler:
         )
         return AddOffsetsToTxnResponse(error_code=_known_to(context, answer.code))
 
-    async def end(self, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    def end(self, context: RequestContext, request: EndTxnRequest) -> EncodedAnswer:
         bumps = context.version >= _FIRST_END_VERSION_WITH_BUMPS
-        answer = await self._service.handle(
+        deferred = DeferredAnswer(context)
+
+        def on_answer(answer: Answer) -> None:
+            deferred.settle(
+                EndTxnResponse(
+                    error_code=_known_to(context, answer.code),
+                    producer_id=answer.producer_id,
+                    producer_epoch=answer.producer_epoch,
+                )
+            )
+
+        self._service.ask(
             EndTransaction(
                 transactional_id=request.transactional_id,
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
                 is_commit=request.committed,
                 client_version=EPOCH_BUMPING_VERSION if bumps else 0,
-            )
+            ),
+            on_answer,
         )
-        return EndTxnResponse(
-            error_code=_known_to(context, answer.code),
-            producer_id=answer.producer_id,
-            producer_epoch=answer.producer_epoch,
-        )
+        return deferred
 
     async def write_markers(
         self, _context: RequestContext, request: WriteTxnMarkersRequest
@@ -243,6 +276,11 @@ class TransactionsHandler:
                 )
             ]
         return response
+
+
+def _settle(future: asyncio.Future[Codes], codes: Codes) -> None:
+    if not future.done():  # Done: the connection is gone.
+        future.set_result(codes)
 
 
 def _known_to(context: RequestContext, code: ErrorCode) -> ErrorCode:

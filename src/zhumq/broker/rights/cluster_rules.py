@@ -14,6 +14,7 @@ from zhumq.broker.rights.rule import (
     failure,
     on_cluster,
     refuse,
+    require,
     split,
 )
 from zhumq.broker.rights.topic_rules import cluster_operations
@@ -29,6 +30,7 @@ from zhumq.protocol.messages.acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from zhumq.protocol.messages.audit_log import AuditLogRequest
 from zhumq.protocol.messages.configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
@@ -36,6 +38,7 @@ from zhumq.protocol.messages.configs import (
     DescribeConfigsResult,
     IncrementalAlterConfigsResponse,
 )
+from zhumq.protocol.messages.history import HistoryRequest
 from zhumq.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 from zhumq.protocol.messages.quotas import (
     AlterClientQuotasRequest,
@@ -201,9 +204,38 @@ def _check_alter_users(
     )
 
 
+def _check_history(subject: Subject, request: HistoryRequest) -> Permitted:
+    type_ = _HISTORY_TYPES.get(request.subject, _CLUSTER)
+    name = CLUSTER_NAME if type_ is _CLUSTER else request.name
+    require(subject, Operation.DESCRIBE, type_, name)
+    return Permitted(request)
+
+
+def _check_audit_log(subject: Subject, request: AuditLogRequest) -> Permitted:
+    # Reading is no change: a page that follows the log must not write a line into it each time.
+    if not subject.sees(Operation.ALTER, _CLUSTER, CLUSTER_NAME):
+        require(subject, Operation.ALTER, _CLUSTER, CLUSTER_NAME)
+    return Permitted(request)
+
+
+# By the numbers of subjects in a request.
+_HISTORY_TYPES: Final = {0: _CLUSTER, 1: ResourceType.TOPIC, 2: ResourceType.GROUP}
 _ALTER: Final = (refuse(Operation.ALTER, _CLUSTER),)
 
 CLUSTER_RULES: Final[Mapping[ApiKey, Rule]] = {
+    ApiKey.HISTORY: Rule(
+        needs=(
+            Need(
+                Operation.DESCRIBE,
+                _CLUSTER,
+                f"{_REFUSED.name} for the history of a broker, and of subjects that there are not",
+            ),
+            refuse(Operation.DESCRIBE, ResourceType.TOPIC),
+            refuse(Operation.DESCRIBE, ResourceType.GROUP),
+        ),
+        check=_check_history,
+    ),
+    ApiKey.AUDIT_LOG: Rule(needs=_ALTER, check=_check_audit_log),
     **dict.fromkeys(
         (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
         Rule(needs=(), check=lambda _, request: Permitted(request)),

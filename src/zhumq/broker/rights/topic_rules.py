@@ -355,6 +355,10 @@ TOPIC_RULES: Final[Mapping[ApiKey, Rule]] = {
         needs=(refuse(Operation.READ, _TOPIC),), check=lambda _, request: Permitted(request)
     ),
     ApiKey.LOOKUP: Rule(needs=(refuse(Operation.READ, _TOPIC),), check=_check_lookup),
+    ApiKey.WRITING_PRODUCERS: Rule(
+        needs=(Need(Operation.READ, _TOPIC, _LEFT_OUT),),
+        check=lambda _, request: Permitted(request),
+    ),
     ApiKey.SCHEDULE: Rule(
         needs=(
             refuse(Operation.READ, _TOPIC),

@@ -51,6 +51,11 @@ class Coordinators:
             base.store.watch(each.apply)
         return opened
 
+    def loading(self) -> dict[str, int]:
+        """How many partitions of each internal topic are led here and not coordinated yet."""
+        parts = (self.groups, self.transactions, self.delivery, self.half_messages, self.delays)
+        return {each.topic.name: each.topic.loading_count for each in parts}
+
     def metrics(self) -> Iterable[Metric]:
         yield from self.groups.lags.metrics()
         yield from self.delivery.metrics()

@@ -30,13 +30,13 @@ class DelayCoordinator:
             batch_bytes_max=STAGED_BATCH_BYTES_MAX,
             with_offsets=True,
         )
-        self._topic = base.internal_topic(
+        self.topic = base.internal_topic(
             DELAYED_MESSAGES_TOPIC, "delayed.message.topic", self.runtime
         )
         self._clock = base.clock
-        service = DelayService(self.runtime, self._topic, base.replicas, base.clock)
+        service = DelayService(self.runtime, self.topic, base.replicas, base.clock)
         self.routed = RoutedDelays(base.router, service, base.store)
-        self._intake = DelayIntake(base.replicas, self.routed, self._topic)
+        self._intake = DelayIntake(base.replicas, self.routed, self.topic)
         self._mover = DelayMover(
             self.runtime,
             service,
@@ -62,4 +62,4 @@ class DelayCoordinator:
     async def close(self) -> None:
         await self._intake.close()
         await self._mover.close()
-        await self._topic.close()
+        await self.topic.close()

@@ -1,9 +1,10 @@
 """Wiring of delivery: state topic and shards, dead letters, delivery service, Kafka handlers."""
 
 import weakref
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from zhumq.broker.delivery_metrics import delivery_metrics
+from zhumq.broker.delivery_metrics import Behind, delivery_metrics, share_partitions_behind
 from zhumq.broker.dispatch import Handler
 from zhumq.broker.handlers.configs import ConfigsHandler
 from zhumq.broker.handlers.group_configs import GroupConfigsHandler, ShareGroupSettings
@@ -13,6 +14,7 @@ from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
 from zhumq.broker.http import Metric
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.share_sessions import ShareSessions
+from zhumq.broker.subscription_ages import SubscriptionAges
 from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.coordinators.dead_letters import DeadLetterWriter
@@ -40,6 +42,7 @@ class DeliveryCoordinator:
         settings = base.settings
         self._store = base.store
         self._replicas = base.replicas
+        self.ages = SubscriptionAges(self._behind, groups.times, base.clock)
         # The loaded shards, for metrics.
         self._shards: weakref.WeakSet[DeliveryShard] = weakref.WeakSet()
         runtime: CoordinatorRuntime[DeliveryRequest, DeliveryResponse] = CoordinatorRuntime(
@@ -98,7 +101,21 @@ class DeliveryCoordinator:
         return sorted(group for answer in answers for group in answer.group_ids)
 
     def metrics(self) -> Iterable[Metric]:
-        return delivery_metrics(self.service, tuple(self._shards), self._store, self._replicas)
+        yield from delivery_metrics(self.service, tuple(self._shards), self._store, self._replicas)
+        yield from self.ages.metrics()
+
+    def _behind(self) -> list[Behind]:
+        return share_partitions_behind(
+            self.service, tuple(self._shards), self._store, self._replicas
+        )
+
+    def lags(self) -> Iterator[tuple[str, int, float | None]]:
+        """The groups of subscriptions, each with its lag in messages and in seconds."""
+        found: Counter[str] = Counter()
+        for each in self._behind():
+            found[each.group] += each.messages
+        for group, messages in found.items():
+            yield group, messages, self.ages.of_group(group)
 
     def connection_lost(self, connection_id: int) -> None:
         self._share.connection_lost(connection_id)

@@ -9,6 +9,7 @@ from zhumq.broker.handlers.groups import StoreTopics
 from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.coordinators.group_route import RoutedGroups
 from zhumq.coordinators.group_service import GroupService, TransactionVerifier
+from zhumq.coordinators.offset_times import OffsetTimes
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.groups.offsets import CommittedOffsets
 from zhumq.groups.requests import GroupRequest, GroupResponse, refusal
@@ -45,7 +46,8 @@ class GroupCoordinator:
             verifier=transactions,
         )
         self.routed = RoutedGroups(base.router, self.service, self.topic)
-        self.lags = GroupLags(self._committed, base.replicas, base.store, base.clock)
+        self.times = OffsetTimes(base.router, base.replicas, base.store)
+        self.lags = GroupLags(self._committed, base.replicas, base.store, self.times, base.clock)
         self._topics = frozenset(base.store.image.topics)
         self._forgetting: set[asyncio.Task[int]] = set()
 

@@ -37,7 +37,7 @@ class HalfMessageCoordinator:
             batch_bytes_max=STATE_BATCH_BYTES_MAX,
             with_offsets=True,
         )
-        self._topic = base.internal_topic(HALF_MESSAGES_TOPIC, "half.message.topic", self.runtime)
+        self.topic = base.internal_topic(HALF_MESSAGES_TOPIC, "half.message.topic", self.runtime)
 
         # Reading all settings of a topic takes longer than storing a message.
         known: dict[str, tuple[Mapping[str, str], TargetLimits]] = {}
@@ -57,7 +57,7 @@ class HalfMessageCoordinator:
             return accepted
 
         self.service = HalfMessageService(
-            self.runtime, self._topic, base.store, base.replicas, base.broker_id, limits_of
+            self.runtime, self.topic, base.store, base.replicas, base.broker_id, limits_of
         )
         self._mover = HalfMessageMover(
             self.runtime,
@@ -79,4 +79,4 @@ class HalfMessageCoordinator:
     async def close(self) -> None:
         await self._mover.close()
         await self.service.close()
-        await self._topic.close()
+        await self.topic.close()

@@ -4,12 +4,14 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
+from zhumq.broker.audit_reader import AuditReader
 from zhumq.broker.authentication import Authentication
 from zhumq.broker.config import BrokerConfig
 from zhumq.broker.config_entries import ConfigEntries
 from zhumq.broker.dispatch import Handler
 from zhumq.broker.fetch_sessions import FetchSessions
 from zhumq.broker.handlers.acls import AclsHandler
+from zhumq.broker.handlers.audit_log import AuditLogHandler
 from zhumq.broker.handlers.configs import ConfigsHandler
 from zhumq.broker.handlers.coordinators import (
     Coordinated,
@@ -18,6 +20,7 @@ from zhumq.broker.handlers.coordinators import (
 )
 from zhumq.broker.handlers.fetch import FetchHandler
 from zhumq.broker.handlers.groups import GroupsHandler
+from zhumq.broker.handlers.history import HistoryHandler
 from zhumq.broker.handlers.log_dirs import LogDirsHandler
 from zhumq.broker.handlers.lookup import LookupHandler
 from zhumq.broker.handlers.metadata import MetadataHandler
@@ -30,10 +33,12 @@ from zhumq.broker.handlers.schedule import ScheduleHandler
 from zhumq.broker.handlers.scram_credentials import ScramCredentialsHandler
 from zhumq.broker.handlers.topics import TopicsHandler
 from zhumq.broker.handlers.transactions import TransactionsHandler
+from zhumq.broker.handlers.writing_producers import WritingProducersHandler
 from zhumq.broker.quotas import ClientQuotas
 from zhumq.broker.settings import RACK_SELECTORS
 from zhumq.broker.wiring.coordinators import Coordinators
 from zhumq.broker.wiring.foundation import Foundation
+from zhumq.broker.wiring.observation import Observation
 from zhumq.protocol.api import ApiKey
 
 FETCH_SESSION_ID_MAX: Final = 2**31 - 1
@@ -47,6 +52,8 @@ def all_handlers(
     produce: ProduceHandler,
     authentication: Authentication,
     quotas: ClientQuotas,
+    observation: Observation,
+    audit_reader: AuditReader | None,
     *,
     has_authorizer: bool,
 ) -> dict[ApiKey, Handler]:
@@ -92,6 +99,9 @@ def all_handlers(
         ),
         configs,
         ProducersHandler(metadata_client, replicas, transactions.service),
+        WritingProducersHandler(observation.seen_producers),
+        HistoryHandler(observation.history),
+        AuditLogHandler(audit_reader),
         LogDirsHandler(replicas, config.data_dir),
         ReassignmentsHandler(
             store, metadata_client, replicas.ask_log_ends, replicas.elect_preferred

@@ -60,6 +60,7 @@ class TransactionCoordinator:
 
     async def close(self) -> None:
         await self.topic.close()
+        await self.service.close()
 
 
 def open_markers(
